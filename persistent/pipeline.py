@@ -20,7 +20,7 @@ from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.set_aside import read_aside
 from persistent.checkpoint.subfolder import open_checkpoint
 from persistent.checkpoint.successor import Entry
-from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
+from persistent.clock import Duration, Instant, bare, instant_ms
 from persistent.codec import canonical_json
 from persistent.dedupe import Dedupe
 from persistent.driver.commit import check_same_job, first_manifest
@@ -28,7 +28,7 @@ from persistent.driver.destinations import check_destinations
 from persistent.driver.evolution import Evolution, checked_names
 from persistent.driver.loop import Driver
 from persistent.driver.naming import named_sinks, named_sources
-from persistent.driver.options import Options
+from persistent.driver.options import Options, check_choices, checked_ms, positive_ms
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.start_from import start
 from persistent.engines.embedded import Embedded
@@ -57,7 +57,6 @@ CHECKPOINT_NAMES = (
     "staged/rows.arrow",
 )
 """Sample names of the files in a checkpoint."""
-_GUARANTEES = ("at-least-once", "exactly-once")
 
 
 class Pipeline:
@@ -70,6 +69,10 @@ class Pipeline:
     ``step_rows``: exactly this many records of each source per step, so that steps depend on the input alone; by
     default a step takes about a second. ``on_error``: "stop" at a message for which the task raises, or write it as a
     "dead-letter". ``max_future``: a timestamp farther ahead of both the time of day and the clock is a dead letter.
+    ``quiet_after``: if a run that follows finds no record in any source for this long, the clock moves on by the time
+    that passes, so that the last windows close; None: it stands until a record comes. ``max_drift``: a partition that
+    is farther ahead, in event time, of the slowest that has something to read waits, so that the state holds no more
+    than that of it; None: each is read as far as it goes.
     ``require``: "exactly-once" refuses anything weaker. ``retention``: which checkpoints to keep, by default the newest
     ten.
     ``start_from``: the URL of a savepoint or checkpoint of the same pipeline. An empty checkpoint begins as a copy of
@@ -106,6 +109,8 @@ class Pipeline:
         step_rows: int | None = None,
         on_error: str = "stop",
         max_future: Duration = "1 day",
+        quiet_after: Duration | None = None,
+        max_drift: Duration | None = None,
         require: str | None = None,
         retention: Retention | None = None,
         unsafe_single_driver: bool = False,
@@ -116,7 +121,7 @@ class Pipeline:
     ) -> None:
         self.sources = named_sources(source)
         self.sinks = named_sinks(sink)
-        _check_choices(step_rows, on_error, require)
+        check_choices(step_rows, on_error, require)
         self.dedupe = copies.checked(dedupe, self.sources)
         self.task = task
         self._state = check_task(task)
@@ -127,8 +132,10 @@ class Pipeline:
         self.unsafe_single_driver = unsafe_single_driver and not is_proved(self.storage)
         self.step_rows = step_rows
         self.on_error = on_error
-        self.max_future_ms = _checked_ms(max_future, "max_future")
-        self._bare = bare(max_future=max_future)
+        self.max_future_ms = checked_ms(max_future, "max_future")
+        self.quiet_after_ms = positive_ms(quiet_after, "quiet_after")
+        self.max_drift_ms = positive_ms(max_drift, "max_drift")
+        self._bare = bare(max_future=max_future, quiet_after=quiet_after, max_drift=max_drift)
         self.require = require
         if retention is not None and not isinstance(retention, Retention):
             raise InvalidPipeline(f"retention={retention!r}: give Retention(last=10, hourly=24, daily=7), or None")
@@ -241,6 +248,8 @@ class Pipeline:
             self.evolve,
             self.allow_dropped,
             self._bare,
+            self.quiet_after_ms,
+            self.max_drift_ms,
         )
         try:
             if self.start_from is not None:
@@ -346,13 +355,6 @@ def _one_or_all(parts: Mapping[str, Any]) -> Any:
     return next(iter(parts.values()), None) if len(parts) < 2 else parts
 
 
-def _checked_ms(value: Duration, name: str) -> int:
-    try:
-        return duration_ms(value, name)
-    except (TypeError, ValueError) as error:
-        raise InvalidPipeline(str(error)) from error
-
-
 def _check_recordable(task: PersistentTask, state: PersistentState) -> None:
     """InvalidPipeline if a manifest cannot hold the name or the fingerprint."""
     try:
@@ -375,12 +377,3 @@ def _spark_engine(session: Any) -> Engine:
     from persistent.engines.spark import Spark
 
     return Spark(session)
-
-
-def _check_choices(step_rows: Any, on_error: Any, require: Any) -> None:
-    if step_rows is not None and (isinstance(step_rows, bool) or not isinstance(step_rows, int) or step_rows < 1):
-        raise InvalidPipeline(f"step_rows={step_rows!r}: give a number of rows, at least 1, or None")
-    if on_error not in ("stop", "dead-letter"):
-        raise InvalidPipeline(f'on_error={on_error!r}: choose "stop" or "dead-letter"')
-    if require not in (None, *_GUARANTEES):
-        raise InvalidPipeline(f"require={require!r}: choose one of {', '.join(_GUARANTEES)}")

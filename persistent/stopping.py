@@ -41,10 +41,12 @@ class StopRequest:
         return self._made_s is not None and self._clock() - self._made_s >= seconds
 
     def wait(self, seconds: float) -> None:
-        """Return after ``seconds``, or once the request is made."""
-        until = self._clock() + seconds
-        while not self.is_made and (left := until - self._clock()) > 0:
+        """Return after ``seconds``, or once the request is made. It counts what it sleeps: a manual clock stands
+        still."""
+        left = seconds
+        while not self.is_made and left > 0:
             self._sleep(min(left, _LOOK_SECONDS))
+            left -= _LOOK_SECONDS
 
 
 @dataclass(frozen=True)

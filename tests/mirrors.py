@@ -18,7 +18,6 @@ UNMIRRORED = {
     "persistent.clients.rabbit_publisher": "a real broker: tests/servers/test_rabbit_sink.py",
     "persistent.clients.stream_client": "a real broker: tests/servers/test_rabbit_streams.py",
     "persistent.clients.stream_connection": "a real broker: tests/servers/test_rabbit_streams.py",
-    "persistent.driver.options": "a value without behaviour",
     "persistent.driver.workbench": "what a driver holds, under another name",
     "persistent.engines.protocol": "a protocol",
     "persistent.errors": "names of errors",

@@ -24,7 +24,7 @@ FUNCTION_LINES_MAX = 58
 WIDTH_MAX = 22
 WIDE = {
     "monoids.monoid.Monoid": 32,  # What users subclass: every default that they may replace.
-    "persistent.checkpoint.manifest.Manifest": 46,  # The document's fields; the one of each there is.
+    "persistent.checkpoint.manifest.Manifest": 47,  # The document's fields; the one of each there is.
     "monoids.sketches.theta.Theta": 29,  # Set operations, and the exchange with DataSketches.
     "monoids.sketches.count_min.CountMin": 24,
     "persistent.driver.report.RunReport": 27,  # Each figure of a run, as users read it.
@@ -48,13 +48,14 @@ MANY_IMPORTS = {
 }
 IMPORTERS_MAX = 40
 MANY_IMPORTERS = {
-    "persistent.errors": 163,  # Errors, columns and the one class all monoids derive from are everybody's words.
+    "persistent.errors": 172,  # Errors, columns and the one class all monoids derive from are everybody's words.
     "monoids.monoid": 60,
     "monoids.column": 62,
-    "persistent.clock": 68,  # Durations and pauses; nobody else reads the time.
+    "persistent.clock": 75,  # Durations and pauses; nobody else reads the time.
     "persistent.codec": 46,
+    "persistent.storage": 42,  # Where a checkpoint lies: what every command is given.
     "persistent.checkpoint.manifest": 42,
-    "persistent.sources.protocol": 44,  # What a source is, said to each of them and to who drives it.
+    "persistent.sources.protocol": 46,  # What a source is, said to each of them and to who drives it.
 }
 
 

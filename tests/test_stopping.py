@@ -37,6 +37,13 @@ def test_a_request_ends_a_wait() -> None:
     assert request.is_made and time.now == pytest.approx(70, abs=0.2)
 
 
+def test_a_wait_ends_although_a_manual_clock_stands_still() -> None:
+    """A test that follows a source with a clock of its own would never look again."""
+    slept: list[float] = []
+    StopRequest(slept.append, lambda: 7.0).wait(0.25)
+    assert slept == pytest.approx([0.1, 0.1, 0.05])
+
+
 def test_a_pause_ends_soon_after_the_request() -> None:
     """A server that is away for minutes would hold a run that is asked to stop for as long."""
     time = Time()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from persistent.checkpoint.manifest import FORMAT, HASH_VERSION, Manifest, manifest_sha256
 from persistent.checkpoint.names import (
@@ -138,12 +139,12 @@ class Log:
         replan: int | None = None,
         *,
         upgrade: bool = False,
-        pins: Callable[[Manifest], tuple[int, ...]] | None = None,
+        changes: Callable[[Manifest], Mapping[str, Any]] | None = None,
         above: int = -1,
     ) -> Entry:
         """Take over: put the newest state again, under a higher epoch, on top of whatever a working driver still
-        commits. ``upgrade``: write it in the newest format. ``pins``: the pins from now on. ``above``: an id never to
-        use again: the first fence burns it, and every later manifest is above it."""
+        commits. ``upgrade``: write it in the newest format. ``changes``: the lasting facts that differ from now on.
+        ``above``: an id never to use again: the first fence burns it, and every later manifest is above it."""
         while True:
             old = newest.manifest
             if not upgrade:
@@ -162,9 +163,9 @@ class Log:
                 epoch=old.epoch + 1,
                 fences=old.fences + 1 if replan == old.replan else 1,
                 replan=replan,
-                pins=old.pins if pins is None else pins(old),
                 bases=self._bases(old) if old.format == 1 else old.bases,
                 burnt=(*old.burnt, above) if above > id else old.burnt,
+                **({} if changes is None else changes(old)),
             )
             try:
                 newest = self.put(fence)

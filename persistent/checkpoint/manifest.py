@@ -34,8 +34,10 @@ from persistent.checkpoint.shapes import (
     DEDUPLICATION,
     FORMATS,
     LATENESS,
+    LIMITED,
     MANY_SINKS,
     MANY_SOURCES,
+    QUIET,
     READINGS,
     ZONES,
     check_format,
@@ -69,7 +71,8 @@ class Manifest:
     rollback abandoned, and whether it took back their outputs; listed while one of them is kept. ``publishes``:
     whether the driver of this state had a sink; None if not recorded. ``revision_base``: the revision from which this
     job counts, the largest of the jobs that it continues. ``inherits``: by sink, the place that this job takes over
-    there. ``format``: the one it was read in.
+    there. ``not_after``: later timestamps are dead letters, since the clock was set back; None: only those beyond
+    ``max_future``. ``format``: the one it was read in.
 
     ``sources``, ``sinks``: by name. ``clocks``, ``operators``: by task. ``ledger``: by task, input and partition.
     ``aside``: late rows and dead letters that may still be unpublished, oldest first.
@@ -102,6 +105,7 @@ class Manifest:
     publishes: bool | None = None
     revision_base: int = 0
     inherits: Mapping[str, Inheritance] = field(default_factory=dict)
+    not_after: int | None = None
     format: int = FORMAT
 
     @property
@@ -213,6 +217,8 @@ class Manifest:
             READINGS: any(one.readings for one in self.sources.values()),
             ZONES: any(state.zone is not None for one in self.operators.values() for state in one.states.values()),
             LATENESS: any(state.late for one in self.operators.values() for state in one.states.values()),
+            QUIET: any(one.quiet_ms for one in self.clocks.values()),
+            LIMITED: self.not_after is not None,
         }
         return [feature for feature, is_needed in named.items() if is_needed]
 
@@ -223,7 +229,7 @@ class Manifest:
             "features": self._features(),
             "parent": {"id": self.parent[0], "sha256": self.parent[1]} if self.parent else None,
             "sources": {name: source.to_json() for name, source in self.sources.items()},
-            "clocks": {task: dict(clock.__dict__) for task, clock in self.clocks.items()},
+            "clocks": {task: clock.to_json() for task, clock in self.clocks.items()},
             "operators": {task: operator.to_json() for task, operator in self.operators.items()},
             "ledger": {
                 task: {
@@ -240,6 +246,8 @@ class Manifest:
         }
         if not self.inherits:
             del body["inherits"]
+        if self.not_after is None:
+            del body["not_after"]
         return body
 
     @staticmethod
@@ -262,6 +270,11 @@ def _by_partition(sources: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
         for name, partitions in sources.items()
         for partition, said in partitions.items()
     }
+
+
+def has_windows(manifest: Manifest) -> bool:
+    """Whether the state of its task has windows, which close."""
+    return manifest.operator.state.fingerprint.get("window") is not None
 
 
 def manifest_sha256(data: bytes) -> str:

@@ -188,16 +188,22 @@ class SourcePart:
 @dataclass(frozen=True)
 class TaskClock:
     """The clock of a task. ``closed``: every window with ``end <= closed`` has been staged. ``ended``: its input was
-    declared complete, and no record has arrived since."""
+    declared complete, and no record has arrived since. ``quiet_ms``: for how long every partition had been at its end
+    when the clock last moved on by that; 0 once something was read."""
 
     watermark: int = 0
     closed: int = 0
     ended: bool = False
+    quiet_ms: int = 0
 
     @staticmethod
     def of(clock: Clock) -> TaskClock:
         """A clock without the timestamps of its sources."""
         return TaskClock(clock.watermark, clock.closed, clock.end_of_input)
+
+    def to_json(self) -> dict[str, Any]:
+        """Its form in a manifest. Unless it has moved on while nothing was read, that of an older release."""
+        return {name: value for name, value in self.__dict__.items() if value or name != "quiet_ms"}
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from persistent.checkpoint.manifest import FORMAT
 from persistent.checkpoint.older_formats import PLAN, UNNAMED, plan_of_today
 from persistent.checkpoint.parts import SourcePart, runs_from_json
 from persistent.checkpoint.positions import CODECS, ORDINAL_OFFSET, positions_from_json, positions_to_json
-from persistent.checkpoint.shapes import LATENESS, MANY_SOURCES, ZONES, check_format, check_known
+from persistent.checkpoint.shapes import LATENESS, LIMITED, MANY_SOURCES, QUIET, ZONES, check_format, check_known
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import Misfit, check_shape
 from persistent.errors import LawBroken
@@ -110,7 +110,9 @@ class StepPlan:
     """``number``: 0, or the replan. ``wall_ms``: the time of day of the plan; a timestamp is too far ahead of it, or of
     the clock if that is later. ``sources``: the part of each source, by name; a source that the checkpoint does not
     know joins with this step. ``tasks``: by name; a job of this release has one (``task``). ``max_future_ms``: how far
-    ahead of both a timestamp can be; None in a plan of an older release, which uses the present option."""
+    ahead of both a timestamp can be; None in a plan of an older release, which uses the present option. ``quiet_ms``:
+    for how long every partition has been at its end, if the clock moves on by that. ``not_after``: later timestamps are
+    dead letters; None without that limit."""
 
     job: str
     base: int
@@ -120,6 +122,8 @@ class StepPlan:
     sources: Mapping[str, SourceStep]
     tasks: Mapping[str, TaskStep]
     max_future_ms: int | None = None
+    quiet_ms: int = 0
+    not_after: int | None = None
 
     @property
     def source(self) -> SourceStep:
@@ -167,6 +171,8 @@ class StepPlan:
             MANY_SOURCES: len(self.sources) > 1,
             ZONES: any(task.zone is not None for task in self.tasks.values()),
             LATENESS: any(task.final_at is not None for task in self.tasks.values()),
+            QUIET: self.quiet_ms > 0,
+            LIMITED: self.not_after is not None,
         }
         return [feature for feature, is_needed in named.items() if is_needed]
 
@@ -183,6 +189,8 @@ class StepPlan:
             "sources": {name: source.to_json() for name, source in self.sources.items()},
             "tasks": {name: task.to_json() for name, task in self.tasks.items()},
             "max_future_ms": self.max_future_ms,
+            **({"quiet_ms": self.quiet_ms} if self.quiet_ms else {}),
+            **({} if self.not_after is None else {"not_after": self.not_after}),
         }
         try:
             plan_agrees(body)
@@ -210,4 +218,6 @@ class StepPlan:
             sources={name: SourceStep.from_json(source) for name, source in body["sources"].items()},
             tasks={name: TaskStep.from_json(task) for name, task in body["tasks"].items()},
             max_future_ms=body["max_future_ms"],
+            quiet_ms=body.get("quiet_ms", 0),
+            not_after=body.get("not_after"),
         )

@@ -48,7 +48,13 @@ ZONES = "time zones"
 LATENESS = "allowed lateness"
 """The feature of a manifest or plan of a state whose closed windows take late records: without it they would be
 lost."""
-FEATURES = frozenset({WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, ZONES, LATENESS})
+QUIET = "quiet streams"
+"""The feature of a manifest or plan whose clock has moved on while nothing was read."""
+LIMITED = "limited timestamps"
+"""The feature of a manifest or plan of a job whose clock was set back: later timestamps are dead letters."""
+FEATURES = frozenset(
+    {WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, ZONES, LATENESS, QUIET, LIMITED}
+)
 """The features that a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
 """Kinds that set the state to a copy: clock and positions can go back."""
@@ -249,7 +255,7 @@ MANIFEST = both(
             **LOG,
             **KEPT,
             "sources": named(_SOURCE),
-            "clocks": named(fields({"watermark": whole(), "closed": whole(), "ended": flag})),
+            "clocks": named(fields({"watermark": whole(), "closed": whole(), "ended": flag}, {"quiet_ms": whole(1)})),
             "operators": named(_OPERATOR),
             "ledger": named(named(LEDGER)),
             "sinks": named(
@@ -261,7 +267,7 @@ MANIFEST = both(
             "publishes": optional(flag),
             "revision_base": COUNT,
         },
-        {"inherits": named(fields({"jobs": sequence(text(200), 1_000), "number": COUNT}))},
+        {"inherits": named(fields({"jobs": sequence(text(200), 1_000), "number": COUNT})), "not_after": whole()},
     ),
     in_order,
     _of_one_job,
@@ -305,6 +311,7 @@ PLAN = fields(
         "tasks": named(fields({"close_at": whole(), "ends": flag}, {"zone": _ZONE, "final_at": whole(0)})),
         "max_future_ms": optional(COUNT),
     },
+    {"quiet_ms": whole(1), "not_after": whole()},
 )
 FORMAT_FILE = fields({**HEAD, "key_groups": whole(1), "hash": whole(1)})
 

@@ -70,6 +70,7 @@ _ROWS: Mapping[str, tuple[Rule, ...]] = {
     "publishes":    (_COPIED, _SET,     _COPIED,   _COPIED,  _SET,    _RESET,   _RESET),
     "revision_base": (_COPIED, _COPIED, _COPIED,   _COPIED,  _COPIED, _SET,     _SET),
     "inherits":     (_COPIED, _COPIED,  _COPIED,   _COPIED,  _COPIED, _SET,     _RESET),
+    "not_after":    (_MAY,    _COPIED,  _COPIED,   _COPIED,  _MAY,    _SET,     _SET),
 }
 # fmt: on
 

@@ -10,6 +10,7 @@ import click
 
 import persistent
 from persistent.cli.check import doctor, verify_command
+from persistent.cli.clock import clock_command
 from persistent.cli.exits import STOPPED, CommandFailed, InOrder, exit_code
 from persistent.cli.inspect import diff_command, history, show
 from persistent.cli.laws import laws
@@ -28,7 +29,7 @@ from persistent.cli.run import run
 from persistent.errors import PersistentError
 
 _COMMANDS = (
-    (run, history, show, diff_command, state, late, dead_letters, verify_command, export_command)
+    (run, history, show, clock_command, diff_command, state, late, dead_letters, verify_command, export_command)
     + (savepoint_command, rollback_command, restart_command, pin_command, gc, compact_command, upgrade_command)
     + (merge_command, doctor, laws)
 )
@@ -70,6 +71,7 @@ def main(verbose: int) -> None:
     persistent run visits.py:pipeline --follow          ... and new input, until Ctrl-C
     persistent state visits.py:pipeline --key /home     the state of one key
     persistent history visits-checkpoint                its checkpoints
+    persistent clock visits-checkpoint                  where its clock stands, and what holds it back
     persistent verify visits-checkpoint                 read and check every byte of it
     persistent savepoint visits-checkpoint monday       a copy to keep, or to start from
     persistent laws visits.py:pipeline                  test the laws of its state's monoid

@@ -143,6 +143,8 @@ def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
     final = "" if manifest.final == clock.closed else f", final up to {clock_text(manifest.final)}"
     yield "clock", f"{clock_text(clock.watermark)}, windows closed up to {clock_text(clock.closed)}{final}"
     yield "end of input", "declared" if clock.end_of_input else "not declared"
+    if manifest.not_after is not None:
+        yield "not after", f"{utc_text(manifest.not_after)}: later timestamps are dead letters"
     for called, source in sorted(manifest.sources.items()):
         yield "source", source.kind if len(manifest.sources) == 1 else f"{called}, a {source.kind}"
         for name, position in sorted(source.positions.items()):

@@ -73,7 +73,7 @@ def rollback_command(
     if (id is None) == (clock is None):
         raise click.UsageError("give the checkpoint to go back to: either its ID, or --clock")
     entry = operations.rollback(storage_of(target), id, clock=clock, outputs=outputs, take_over=take_over)
-    _report(entry, f"went back to checkpoint {entry.manifest.target}{_of_outputs(entry)}", as_json)
+    report_entry(entry, f"went back to checkpoint {entry.manifest.target}{of_outputs(entry)}", as_json)
 
 
 @click.command("restart")
@@ -97,7 +97,7 @@ def restart_command(pipeline: str, clock: int, outputs: str, take_over: bool, as
     persistent restart visits.py:pipeline 2024-05-01T10:00Z --outputs=retract
     """
     entry = operations.restart(pipeline_of(pipeline), clock, outputs=outputs, take_over=take_over)
-    _report(entry, f"the state is as of {utc_text(clock)}{_of_outputs(entry)}", as_json)
+    report_entry(entry, f"the state is as of {utc_text(clock)}{of_outputs(entry)}", as_json)
 
 
 @click.command("pin")
@@ -115,7 +115,7 @@ def pin_command(target: str, id: int, remove: bool, take_over: bool, as_json: bo
     """
     entry = operations.pin(storage_of(target), id, remove=remove, take_over=take_over)
     pins = ", ".join(map(str, entry.manifest.pins)) or "none"
-    _report(entry, f"pinned: {pins}", as_json)
+    report_entry(entry, f"pinned: {pins}", as_json)
 
 
 @click.command()
@@ -162,7 +162,7 @@ def compact_command(pipeline: str, take_over: bool, as_json: bool) -> None:
     with working(sys.stderr, "folding", bytes_text) as on_progress:
         entry = operations.compact(loaded, take_over=take_over, on_progress=on_progress)
     runs = len(entry.manifest.state_runs())
-    _report(entry, f"runs left: {runs:,}", as_json)
+    report_entry(entry, f"runs left: {runs:,}", as_json)
 
 
 @click.command("upgrade")
@@ -178,7 +178,7 @@ def upgrade_command(target: str, take_over: bool, as_json: bool) -> None:
     persistent upgrade visits-checkpoint
     """
     entry = operations.upgrade(storage_of(target), take_over=take_over)
-    _report(entry, f"format {entry.manifest.format}", as_json)
+    report_entry(entry, f"format {entry.manifest.format}", as_json)
 
 
 @click.command("merge")
@@ -196,10 +196,10 @@ def merge_command(first: str, second: str, into: str, as_json: bool) -> None:
     persistent merge visits-eu visits-us visits
     """
     entry = operations.merge(storage_of(first), storage_of(second), storage_of(into))
-    _report(entry, f"the sum of {first} and {second}", as_json)
+    report_entry(entry, f"the sum of {first} and {second}", as_json)
 
 
-def _of_outputs(entry: Entry) -> str:
+def of_outputs(entry: Entry) -> str:
     """What becomes of the outputs of the branch that is left; nothing, if there was no sink."""
     manifest = entry.manifest
     if not manifest.sinks:
@@ -209,7 +209,7 @@ def _of_outputs(entry: Entry) -> str:
     return ". What was published since is still there: the next run takes it back before it publishes anything"
 
 
-def _report(entry: Entry, text: str, as_json: bool) -> None:
+def report_entry(entry: Entry, text: str, as_json: bool) -> None:
     """Print the newest manifest."""
     manifest = entry.manifest
     if not as_json:

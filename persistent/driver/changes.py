@@ -89,6 +89,8 @@ OPTIONS = tuple(
                 "whether a message that cannot be processed stops the run or becomes a dead letter",
             ),
             ("max_future", OnChange.PLAN, "which timestamps are too far ahead"),
+            ("quiet_after", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
+            ("max_drift", OnChange.PLAN, "which partitions a step reads, and so which records are late"),
             ("require", OnChange.NONE, "a pipeline that guarantees less is refused"),
             ("retention", OnChange.NONE, "which checkpoints are kept after the next one"),
             ("unsafe_single_driver", OnChange.NONE, "which stores are accepted for a checkpoint"),

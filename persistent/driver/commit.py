@@ -251,11 +251,12 @@ def _next_clock(
 ) -> TaskClock:
     """The clock after a step. ``joins``: a sink is listed for the first time, which the end of the input has not
     reached."""
-    reached = watermark_after(plan.sources, sources, lag_ms)
+    reached = watermark_after(plan.sources, sources, lag_ms) + plan.quiet_ms
     return TaskClock(
         watermark=max(clock.watermark, reached, plan.task.close_at),
         closed=max(clock.closed, plan.task.close_at),
         ended=plan.task.ends or (clock.ended and not plan.reads and not joins),
+        quiet_ms=0 if plan.reads else max(clock.quiet_ms, plan.quiet_ms),
     )
 
 

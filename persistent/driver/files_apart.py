@@ -1,6 +1,7 @@
-"""No file is an input of two sources of a job, which would count it twice.
+"""No file, log or topic is an input of two sources of a job, which would count it twice.
 
-The check is made when the second source lists the file, before that plan is put: at most one source has read it.
+The check is made when the second source lists the file, or finds the log, before that plan is put: at most one source
+has read it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from persistent.errors import InvalidPipeline
+from persistent.sources.offsets import place_id
 from persistent.sources.protocol import ListingSource, Source, SourcePlan
+
+
+def check_places_apart(planned: Mapping[str, SourcePlan]) -> None:
+    """InvalidPipeline if two sources read the same log, or the same topic, even through different servers."""
+    seen: dict[str, str] = {}
+    for name, one in planned.items():
+        place = place_id(one.recorded)
+        before = seen.setdefault(place, name) if place is not None else name
+        if before != name:
+            raise InvalidPipeline(
+                f"source: {before!r} and {name!r} are the same topic or log ({place}): records that both read would "
+                "count twice. Omit one"
+            )
 
 
 def check_files_apart(

@@ -12,16 +12,16 @@ from persistent.checkpoint.parts import SourcePart
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
-from persistent.clock import wall_ms
+from persistent.clock import monotonic_s, wall_ms
 from persistent.driver.commit import watermark_after
+from persistent.driver.drift import too_far_ahead
 from persistent.driver.effects import Effect
-from persistent.driver.files_apart import check_files_apart
+from persistent.driver.files_apart import check_files_apart, check_places_apart
 from persistent.driver.output_batches import lacks_totals
 from persistent.driver.seen_part import check_names
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
-from persistent.errors import CorruptCheckpoint, InvalidPipeline
-from persistent.sources.offsets import place_id
+from persistent.errors import CorruptCheckpoint
 from persistent.sources.protocol import Budget, ForgettingSource, Positions, SourcePlan
 from persistent.task import check_key
 
@@ -52,7 +52,7 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
     lags = {name: job.sources[name].max_out_of_orderness for name in planned}
     sources = {name: _source_step(manifest.sources[name], one, lags[name]) for name, one in planned.items()}
     lateness = job.state.lateness
-    close_at, ends = lateness.closes(clock.closed, clock.watermark), False
+    close_at, ends, quiet_ms = lateness.closes(clock.closed, clock.watermark), False, 0
     reading = [name for name, one in planned.items() if one.splits]
     for name in reading:
         schema = job.sources[name].schema(planned[name].recorded)
@@ -64,8 +64,10 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         ends = ends and not _is_held(planned, job.storage.url)
         if ends:
             close_at = max(close_at, run_cache.largest_end(runs, clock))
-        moves = watermark_after(sources, manifest.sources, lags) > clock.watermark
+        reached = watermark_after(sources, manifest.sources, lags)
+        quiet_ms = _quiet_ms(bench, manifest, reached)
         joins = any(one.joins or one.skipped for one in planned.values())
+        moves = reached > clock.watermark or quiet_ms
         if not (ends or moves or joins or run_cache.is_due(runs, clock, close_at)):
             return None
     bench.busy = len(reading) or len(planned)
@@ -85,8 +87,23 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
             )
         },
         max_future_ms=options.max_future_ms,
+        quiet_ms=quiet_ms,
+        not_after=manifest.not_after,
     )
     return Step(last, plan, {name: one.appended for name, one in planned.items() if one.appended is not None})
+
+
+def _quiet_ms(bench: Workbench, manifest: Manifest, reached: int) -> int:
+    """For how long nothing has come, if the clock moves on by that: a window is over then; otherwise 0. A clock that
+    moved on at every look would put a checkpoint at every look."""
+    options, clock = bench.options, manifest.clock
+    if options.quiet_after_ms is None or not options.follow:
+        return 0
+    quiet_ms = bench.quiet.lasts_ms(options.quiet_after_ms)
+    moved = reached + quiet_ms
+    close_at = bench.job.state.lateness.closes(clock.closed, moved)
+    is_over = moved > clock.watermark and bench.run_cache.is_due(bench.runs(manifest), clock, close_at)
+    return quiet_ms if is_over else 0
 
 
 def _is_held(planned: Mapping[str, SourcePlan], url: str) -> bool:
@@ -103,15 +120,22 @@ def _is_held(planned: Mapping[str, SourcePlan], url: str) -> bool:
 
 def _planned(bench: Workbench, manifest: Manifest, rows: int) -> dict[str, SourcePlan]:
     """The plan of each source, in the order of their names, which is that of a plan found again."""
-    budget, sources = _budget(bench, rows, manifest.replan), bench.job.sources
-    planned = {
-        name: sources[name].plan(bench.source_state(manifest, name), budget, follow=bench.options.follow)
-        for name in sorted(sources)
-    }
-    _check_apart(planned)
+    budget, sources, began_s = _budget(bench, rows, manifest.replan), bench.job.sources, monotonic_s()
+    planned = {name: _plan_of(bench, manifest, name, budget) for name in sorted(sources)}
+    bench.quiet.saw(planned, manifest, began_s)
+    if bench.options.max_drift_ms is not None:
+        lags = {name: source.max_out_of_orderness for name, source in sources.items()}
+        watermark, drift_ms = manifest.clock.watermark, bench.options.max_drift_ms
+        for name, ahead in too_far_ahead(planned, manifest.sources, lags, watermark, drift_ms).items():
+            planned[name] = _plan_of(bench, manifest, name, replace(budget, ahead=ahead))
+    check_places_apart(planned)
     if any(one.appended is not None for one in planned.values()):
         check_files_apart(sources, {name: bench.source_state(manifest, name).index for name in planned}, planned)
     return awake(planned, manifest.sources)
+
+
+def _plan_of(bench: Workbench, manifest: Manifest, name: str, budget: Budget) -> SourcePlan:
+    return bench.job.sources[name].plan(bench.source_state(manifest, name), budget, follow=bench.options.follow)
 
 
 def awake(planned: Mapping[str, SourcePlan], parts: Mapping[str, SourcePart]) -> dict[str, SourcePlan]:
@@ -129,19 +153,6 @@ def awake(planned: Mapping[str, SourcePlan], parts: Mapping[str, SourcePart]) ->
 
 def _idle(planned: SourcePlan) -> SourcePlan:
     return replace(planned, cap={}, idle=tuple(sorted((*planned.idle, str(planned.rests)))), rests=None)
-
-
-def _check_apart(planned: Mapping[str, SourcePlan]) -> None:
-    """InvalidPipeline if two sources read the same log, or the same topic, even through different servers."""
-    seen: dict[str, str] = {}
-    for name, one in planned.items():
-        place = place_id(one.recorded)
-        before = seen.setdefault(place, name) if place is not None else name
-        if before != name:
-            raise InvalidPipeline(
-                f"source: {before!r} and {name!r} are the same topic or log ({place}): records that both read would "
-                "count twice. Omit one"
-            )
 
 
 def _check_same_sources(put: StepPlan, manifest: Manifest, url: str) -> None:

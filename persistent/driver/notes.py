@@ -43,6 +43,13 @@ class Notes:
         for what, text in seen_part.notes(found, self._bench.job.dedupe):
             self.note(what, text)
         self._note_zone(found)
+        if found.not_after is not None:
+            self.note(
+                "not after",
+                f"timestamps after {utc_text(found.not_after)} are dead letters, since the clock was set back. Once "
+                "the record that had set it ahead is read again, lift the limit: 'persistent clock "
+                f"{self._bench.job.storage.url} --not-after none'",
+            )
         for text in of_job(self._bench.job, self._bench.options.bare) if found.base == 0 else ():
             self.note(text, text)
 

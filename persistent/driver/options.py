@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from persistent.checkpoint.retention import Retention
+from persistent.clock import Duration, duration_ms
 from persistent.driver.evolution import Evolution
 from persistent.driver.report import Idle, StepReport
+from persistent.errors import InvalidPipeline
+
+_GUARANTEES = ("at-least-once", "exactly-once")
 
 
 @dataclass(frozen=True)
@@ -17,7 +22,9 @@ class Options:
     ``step_rows``: exactly this many rows per step; None: steps adapt. ``max_future_ms``: how far ahead of both the
     plan's time of day and the clock a timestamp can be. ``retention``: which checkpoints to keep. ``evolve``,
     ``dropped``: how to migrate existing state. ``bare``: the durations among these without a unit, from
-    ``persistent.clock.bare``.
+    ``persistent.clock.bare``. ``quiet_after_ms``: after so long without a record the clock moves on by the time that
+    passes; None: it stands. ``max_drift_ms``: how far a partition can be ahead of the slowest, and still be read; None:
+    as far as it is.
     """
 
     step_rows: int | None = None
@@ -30,3 +37,37 @@ class Options:
     evolve: Evolution | None = None
     dropped: tuple[str, ...] = ()
     bare: Mapping[str, int] = field(default_factory=dict)
+    quiet_after_ms: int | None = None
+    max_drift_ms: int | None = None
+
+
+def checked_ms(value: Duration, name: str) -> int:
+    """A duration in milliseconds. InvalidPipeline.
+
+    >>> checked_ms("1 min", "max_future")
+    60000
+    """
+    try:
+        return duration_ms(value, name)
+    except (TypeError, ValueError) as error:
+        raise InvalidPipeline(str(error)) from error
+
+
+def positive_ms(value: Duration | None, name: str) -> int | None:
+    """A duration above zero in milliseconds, or None. InvalidPipeline."""
+    if value is None:
+        return None
+    found = checked_ms(value, name)
+    if not found:
+        raise InvalidPipeline(f"{name}={value!r}: give a duration above zero, such as '10 min', or None")
+    return found
+
+
+def check_choices(step_rows: Any, on_error: Any, require: Any) -> None:
+    """InvalidPipeline if one of these options has a value that none of them has."""
+    if step_rows is not None and (isinstance(step_rows, bool) or not isinstance(step_rows, int) or step_rows < 1):
+        raise InvalidPipeline(f"step_rows={step_rows!r}: give a number of rows, at least 1, or None")
+    if on_error not in ("stop", "dead-letter"):
+        raise InvalidPipeline(f'on_error={on_error!r}: choose "stop" or "dead-letter"')
+    if require not in (None, *_GUARANTEES):
+        raise InvalidPipeline(f"require={require!r}: choose one of {', '.join(_GUARANTEES)}")

@@ -70,6 +70,7 @@ def start(
             origin=(copy.job, copy.id),
             revision_base=copy.revision,
             inherits=_inherited(copy),
+            not_after=copy.not_after,
         )
     )
     logger.info("%s starts from checkpoint %d of %s", storage.url, copy.id, origin.url)

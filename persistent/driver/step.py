@@ -116,6 +116,7 @@ class Step:
                 last.sources[name].since,
                 last.operator.key_types,
                 None if seen is None else seen.get(name),
+                plan.not_after,
             )
             for name, some in splits.items()
             for split in some

@@ -13,6 +13,7 @@ from persistent.codec import Run
 from persistent.driver.commit import Results, first_manifest
 from persistent.driver.folds import unfolded
 from persistent.driver.options import Options
+from persistent.driver.quiet import QuietWatch
 from persistent.driver.run_cache import RunCache
 from persistent.engines.protocol import Engine
 from persistent.sources.protocol import ConfirmingSource, LosingSource, MeasuredSource, Reached, SourceState, together
@@ -27,8 +28,9 @@ class Workbench:
     """``first``: the empty checkpoint of the job. ``kept``: the manifests whose files are kept, by id. ``committed``:
     the id of the last checkpoint that this driver has put. ``unfolded``: runs whose fold raised, with the error; this
     driver does not try them again. ``adopts``: whether the task changed before anything was committed; the next plan
-    then has a new number. ``busy``: how many sources the last plan reads. ``measured``, ``losing``, ``confirming``: the
-    sources with these abilities, by name; each is asked once, not at every step."""
+    then has a new number. ``busy``: how many sources the last plan reads. ``quiet``: how long nothing was found to
+    read. ``measured``, ``losing``, ``confirming``: the sources with these abilities, by name; each is asked once, not
+    at every step."""
 
     def __init__(self, job: Job, engine: Engine, options: Options) -> None:
         self.job = job
@@ -45,6 +47,7 @@ class Workbench:
         self.unfolded: dict[str, str] = {}
         self.adopts = False
         self.busy = len(job.sources)
+        self.quiet = QuietWatch()
         self.measured = {name: one for name, one in job.sources.items() if isinstance(one, MeasuredSource)}
         self.losing = {name: one for name, one in job.sources.items() if isinstance(one, LosingSource)}
         self.confirming = {name: one for name, one in job.sources.items() if isinstance(one, ConfirmingSource)}

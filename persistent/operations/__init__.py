@@ -1,6 +1,7 @@
 """Operations change a checkpoint without running its pipeline.
 
     rollback           return to a kept checkpoint, and retract or repeat later outputs
+    set_back           return to before a record that set the clock ahead, which is a dead letter from then on
     restart            return to a clock, and read a source with other positions from there
     savepoint          copy a checkpoint to URL/s/NAME; the job can run
     pin                keep a checkpoint until it is unpinned
@@ -10,9 +11,9 @@
     merge              join two jobs over disjoint sources into one
 
 ``storage`` is a ``Storage`` or the URL of a checkpoint. Each operation fences first, so that a running driver stops;
-only a savepoint and a dry run, which change nothing, do not. If a driver seems to run they raise ``StillRunning``,
-unless ``take_over=True``. An interrupted operation leaves the job in its state before or after the operation, and can
-be repeated; the next run collects its leftovers.
+only a savepoint, a dry run and ``undone``, which change nothing, do not. If a driver seems to run they raise
+``StillRunning``, unless ``take_over=True``. An interrupted operation leaves the job in its state before or after the
+operation, and can be repeated; the next run collects its leftovers.
 """
 
 from persistent.operations.collection import collect_garbage
@@ -22,6 +23,20 @@ from persistent.operations.pinning import pin
 from persistent.operations.restarting import restart
 from persistent.operations.rolling_back import rollback
 from persistent.operations.savepoints import savepoint
+from persistent.operations.setting_back import Undone, lift_limit, set_back, undone
 from persistent.operations.upgrading import upgrade
 
-__all__ = ["collect_garbage", "compact", "merge", "pin", "restart", "rollback", "savepoint", "upgrade"]
+__all__ = [
+    "Undone",
+    "collect_garbage",
+    "compact",
+    "lift_limit",
+    "merge",
+    "pin",
+    "restart",
+    "rollback",
+    "savepoint",
+    "set_back",
+    "undone",
+    "upgrade",
+]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
@@ -55,18 +56,18 @@ def fenced(
     *,
     take_over: bool,
     upgrade: bool = False,
-    pins: Callable[[Manifest], tuple[int, ...]] | None = None,
+    changes: Callable[[Manifest], Mapping[str, Any]] | None = None,
     goes_back: bool = False,
 ) -> Entry:
     """Put a fence: the newest state under a new epoch.
 
-    ``pins``, ``upgrade``: as in ``Log.fence``. Raises CorruptCheckpoint if a newer manifest is lost, unless the
+    ``changes``, ``upgrade``: as in ``Log.fence``. Raises CorruptCheckpoint if a newer manifest is lost, unless the
     operation ``goes_back`` behind it.
     """
     newest = newest_of(log)
     check_not_running(log, newest.manifest.epoch, take_over=take_over)
     above = log.check_whole(newest.manifest, goes_back=goes_back)
-    fence = log.fence(newest, new_nonce(), upgrade=upgrade, pins=pins, above=above)
+    fence = log.fence(newest, new_nonce(), upgrade=upgrade, changes=changes, above=above)
     log.check(fence.manifest.id)
     return fence
 

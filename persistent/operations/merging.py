@@ -48,6 +48,7 @@ def merge(first: Location, second: Location, into: Location) -> Entry:
     urls = one.storage.url, other.storage.url
     _check_disjoint(jobs, urls)
     _check_same_operators(jobs, urls)
+    _check_same_limit(jobs, urls)
     operator = _operator(jobs, urls)
     clock = _clock(jobs, urls)
     names = _names_of_second(jobs)
@@ -70,6 +71,7 @@ def merge(first: Location, second: Location, into: Location) -> Entry:
         committed_ms=now_ms,
         origin=(jobs[0].job, jobs[0].id),
         revision_base=max(job.revision for job in jobs),
+        not_after=jobs[0].not_after,
     )
     return there.put(merged)
 
@@ -166,6 +168,19 @@ def _check_same_operators(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]
     a, b = (sorted(job.operators) for job in jobs)
     if a != b:
         raise Refused(f"the operators of {urls[0]} are {', '.join(a)}, those of {urls[1]} are {', '.join(b)}")
+
+
+def _check_same_limit(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> None:
+    """Refused if the timestamps of one job are limited otherwise than those of the other: under one limit, records of
+    the other would become dead letters, or set the clock ahead again."""
+    limits = [job.not_after for job in jobs]
+    if limits[0] != limits[1]:
+        first, second = ("none" if limit is None else utc_text(limit) for limit in limits)
+        raise Refused(
+            f"timestamps are dead letters after {first} in {urls[0]}, after {second} in {urls[1]}, since a clock was "
+            "set back. Lift the limit ('persistent clock URL --not-after none') once the record that it was set for is "
+            "read again, then merge"
+        )
 
 
 def _operator(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> OperatorState:

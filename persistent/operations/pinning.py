@@ -46,4 +46,4 @@ def pin(storage: Location, id: int, *, remove: bool = False, take_over: bool = F
     log.check_upgraded(newest.manifest)
     if pins(newest.manifest) == newest.manifest.pins:
         return newest
-    return fenced(log, take_over=take_over, pins=pins)
+    return fenced(log, take_over=take_over, changes=lambda manifest: {"pins": pins(manifest)})

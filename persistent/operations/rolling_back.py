@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from persistent.checkpoint.copies import Target, copied, newest_of, verified_runs
@@ -61,12 +61,25 @@ def rollback(
     check_outputs(outputs)
     if (to is None) == (clock is None):
         raise Refused("give either the id of a checkpoint or a clock to go back to")
-    log = log_of(storage)
+    log, clock_ms = log_of(storage), None if clock is None else instant_ms(clock)
+    return go_back(log, lambda kept: _target(log, kept, to, clock_ms), outputs=outputs, take_over=take_over)
+
+
+def go_back(
+    log: Log,
+    choose: Callable[[Readable], Manifest],
+    *,
+    outputs: str,
+    take_over: bool,
+    not_after: int | None = None,
+) -> Entry:
+    """Return to the checkpoint that ``choose`` finds among the kept ones. ``not_after``: from then on, later timestamps
+    are dead letters; None: as before."""
     kept = readable(log)
     epoch = kept.newest.manifest.epoch
     check_not_running(log, epoch, take_over=take_over)
     check_can_take_back(kept.newest.manifest, outputs, log.storage.url)
-    target = _target(log, kept, to, None if clock is None else instant_ms(clock))
+    target = choose(kept)
     _check_not_taken_back(log, kept, target.id)
     check_left_out(kept, target.id, outputs, log.storage.url)
     _verify(log, target)
@@ -93,7 +106,8 @@ def rollback(
     )
     copy = _published_to_all(_begun_again(copy, last.manifest), sinks)
     copy = _with_acknowledged(copy, last.manifest, is_known=id == last.manifest.id + 1)
-    return committed(log, rolled_back(last, copy, kept, id, epoch, take_back=outputs == "retract"))
+    manifest = rolled_back(last, copy, kept, id, epoch, take_back=outputs == "retract")
+    return committed(log, manifest if not_after is None else replace(manifest, not_after=not_after))
 
 
 def _begun_again(copy: Manifest, newest: Manifest) -> Manifest:
@@ -305,6 +319,11 @@ def _target(log: Log, kept: Readable, to: int | None, clock: int | None) -> Mani
             f"{log.storage.url} keeps no checkpoint whose clock is at most {utc_text(clock or 0)}; {earliest}"
         )
     return bases[max(found)]
+
+
+def was_taken_back(kept: Readable, target: int) -> bool:
+    """Whether the outputs of the target's branch were taken back."""
+    return any(taken_back and first <= target < stop for first, stop, taken_back in kept.newest.manifest.left)
 
 
 def _check_not_taken_back(log: Log, kept: Readable, target: int) -> None:

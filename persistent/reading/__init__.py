@@ -1,5 +1,7 @@
-"""Reading a checkpoint changes nothing: its state, the difference between two checkpoints, an export to Parquet."""
+"""Reading a checkpoint changes nothing: its state, its clock, the difference between two checkpoints, an export to
+Parquet."""
 
+from persistent.reading.clocks import ClockReading, PartitionReading, clock_reading
 from persistent.reading.diff import Change, Diff, diff
 from persistent.reading.export import Exported, export
 from persistent.reading.place import Place, kept_places, place
@@ -7,11 +9,14 @@ from persistent.reading.state import check_key, check_window, state_table
 
 __all__ = [
     "Change",
+    "ClockReading",
     "Diff",
     "Exported",
+    "PartitionReading",
     "Place",
     "check_key",
     "check_window",
+    "clock_reading",
     "diff",
     "export",
     "kept_places",

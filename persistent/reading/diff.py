@@ -123,7 +123,8 @@ def _typed(names: tuple[str, ...], types: tuple[str, ...]) -> list[str]:
 def _clock(manifest: Manifest) -> dict[str, Any]:
     clock = manifest.clock
     largest = {f"largest of {partition}": time for partition, time in clock.largest.items()}
-    return {"clock": clock.watermark, "closed": clock.closed, "end_of_input": clock.end_of_input, **largest}
+    limit = {} if manifest.not_after is None else {"not_after": manifest.not_after}
+    return {"clock": clock.watermark, "closed": clock.closed, "end_of_input": clock.end_of_input, **limit, **largest}
 
 
 def _positions(manifest: Manifest) -> dict[str, Any]:

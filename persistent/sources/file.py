@@ -185,6 +185,9 @@ class FileSource:
             cap = None if layout is None else self._cap(index, layout, start)
             recorded = _record(layout, place) if layout is not None and "schema" in state.recorded else state.recorded
             return SourcePlan((), {_PARTITION: start}, {_PARTITION: cap}, recorded)
+        if _PARTITION in budget.ahead:
+            # What was listed is kept: the clock waits for it.
+            pieces, end = [], start
         splits = splits_of(_PARTITION, self._format(layout), pieces, budget)
         cap = self._cap(index, layout, end)
         return SourcePlan(splits, {_PARTITION: end}, {_PARTITION: cap}, _record(layout, place), index.appended)
@@ -290,14 +293,10 @@ class FileSource:
         for listed in new:
             self._require_format(files, listed, layout.format)
         index.append(new, lambda file: self._inspect(file, layout))
-        if self._bad_file_raises:
-            self._require_no_fault(index, len(new))
-        return layout
-
-    def _require_no_fault(self, index: Index, count: int) -> None:
-        for entry in index.entries(len(index) - count):
+        for entry in index.entries(len(index) - len(new)) if self._bad_file_raises else ():
             if entry.fault is not None:
                 raise bad_file(entry.file, entry.fault)
+        return layout
 
     def _inspect(self, file: InputFile, layout: Layout) -> Facts:
         layout.require_folders(file.path)

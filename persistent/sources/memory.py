@@ -91,14 +91,14 @@ class MemorySource:
             )
         if total == 0 and not follow:
             raise SourceError("MemorySource: the list is empty; add rows, or run with follow=True")
-        stop = min(total, start + max(budget.rows, 1))
+        stop = start if _PARTITION in budget.ahead else min(total, start + max(budget.rows, 1))
         self._require_recorded(state.recorded)
-        if start == stop:
+        if start == total:
             return SourcePlan((), {_PARTITION: (0, start)}, {_PARTITION: None}, state.recorded)
         schema = self._fixed_schema(state.recorded)
         recorded = {"format": "memory", "schema": to_json(schema), **self._times()}
-        pieces = max(min(budget.splits, stop - start), 1)
-        cuts = [start + (stop - start) * piece // pieces for piece in range(pieces + 1)]
+        pieces = min(max(budget.splits, 1), stop - start)
+        cuts = [start + (stop - start) * piece // max(pieces, 1) for piece in range(pieces + 1)]
         splits = tuple(Split(_PARTITION, (Span(0, a, b),)) for a, b in pairwise(cuts))
         return SourcePlan(splits, {_PARTITION: (0, stop)}, {_PARTITION: self._cap(stop, schema)}, recorded)
 

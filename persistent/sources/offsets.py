@@ -69,12 +69,12 @@ class OffsetPlans:
         start = {partition: max(state.positions.get(partition, 0), begun.at.get(partition, 0)) for partition in kept}
         at, skipped = self._without_gaps(start, kept)
         left = {partition: kept[partition].stop - offset for partition, offset in at.items()}
-        shares = _shares(left, max(budget.rows, 1))
+        shares = _shares({one: rows for one, rows in left.items() if one not in budget.ahead}, max(budget.rows, 1))
         caught_up = {partition for partition, offset in at.items() if not kept[partition].behind(offset)}
         unseen = {partition for partition in begun.joined if partition not in state.largest} & caught_up
         asleep = unseen | self._idle(caught_up)
         idle = _but_the_last(asleep, kept, state.largest)
-        end = {partition: offset + shares[partition] for partition, offset in at.items()}
+        end = {partition: offset + shares.get(partition, 0) for partition, offset in at.items()}
         return SourcePlan(
             splits=tuple(_splits(at, end, budget.splits)),
             end=end,
@@ -85,6 +85,7 @@ class OffsetPlans:
             skipped=skipped,
             held=any(kept[one].behind(max(offset, kept[one].stop)) for one, offset in end.items()),
             rests=next(iter(asleep - idle), None),
+            more=tuple(sorted(partition for partition, rows in left.items() if rows)),
         )
 
     def from_clock(self, kept: Mapping[str, Kept], at: Mapping[str, int], clock: str) -> dict[str, Any]:

@@ -47,13 +47,15 @@ class Budget:
 
     ``rows`` is exact if ``exact`` (as far as the listing goes), otherwise an approximate limit. ``splits`` is the
     number of workers that can read at once: a plan has about that many splits of about equal size. ``ends``: the
-    run declares that the input is complete.
+    run declares that the input is complete. ``ahead``: the partitions of which nothing is read, because others are far
+    behind; new inputs are listed all the same. A source that ignores it is read all the same.
     """
 
     rows: int
     exact: bool = False
     splits: int = 1
     ends: bool = False
+    ahead: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,9 @@ class SourcePlan:
     the partitions that are new with this step. ``idle``: those that the watermark does not wait for, none of which has
     a cap. ``rests``: a partition that is idle too, and has a cap only because all others of the source are idle; if
     another source is not idle, the watermark does not wait for it either. ``skipped``: for each partition, how many
-    positions are skipped because the source no longer has them. ``held``: whether records exist that cannot be read
-    yet, as behind an open transaction: the input has not ended.
+    positions are skipped because the source no longer has them. ``held``: whether records exist, or may exist, that
+    cannot be read yet, as behind an open transaction: the input has not ended. ``more``: partitions that have something
+    to read although no split reads them.
     """
 
     splits: tuple[Split, ...]
@@ -97,6 +100,12 @@ class SourcePlan:
     skipped: Mapping[str, int] = field(default_factory=dict)
     held: bool = False
     rests: str | None = None
+    more: tuple[str, ...] = ()
+
+    @property
+    def unread(self) -> frozenset[str]:
+        """The partitions that have something to read."""
+        return frozenset((*self.more, *(split.partition for split in self.splits)))
 
     @property
     def is_idle(self) -> bool:

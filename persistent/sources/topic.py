@@ -110,7 +110,8 @@ class TopicSource:
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
         """What to read next: the journaled messages. Without ``follow``, those that were published when the run began,
-        once they are journaled: with later ones a run would not end while somebody publishes."""
+        once they are journaled: with later ones a run would not end while somebody publishes. With ``follow``, a topic
+        whose sender does not answer is not at its end."""
         self._require_recorded(state.recorded)
         journal = self._running()
         if follow:
@@ -126,7 +127,7 @@ class TopicSource:
         schema = self._fixed_schema(state.recorded, plan.splits)
         if schema is not None:
             recorded["schema"] = to_json(schema)
-        return replace(plan, recorded=recorded)
+        return replace(plan, recorded=recorded, held=plan.held or (follow and journal.is_searching))
 
     def confirm(self, recorded: Mapping[str, Any]) -> None:
         """Raise SourceChanged if the journal that was read is not the one that was planned."""

@@ -111,6 +111,12 @@ class TopicJournal:
         return (*(f"{self._where}: {text}" for text in self._mark.warnings()), *self._gone)
 
     @property
+    def is_searching(self) -> bool:
+        """Whether no sender answers, although none has ended the topic: what it may have published is not known."""
+        receiver = self._receiver
+        return receiver is not None and receiver.tries > 0 and not self._mark.place.ended
+
+    @property
     def is_over(self) -> bool:
         """Whether the topic has ended or the journal has failed."""
         return self._has_ended or self._failure is not None

@@ -63,7 +63,7 @@ class MapSplit:
     task and for people. ``watermark``: of the previous step. ``final``: windows that end at or before it take nothing
     more; it decides what is late. ``limit``: the largest timestamp allowed. ``since``: earlier records are duplicates.
     ``key_types``: of all keys so far. ``seen``: the seen records, by which copies are recognised; None without
-    deduplication."""
+    deduplication. ``not_after``: the limit of a clock set back."""
 
     attempt: Attempt
     source: str
@@ -76,6 +76,7 @@ class MapSplit:
     since: int | None = None
     key_types: tuple[str, ...] = ()
     seen: SeenBefore | None = None
+    not_after: int | None = None
 
 
 @dataclass(frozen=True)

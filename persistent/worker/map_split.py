@@ -122,9 +122,10 @@ def _judge(
     kept: Any = None
     if len(times):
         lowest, highest = int(times.min()), int(times.max())
-        if lowest < 0 or highest > item.limit:
-            rejected = (times < 0) | (times > item.limit)
-            tally.dead.append(aside.rows(np.flatnonzero(rejected), _dead_reasons(records, rejected, item.limit)))
+        limit = item.limit if item.not_after is None else min(item.limit, item.not_after)
+        if lowest < 0 or highest > limit:
+            rejected = (times < 0) | (times > limit)
+            tally.dead.append(aside.rows(np.flatnonzero(rejected), _dead_reasons(records, rejected, item)))
             kept, dead = ~rejected, int(rejected.sum())
             lowest = max(lowest, 0)
         if item.since is not None and lowest < item.since:
@@ -231,15 +232,20 @@ class _SetAside:
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
-def _dead_reasons(records: Records, rejected: Any, limit: int) -> list[str]:
+def _dead_reasons(records: Records, rejected: Any, item: MapSplit) -> list[str]:
     def reason(row: int, time: int) -> str:
         if time == NO_TIMESTAMP:
             return records.unreadable(row)
         if time < 0:
             return "timestamp before 1970"
+        if time > item.limit:
+            return (
+                f"timestamp too far ahead: {date_text(time)} is after {date_text(item.limit)}, the time of day plus "
+                "max_future. Is timestamp_unit= correct?"
+            )
         return (
-            f"timestamp too far ahead: {date_text(time)} is after {date_text(limit)}, the time of day plus max_future. "
-            "Is timestamp_unit= correct?"
+            f"timestamp after the limit: {date_text(time)} is after {date_text(item.not_after or 0)}, the limit of a "
+            "clock that was set back ('persistent clock URL --not-after none' lifts it)"
         )
 
     rows = np.flatnonzero(rejected)

@@ -237,7 +237,7 @@ def test_a_fence_may_pin() -> None:
     log = logged(Acting(), 1, pins=(0,))
     entry = log.newest()
     assert entry is not None
-    fence = log.fence(entry, "me", pins=lambda old: (*old.pins, old.id))
+    fence = log.fence(entry, "me", changes=lambda old: {"pins": (*old.pins, old.id)})
     assert fence.manifest.pins == (0, 1) and fence.manifest.replan == entry.manifest.replan
     assert log.fence(fence, "me").manifest.pins == (0, 1)
 

@@ -57,6 +57,7 @@ PARENT = replace(
     publishes=True,
     revision_base=30,
     inherits={"memory": Inheritance(("other",), 29)},
+    not_after=70,
 )
 LAST = Entry(PARENT, "f" * 64, 100)
 OTHER: dict[str, Any] = {
@@ -83,6 +84,7 @@ OTHER: dict[str, Any] = {
     "publishes": False,
     "revision_base": 40,
     "inherits": {"memory": Inheritance(("another",), 39)},
+    "not_after": 80,
 }
 """Of each field a value that is not the parent's, nor the first manifest's, nor an id."""
 

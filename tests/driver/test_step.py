@@ -197,6 +197,13 @@ def test_a_timestamp_is_too_far_ahead_by_the_plan_or_by_the_clock() -> None:
     assert limit(began(wall_ms=40, max_future_ms=None)) == 1_040
 
 
+def test_a_split_has_the_limit_of_its_plan() -> None:
+    """The checkpoint may have lost it since, and the step must be the same."""
+    (first, *_) = began(not_after=30).maps({"memory": SPLITS}, 1_000)
+    (other, *_) = began().maps({"memory": SPLITS}, 1_000)
+    assert (first.not_after, other.not_after) == (30, None) and first.limit == other.limit
+
+
 def test_every_split_is_judged_by_the_checkpoint_before() -> None:
     """By its own clock a split would make the other's rows late, or not, as the engine happens to run them."""
     step = began(recorded={"unit": "ms"})

@@ -269,6 +269,8 @@ _CONNECTORS = (
     "TopicSource",
 )
 NOT_RUN = {
+    "Pipeline.quiet_after": "counts in a run that follows: a plan found again in tests/driver/test_quiet.py",
+    "Pipeline.max_drift": "one source has one partition; what a step reads of several in tests/driver/test_drift.py",
     "Pipeline.run.spark": "needs a Spark; the engines come to one result in tests/test_spark_equality.py",
     "Pipeline.run.follow": "never ends by itself; a run that follows is one in tests/driver/test_loop.py",
     **{

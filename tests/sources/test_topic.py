@@ -24,6 +24,7 @@ from persistent import (
     SourceChanged,
     SourceError,
 )
+from persistent.sources.protocol import Budget, SourceState
 from persistent.sources.topic import TopicSource
 from persistent.storage import MemoryStorage
 from persistent.topic import JoinOptions, Retain, TopicSender
@@ -237,6 +238,33 @@ def test_who_follows_meets_a_sender_that_comes_back_late(tmp_path: Path) -> None
         with TopicSender("t", port=int(sender.address.rpartition(":")[2]), retain=ALL) as second:
             publish(second, range(2, 5))
             wait_for(lambda: source._log.ends().next_number == 5)
+    finally:
+        source.close()
+
+
+def test_a_topic_whose_sender_does_not_answer_is_not_at_its_end(tmp_path: Path) -> None:
+    """What it publishes while it cannot be reached would be late, if the clock moved on as for a quiet stream. After an
+    end that was said nothing is missing."""
+    sender = TopicSender("t", retain=ALL)
+    join = JoinOptions(discovery="20 ms", attempts=100_000, silence="200 ms")
+    source = TopicSource(sender.address, "t", journal=tmp_path / "journal", join=join)
+
+    def is_held(follow: bool = True) -> bool:
+        return source.plan(SourceState({}), Budget(9), follow=follow).held
+
+    try:
+        publish(sender, range(2))
+        journal = source._running()
+        wait_for(lambda: source._log.ends().next_number == 2)
+        assert not is_held()
+        kill(sender)
+        wait_for(is_held)
+        with TopicSender("t", port=int(sender.address.rpartition(":")[2]), retain=ALL) as second:
+            publish(second, range(2, 5))
+            wait_for(lambda: not is_held())
+            second.close("30 s")
+            wait_for(lambda: journal._receiver is not None and journal._receiver.tries > 2)
+            assert not is_held()
     finally:
         source.close()
 

@@ -23,8 +23,13 @@ from persistent import (
     State,
     UserCodeError,
 )
+from persistent.checkpoint.names import Attempt
+from persistent.codec import decode_table
+from persistent.sources.protocol import Budget, SourceState
 from persistent.storage import MemoryStorage
 from persistent.testing import ManualClock
+from persistent.worker.job import MapSplit
+from persistent.worker.map_split import map_split
 from tests.visits import GOOD, Visits, pipeline_of, run, says, visits_of, write_lines
 
 
@@ -61,6 +66,31 @@ def test_a_day_ahead_is_allowed_and_the_limit_can_be_moved(storage: MemoryStorag
     rows = [{"ts": 4_000_000_000_000, "page": "a", "n": 1}]
     assert run(pipeline_of(rows, storage)).dead == 1
     assert run(pipeline_of(rows, f"memory://{uuid.uuid4().hex}", max_future="40000 days")).dead == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "not_after", "dead"),
+    [(50, None, {51, 90}), (50, 70, {51, 90}), (50, 50, {51, 90}), (70, 50, {51, 90}), (95, 51, {90}), (95, 95, set())],
+)
+def test_the_stricter_limit_counts_and_each_is_told(limit: int, not_after: int | None, dead: set[int]) -> None:
+    """The limit of a clock that was set back is no matter of max_future, and has another remedy."""
+    rows = [{"ts": time, "page": "a", "n": 1} for time in (3, 50, 51, 90)]
+    storage = MemoryStorage(uuid.uuid4().hex)
+    job = pipeline_of(rows, storage).job()
+    plan = job.sources["memory"].plan(SourceState({}), Budget(9))
+    item = MapSplit(Attempt(1, 1), "memory", "memory", plan.splits[0], plan.recorded, 0, limit, not_after=not_after)
+    mapped = map_split(job, item)
+    assert (mapped.account.dead, mapped.account.processed) == (len(dead), 4 - len(dead))
+    if mapped.dead is None:
+        assert not dead
+        return
+    found = decode_table(storage.read(mapped.dead.name), mapped.dead.sha256, "dead").to_pylist()
+    assert {row["timestamp"] for row in found} == dead
+    for row in found:
+        past = row["timestamp"] > limit
+        assert ("the time of day plus max_future" in row["reason"]) == past
+        assert ("the limit of a clock that was set back" in row["reason"]) != past
+    assert mapped.largest == max({3, 50, 51, 90} - dead)
 
 
 def test_a_time_of_day_that_is_set_back_makes_nothing_dead(storage: MemoryStorage) -> None:

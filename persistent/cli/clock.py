@@ -1,0 +1,143 @@
+"""``persistent clock``: where the clock of a checkpoint stands, and its repair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from persistent import operations
+from persistent.cli.operate import of_outputs, report_entry
+from persistent.cli.options import Time, json_option, storage_of, take_over_option, target_argument
+from persistent.cli.tables import json_text, print_table
+from persistent.reading import ClockReading, PartitionReading, clock_reading
+from persistent.storage import Storage
+from persistent.text.figures import clock_text, span_text, utc_text
+
+_NONE = "none"
+
+
+class _Limit(Time):
+    """A time, or none."""
+
+    name = "time|none"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if value == _NONE else super().convert(value, param, ctx)
+
+
+@click.command("clock")
+@target_argument
+@click.option("--set-back", is_flag=True, help="Repair a clock that one record far ahead has moved: needs --not-after.")
+@click.option(
+    "--not-after",
+    type=_Limit(),
+    help="With --set-back: the last time that is good; later timestamps are dead letters from then on. Alone, none: "
+    "lift that limit.",
+)
+@click.option(
+    "--outputs",
+    type=click.Choice(["retract", "again"]),
+    help="With --set-back: the next run retracts later outputs, or keeps them and publishes them again. Without this, "
+    "only say what would be undone.",
+)
+@take_over_option
+@json_option
+def clock_command(
+    target: str, set_back: bool, not_after: Any, outputs: str | None, take_over: bool, as_json: bool
+) -> None:
+    """Where the clock stands, and what holds it back.
+
+    Shows the clock, the windows that are closed, the largest timestamp of each partition, those that are idle, and the
+    one that the clock waits for.
+
+    One record with a time far ahead closes all windows, and every later record is late. --set-back returns to the
+    newest kept checkpoint that has counted nothing after --not-after, as persistent rollback does; the record becomes a
+    dead letter when it is read again. All timestamps after the limit do, so lift it when the record is read.
+
+    \b
+    persistent clock visits-checkpoint
+    persistent clock visits-checkpoint --set-back --not-after 2024-05-01T10:00Z
+    persistent clock visits-checkpoint --set-back --not-after 2024-05-01T10:00Z --outputs=retract
+    persistent clock visits-checkpoint --not-after none
+    """
+    storage = storage_of(target)
+    if set_back:
+        if not_after in (None, _NONE):
+            raise click.UsageError("--set-back needs the last time that is good: --not-after 2024-05-01T10:00Z")
+        _set_back(storage, not_after, outputs, take_over, as_json)
+    elif outputs is not None or not_after not in (None, _NONE):
+        raise click.UsageError("--outputs and a time in --not-after need --set-back; --not-after none lifts a limit")
+    elif not_after == _NONE:
+        entry = operations.lift_limit(storage, take_over=take_over)
+        report_entry(entry, "later timestamps count again, up to max_future ahead", as_json)
+    else:
+        _show(clock_reading(storage), as_json)
+
+
+def _set_back(storage: Storage, not_after: int, outputs: str | None, take_over: bool, as_json: bool) -> None:
+    undone = operations.undone(storage, not_after)
+    if outputs is None:
+        click.echo(json_text(asdict(undone)) if as_json else f"This would go {undone}.")
+        raise click.UsageError(
+            "nothing was changed: to do it, add --outputs=retract (the next run takes back what was published since) "
+            "or --outputs=again (it publishes it a second time)"
+        )
+    entry = operations.set_back(storage, not_after=not_after, outputs=outputs, take_over=take_over)
+    limit = (
+        f"Timestamps after {utc_text(not_after)} are dead letters from now on: lift this with 'persistent clock "
+        f"{storage.url} --not-after none' once the record is read again"
+    )
+    report_entry(entry, f"went {undone}{of_outputs(entry)}. {limit}", as_json)
+
+
+# -- in words --------------------------------------------------------------------------------------------------------
+
+
+def _show(found: ClockReading, as_json: bool) -> None:
+    if as_json:
+        held = None if found.held_by is None else found.held_by.name
+        partitions = [{**asdict(one), "idle": one.is_idle} for one in found.partitions]
+        click.echo(json_text({**asdict(found), "partitions": partitions, "held_by": held}))
+        return
+    lines = list(_lines(found))
+    width = max(len(name) for name, _ in lines)
+    for name, text in lines:
+        click.echo(f"{name:<{width}}  {text}")
+    if found.partitions:
+        click.echo()
+        rows = [[one.name, _time(one.largest), "no, it is idle" if one.is_idle else "yes"] for one in found.partitions]
+        print_table(["partition", "largest timestamp", "waited for"], rows)
+
+
+def _lines(found: ClockReading) -> Iterator[tuple[str, str]]:
+    yield "clock", f"{clock_text(found.watermark)}, of checkpoint {found.checkpoint}"
+    if found.closed is not None:
+        yield "closed", f"windows that end up to {utc_text(found.closed)}" if found.closed else "no window yet"
+    if found.ended:
+        yield "end of input", "declared: every window was closed"
+    if found.quiet_ms:
+        yield "quiet", f"moved on by {span_text(found.quiet_ms)} since the last record"
+    yield "held back by", _why(found, found.held_by)
+    if found.not_after is not None:
+        limit = utc_text(found.not_after)
+        yield "not after", f"{limit}: later timestamps are dead letters; --not-after none lifts this"
+
+
+def _why(found: ClockReading, held: PartitionReading | None) -> str:
+    """Which partition holds the clock back, and by what."""
+    if held is None:
+        return "nothing: every partition is idle, or there is none yet"
+    if held.lists:
+        return f"{held.name}: listed files that are not read yet may hold earlier timestamps"
+    if held.largest is None:
+        return f"{held.name}: no record of it has been counted yet"
+    lag = f", less {span_text(held.lag_ms)} of disorder" if held.lag_ms else ""
+    ahead = "; the clock is past it, and never goes back" if (held.reached or 0) < found.watermark else ""
+    return f"{held.name}: its largest timestamp is {utc_text(held.largest)}{lag}{ahead}"
+
+
+def _time(largest: int | None) -> str:
+    return "none yet" if largest is None else utc_text(largest)

@@ -1,0 +1,118 @@
+"""Setting a clock back repairs it after one record with a time far ahead has closed every window.
+
+The windows up to that time are closed, and every record since is late. So the job returns to the newest kept checkpoint
+from before the record, and timestamps after a limit are dead letters from then on: the record comes again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from persistent.checkpoint.copies import newest_of
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.manifest import Manifest, has_windows
+from persistent.checkpoint.successor import Entry
+from persistent.clock import Instant, instant_ms
+from persistent.errors import Refused
+from persistent.operations.fencing import Location, fenced, log_of
+from persistent.operations.rolling_back import Readable, check_outputs, go_back, readable, was_taken_back
+from persistent.text.figures import clock_text, count_text, utc_text
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What setting a clock back undoes. ``target``: the checkpoint to return to. ``checkpoints``: the later ones that
+    are kept. ``clock``, ``closed``: from where to where they go back (ms); ``closed`` is None without windows.
+    ``records``: those that are read again. ``outputs``: the rows that the kept ones gave to the ``sinks``."""
+
+    target: int
+    checkpoints: tuple[int, ...]
+    clock: tuple[int, int]
+    closed: tuple[int, int] | None
+    records: int
+    outputs: int
+    sinks: tuple[str, ...]
+
+    def __str__(self) -> str:
+        listed = f" ({', '.join(map(str, self.checkpoints))})" if self.checkpoints else ""
+        parts = [
+            f"the clock goes from {clock_text(self.clock[0])} to {clock_text(self.clock[1])}",
+            f"the checkpoints after it{listed} are undone, and {count_text(self.records, 'record')} will be read again",
+        ]
+        if self.closed is not None:
+            ends = f"the windows that end after {clock_text(self.closed[1])}, up to {clock_text(self.closed[0])}"
+            parts.append(f"{ends}, open again")
+        if self.sinks:
+            rows = count_text(self.outputs, "row")
+            parts.append(f"{rows} of the kept ones among these checkpoints went to {', '.join(self.sinks)}")
+        return f"back to checkpoint {self.target}: {'; '.join(parts)}"
+
+
+def set_back(storage: Location, *, not_after: Instant, outputs: str, take_over: bool = False) -> Entry:
+    """Return to the newest kept checkpoint whose clock, and every timestamp that it has counted, is at most
+    ``not_after``. Later timestamps are dead letters from then on, until ``lift_limit``.
+
+    ``outputs``, ``take_over`` and errors: as in ``rollback``. Refused if nothing after ``not_after`` was counted, or if
+    no checkpoint from before is kept, with what remains to be done. ``undone`` says beforehand what this undoes.
+    """
+    check_outputs(outputs)
+    limit, log = instant_ms(not_after, "not_after"), log_of(storage)
+    return go_back(log, lambda kept: _target(log, kept, limit), outputs=outputs, take_over=take_over, not_after=limit)
+
+
+def undone(storage: Location, not_after: Instant) -> Undone:
+    """What ``set_back`` would undo. Changes nothing. Refused as ``set_back``."""
+    limit, log = instant_ms(not_after, "not_after"), log_of(storage)
+    kept = readable(log)
+    target, newest = _target(log, kept, limit), kept.newest.manifest
+    later = {id: one for id, one in sorted(kept.bases().items()) if target.id < id and not was_taken_back(kept, id)}
+    batches = [batch for one in later.values() for sink in one.sinks.values() for batch in sink.unpublished]
+    read = sum(one.read for one in newest.accounts.values()) - sum(one.read for one in target.accounts.values())
+    return Undone(
+        target=target.id,
+        checkpoints=tuple(later),
+        clock=(newest.clock.watermark, target.clock.watermark),
+        closed=(newest.clock.closed, target.clock.closed) if has_windows(newest) else None,
+        records=max(read, 0),
+        outputs=sum(staged.rows for batch in batches if batch.id in later for staged in batch.staged),
+        sinks=tuple(sorted(newest.sinks)),
+    )
+
+
+def lift_limit(storage: Location, *, take_over: bool = False) -> Entry:
+    """Let timestamps after the limit of ``set_back`` count again. A step that was planned already runs as planned. If
+    there is no limit, returns the newest manifest. StillRunning."""
+    log = log_of(storage)
+    newest = newest_of(log)
+    if newest.manifest.not_after is None:
+        return newest
+    return fenced(log, take_over=take_over, changes=lambda manifest: {"not_after": None})
+
+
+def _target(log: Log, kept: Readable, limit: int) -> Manifest:
+    """The newest kept checkpoint that has counted nothing after the limit. Refused if that is the newest of all, or if
+    there is none."""
+    url, newest = log.storage.url, kept.newest.manifest
+    # Of a lost manifest above it nobody knows what it had counted.
+    if _furthest(newest) <= limit and kept.highest == newest.id:
+        raise Refused(
+            f"{url}: nothing after {utc_text(limit)} was counted, and the clock stands at "
+            f"{clock_text(newest.clock.watermark)}: there is nothing to set back. Nothing was changed"
+        )
+    bases = {id: one for id, one in kept.bases().items() if not was_taken_back(kept, id)}
+    found = [id for id, one in bases.items() if _furthest(one) <= limit]
+    if found:
+        return bases[max(found)]
+    earliest = min(map(_furthest, bases.values()), default=0)
+    raise Refused(
+        f"{url} keeps no checkpoint from before: each has counted a timestamp after {utc_text(limit)}, the earliest up "
+        f"to {utc_text(earliest)}. Nothing was changed. What remains: a later --not-after, if one of them is good; a "
+        "savepoint from before (Pipeline(start_from=URL)); a new checkpoint that reads the source again, with a "
+        "max_future= that makes the record a dead letter; or to leave it: records behind the clock are in 'persistent "
+        "late'. To keep checkpoints for longer: retention="
+    )
+
+
+def _furthest(manifest: Manifest) -> int:
+    """The latest time that a checkpoint knows of: its clock, or a timestamp that it has counted."""
+    return max((manifest.clock.watermark, *manifest.clock.largest.values()))

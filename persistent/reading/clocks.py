@@ -1,0 +1,101 @@
+"""A clock reading says where the clock of a checkpoint stands, and which partition holds it back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from persistent.checkpoint.copies import newest_of
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.manifest import Manifest, has_windows
+from persistent.checkpoint.parts import partition_name
+from persistent.checkpoint.plan import StepPlan
+from persistent.clock import bound_of
+from persistent.errors import CorruptCheckpoint
+from persistent.storage import Storage
+
+
+@dataclass(frozen=True)
+class PartitionReading:
+    """A partition. ``largest``: its largest timestamp; None without a record. ``reached``: the event time up to which
+    it lets the clock go; None if the clock does not wait for it. ``lag_ms``: the disorder that its source allows; None
+    if no plan tells. ``lists``: whether files that are listed and not read yet hold it back."""
+
+    name: str
+    largest: int | None
+    reached: int | None
+    lag_ms: int | None = None
+    lists: bool = False
+
+    @property
+    def is_idle(self) -> bool:
+        return self.reached is None
+
+
+@dataclass(frozen=True)
+class ClockReading:
+    """``watermark``, ``closed``, ``ended``, ``quiet_ms``, ``not_after``: as in the manifest ``checkpoint``; ``closed``
+    is None without windows."""
+
+    checkpoint: int
+    watermark: int
+    closed: int | None
+    ended: bool
+    quiet_ms: int
+    not_after: int | None
+    partitions: tuple[PartitionReading, ...]
+
+    @property
+    def held_by(self) -> PartitionReading | None:
+        """The partition that is furthest behind among those that the clock waits for."""
+        waited = [one for one in self.partitions if one.reached is not None]
+        return min(waited, key=lambda one: (one.reached, one.name), default=None)
+
+
+def clock_reading(storage: Storage) -> ClockReading:
+    """The clock of the newest checkpoint. NoCheckpoint, CorruptCheckpoint."""
+    log = Log(storage)
+    manifest = newest_of(log).manifest
+    clock, plan = manifest.clocks[manifest.task_name], _last_plan(log, manifest)
+    return ClockReading(
+        checkpoint=manifest.base,
+        watermark=clock.watermark,
+        closed=clock.closed if has_windows(manifest) else None,
+        ended=clock.ended,
+        quiet_ms=clock.quiet_ms,
+        not_after=manifest.not_after,
+        partitions=tuple(_partitions(manifest, plan)),
+    )
+
+
+def _partitions(manifest: Manifest, plan: StepPlan | None) -> list[PartitionReading]:
+    """Every partition. Without the plan of the last step, only the manifest says for which of them the clock waits."""
+    found = []
+    for name, source in sorted(manifest.sources.items()):
+        step = None if plan is None else plan.sources.get(name)
+        waits: Mapping[str, int | None] = dict.fromkeys(one for one in source.partitions if one not in source.idle)
+        lag_ms, caps = None, waits
+        if step is not None:
+            lag_ms, caps = step.max_out_of_orderness_ms, step.cap
+        for partition in sorted(source.partitions):
+            reached = None
+            lists = False
+            if partition in caps:
+                reached = bound_of(source.largest, {partition: caps[partition]}, lag_ms or 0)
+                lists = reached != bound_of(source.largest, {partition: None}, lag_ms or 0)
+            shown = partition_name(name, partition, len(manifest.sources))
+            found.append(PartitionReading(shown, source.largest.get(partition), reached, lag_ms, lists))
+    return found
+
+
+def _last_plan(log: Log, manifest: Manifest) -> StepPlan | None:
+    """The plan of the step that the newest checkpoint was, if both are still there."""
+    with suppress(CorruptCheckpoint):
+        committed = log.read(manifest.base).manifest
+        if committed.kind == "checkpoint" and committed.parent is not None:
+            before = log.read(committed.parent[0]).manifest
+            plan = log.plan(before.base, before.replan)
+            # A plan of format 1 or 2 names no source.
+            return None if plan is None else plan.named(next(iter(manifest.sources)), manifest.task_name)
+    return None
