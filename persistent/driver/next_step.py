@@ -22,7 +22,7 @@ from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint, InvalidPipeline
 from persistent.sources.offsets import place_id
-from persistent.sources.protocol import Budget, ForgettingSource, Positions, SourcePlan
+from persistent.sources.protocol import Budget, ForgettingSource, Positions, Source, SourcePlan
 from persistent.task import check_key
 
 logger = logging.getLogger("persistent.driver")
@@ -48,7 +48,7 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         return Step(last, put, done=(Effect.PLAN,))
     clock, runs = manifest.clock, bench.runs(manifest)
     planned = _planned(bench, manifest, rows)
-    lags = {name: job.sources[name].max_out_of_orderness for name in planned}
+    lags = {name: _lag_ms(job.sources[name], one) for name, one in planned.items()}
     sources = {name: _source_step(manifest.sources[name], one, lags[name]) for name, one in planned.items()}
     close_at, ends = clock.watermark, False
     reading = [name for name, one in planned.items() if one.splits]
@@ -78,6 +78,12 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         max_future_ms=options.max_future_ms,
     )
     return Step(last, plan, {name: one.appended for name, one in planned.items() if one.appended is not None})
+
+
+def _lag_ms(source: Source, planned: SourcePlan) -> int:
+    """How far the clock stays behind the largest timestamp."""
+    lag_ms = planned.max_out_of_orderness
+    return source.max_out_of_orderness if lag_ms is None else lag_ms
 
 
 def _is_held(planned: Mapping[str, SourcePlan], url: str) -> bool:
