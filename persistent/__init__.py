@@ -63,6 +63,7 @@ from persistent.sources import (
     RabbitQueueSource,
     RabbitStreamSource,
     TopicSource,
+    then,
 )
 from persistent.state import NonWindowState, PersistentState, State, WindowState
 from persistent.task import PersistentTask
@@ -138,5 +139,6 @@ __all__ = [
     "Window",
     "WindowState",
     "sliding",
+    "then",
     "tumbling",
 ]

@@ -17,7 +17,7 @@ from tests.figures import (
     rows,
 )
 
-MODULES_MAX = {"monoids": 106, "persistent": 293}
+MODULES_MAX = {"monoids": 106, "persistent": 295}
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 58
 
@@ -47,13 +47,13 @@ MANY_IMPORTS = {
 }
 IMPORTERS_MAX = 40
 MANY_IMPORTERS = {
-    "persistent.errors": 162,  # Errors, columns and the one class all monoids derive from are everybody's words.
+    "persistent.errors": 163,  # Errors, columns and the one class all monoids derive from are everybody's words.
     "monoids.monoid": 60,
     "monoids.column": 62,
     "persistent.clock": 68,  # Durations and pauses; nobody else reads the time.
     "persistent.codec": 45,
     "persistent.checkpoint.manifest": 42,
-    "persistent.sources.protocol": 44,  # What a source is, said to each of them and to who drives it.
+    "persistent.sources.protocol": 46,  # What a source is, said to each of them and to who drives it.
 }
 
 
