@@ -11,6 +11,7 @@ listed again, and the clock does not wait for it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -44,6 +45,8 @@ from persistent.sources.protocol import (
 )
 from persistent.text.figures import count_text, utc_text
 from persistent.text.spelling import spelled
+
+logger = logging.getLogger("persistent.sources")
 
 _FIRST: Final = (0, 0)
 _SHOWN: Final = (*READING, "format", "folders", "topic_id", "log")
@@ -120,6 +123,7 @@ class ThenSource:
         self._history, self._live = Half(HISTORY, files), Half(LIVE, live)
         self._at = at
         self._skew_ms = max_skew
+        self._warning = ""
         self.bare = {**getattr(files, "bare", {}), **getattr(live, "bare", {}), **bare}
         self.max_out_of_orderness: int = max(files.max_out_of_orderness, live.max_out_of_orderness)
         self.infers = any(getattr(half, "infers", False) for half in self.halves)
@@ -138,14 +142,13 @@ class ThenSource:
         self._require_recorded(state.recorded)
         recorded = state.recorded if SEAM in state.recorded else self._begun(state.recorded)
         if has_switched(recorded) and self._is_read(state.positions, recorded[SEAM]["end"]):
-            return self._plan_live(state, recorded, budget, follow)
+            return self._joined(state, self._plan_live(state, recorded, budget, follow))
         # A history is not waited for: an empty one is refused here, with a remedy that fits.
         of_history = replace(state, recorded=self._history.record(recorded))
         plan = self._history.plan(of_history, budget, follow=True)
         if plan.splits:
-            whole = {**recorded, HISTORY: plan.recorded}
-            read = LIVE if has_switched(recorded) else HISTORY
-            return self._joined(state, replace(plan, recorded=_shown(whole, read)))
+            whole = _shown({**recorded, HISTORY: plan.recorded}, HISTORY)
+            return self._joined(state, replace(plan, recorded=whole))
         end = {partition: list(at) for partition, at in plan.end.items() if self._history.owns(partition)}
         if all(tuple(at) == _FIRST for at in end.values()):
             raise SourceError(
@@ -154,13 +157,21 @@ class ThenSource:
             )
         reached = max(self._history.own(state.largest).values(), default=-1)
         seam = {**recorded[SEAM], "end": end, "reached": reached}
-        return self._plan_live(state, {**recorded, HISTORY: plan.recorded, SEAM: seam}, budget, follow)
+        switched = {**recorded, HISTORY: plan.recorded, SEAM: seam}
+        return self._joined(state, self._plan_live(replace(state, positions=plan.end), switched, budget, follow))
 
     def _begun(self, recorded: Mapping[str, Any]) -> dict[str, Any]:
         """The record before anything is read: where the live source begins. ``recorded``: what a restart carries over,
         of the history."""
         begins = self._live_begins(max(self._at - self._skew_ms, 0))
         places = {partition: list(at) for partition, at in self._live.placed(begins.positions).items()}
+        if all(tuple(at) == _FIRST for at in places.values()):
+            self._warning = (
+                f"{self._live.source!r} holds nothing from before at={utc_text(self._at)}, less max_skew: if it began "
+                "later than that, the records from then to its beginning count in neither half. Choose an at= that "
+                "both halves reach"
+            )
+            logger.warning("%s", self._warning)
         seam = {"at": self._at, "kinds": self._kinds(), "begins": places}
         return {HISTORY: dict(recorded), LIVE: dict(begins.recorded), SEAM: seam}
 
@@ -180,7 +191,7 @@ class ThenSource:
         plan = self._live.plan(own, budget, follow=follow)
         past = [one for one in plan.end if self._history.owns(one)]
         whole = _shown({**recorded, LIVE: plan.recorded}, LIVE)
-        return self._joined(state, replace(plan, idle=tuple(sorted((*plan.idle, *past))), recorded=whole))
+        return replace(plan, idle=tuple(sorted((*plan.idle, *past))), recorded=whole)
 
     def _joined(self, state: SourceState, plan: SourcePlan) -> SourcePlan:
         """The plan, with the partitions that the checkpoint does not know."""
@@ -238,12 +249,13 @@ class ThenSource:
         return replace(records, elsewhere=_if_any(records.timestamps >= self._at))
 
     def _of_live(self, records: Records, reached: int) -> Records:
-        """``reached``: the last time that the history holds. What is later, but before the border, it cannot hold."""
+        """``reached``: the last time that the history holds, -1 without any. What is later, but before the border, it
+        cannot hold."""
         times = records.timestamps
         before = times < self._at
         if not before.any():
             return records
-        nowhere = before & (times >= 0) & (times > reached)
+        nowhere = before & (times > reached)
         why = partial(_why_dead, nowhere, records, f"{utc_text(self._at)}, which is for the history", reached)
         return replace(records, elsewhere=_if_any(before & ~nowhere), nowhere=_if_any(nowhere), unreadable=why)
 
@@ -299,9 +311,10 @@ class ThenSource:
         return replace(weakest, reason=", then ".join(one.reason for one in promises))
 
     def warnings(self) -> tuple[str, ...]:
-        """Those of both halves."""
+        """Those of both halves; and that nothing shows whether they meet."""
         told = [getattr(half, "warnings", None) for half in self.halves]
-        return tuple(text for warnings in told if warnings is not None for text in warnings())
+        found = [text for warnings in told if warnings is not None for text in warnings()]
+        return (*found, *filter(None, [self._warning]))
 
     def acknowledge(self, positions: Positions) -> None:
         for half in (self._history, self._live):

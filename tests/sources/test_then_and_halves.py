@@ -328,10 +328,45 @@ def test_records_without_a_time_are_dead_letters_of_their_half() -> None:
     assert "'ts'" in reasons[2] and "history" not in reasons[2]
 
 
-def test_an_empty_history_is_refused_even_if_the_run_follows() -> None:
+@pytest.mark.parametrize("follow", [False, True])
+def test_an_empty_history_is_refused_even_if_the_run_follows(follow: bool) -> None:
     """A mistyped path would begin with the live source, and lose the history without a word."""
     with pytest.raises(SourceError, match="the history holds no record: check its path"):
-        job(memory([], LIVE)).run(engine="embedded", follow=True)
+        job(memory([], LIVE)).run(engine="embedded", follow=follow)
+
+
+def test_a_history_of_which_one_partition_is_empty_is_a_history() -> None:
+    """It has been read, and its empty partition is no mistake."""
+
+    class Lanes(MemorySource):
+        def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
+            return SourcePlan((), {"a": (0, 2), "b": (0, 0)}, {"a": None, "b": None}, state.recorded)
+
+    plan = then(Lanes(HISTORY), MemorySource(LIVE), at=AT).plan(SourceState({}), Budget(5))
+    assert plan.recorded["seam"]["end"] == {"history/a": [0, 2], "history/b": [0, 0]}
+    assert plan.idle == ("history/a", "history/b") and plan.splits
+    assert plan.joins == ("history/a", "history/b", "live/memory") and plan.end["history/a"] == (0, 2)
+
+
+def test_the_rule_of_null_fields_outlives_the_switch(tmp_path: Path) -> None:
+    """A restart reads the history again, and would make other keys of the same fields."""
+    (tmp_path / "1.csv").write_text("ts,page,n\n700,,1\n800,a,2\n")
+    files = FileSource(tmp_path, timestamp="ts", timestamp_unit="ms", csv_empty="text")
+    pipeline = job(then(files, MemorySource(LIVE), at=AT))
+    seen: list[Any] = []
+    pipeline.run(engine="embedded", on_step=lambda step: seen.append(newest(pipeline).source.recorded["csv_empty"]))
+    assert set(seen) == {"text"} and len(seen) > 2
+    assert counted(pipeline)[""] == 1
+
+
+@pytest.mark.parametrize(("live", "is_told"), [(LIVE, False), (LIVE[1:], False), (LIVE[2:], True)])
+def test_a_live_source_that_begins_at_the_border_is_told(live: list[Any], is_told: bool) -> None:
+    """What the files have from the border on counts there; if the live source began later, it counts nowhere."""
+    pipeline = job(memory(HISTORY, live))
+    told = [note for note in pipeline.run(engine="embedded").notes if "holds nothing from before at=1970" in note]
+    assert len(told) == is_told
+    again = job(memory(HISTORY, live), pipeline.storage).run(engine="embedded")
+    assert not any("holds nothing" in note for note in again.notes)
 
 
 # -- copies ----------------------------------------------------------------------------------------------------------
@@ -594,7 +629,8 @@ class Scripted:
         return ()
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
-        self.asked.append((dict(state.positions), dict(state.largest), dict(state.recorded), follow))
+        own = dict(state.positions), dict(state.largest), dict(state.recorded)
+        self.asked.append((*own, state.index, state.job, follow))
         split = Split("0", (Span(0, 4, 9),))
         given = {"0": 9, "1": 3}, {"0": 5, "1": None}, {"topic_id": "t", "schema": [["ts", "int64"]]}
         return SourcePlan((split,), *given, idle=("1",), skipped={"0": 2}, held=True, rests="1")
@@ -644,8 +680,10 @@ def test_a_half_is_asked_in_its_own_words_and_answers_in_those_of_the_whole() ->
     source.confirm(first.recorded)
     assert live.asked == [("from_clock", {}, 990)]
     largest = {"history/memory": 700, "live/1": 8}
-    plan = source.plan(SourceState({**first.end, "live/1": (0, 5)}, first.recorded, None, largest), Budget(10))
-    assert live.asked[1:] == [({"0": 4, "1": 5}, {"1": 8}, {"topic_id": "t"}, False)]
+    index = pa.table({"path": ["of the history"]})
+    state = SourceState({**first.end, "live/1": (0, 5)}, first.recorded, index, largest, "me")
+    plan = source.plan(state, Budget(10))
+    assert live.asked[1:] == [({"0": 4, "1": 5}, {"1": 8}, {"topic_id": "t"}, None, "me", False)]
     assert plan.end == {"history/memory": (0, 1), "live/0": (0, 9), "live/1": (0, 3)}
     assert plan.splits == (Split("live/0", (Span(0, 4, 9),)),)
     assert (plan.cap, plan.idle) == ({"live/0": 5, "live/1": None}, ("history/memory", "live/1"))
@@ -653,6 +691,9 @@ def test_a_half_is_asked_in_its_own_words_and_answers_in_those_of_the_whole() ->
     assert plan.max_out_of_orderness == 7
     assert place_id(plan.recorded) == "t" and begun(plan.recorded) == {}
     own = {"topic_id": "t", "schema": [["ts", "int64"]]}
+    for recorded in (first.recorded, plan.recorded):
+        with pytest.raises(InvalidPipeline, match="Give at=1000 again"):
+            then(MemorySource([row(700)]), live, at=AT - 1).schema(recorded)
     live.asked.clear()
     assert source.has_forgotten(plan.splits, plan.recorded)
     source.confirm(plan.recorded)
@@ -672,6 +713,8 @@ def test_a_half_is_asked_in_its_own_words_and_answers_in_those_of_the_whole() ->
     assert source.infers and source.warnings() == ("mind the gap",)
     said = "rows are read from the same place again, then it is asked again"
     assert source.guarantee() == Promise(AT_LEAST_ONCE, said, "it lives")
+    then(MemorySource([row(700)]), live, at=AT, max_skew=AT + 5).plan(SourceState({}), Budget(10))
+    assert live.asked[-1] == ("from_clock", {}, 0)
     assert source.reached(SourceState(plan.end, plan.recorded)).is_all
     assert source.reached(SourceState(first.end, first.recorded)) == Reached(1, 1, "rows")
 
