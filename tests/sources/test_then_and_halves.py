@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from monoids import Sum
 from persistent import (
     Dedupe,
+    Embedded,
     FileSource,
     KafkaSource,
     LogSource,
@@ -609,6 +610,21 @@ def test_a_sink_that_writes_into_a_half_is_refused(tmp_path: Path) -> None:
         job({"a": source, "b": FileSource(tmp_path / "in", timestamp="ts")})
     with pytest.raises(InvalidPipeline, match="are the same"):
         job({"a": source, "b": source.halves[1]})
+
+
+def test_an_engine_is_asked_whether_its_workers_reach_both_halves(tmp_path: Path) -> None:
+    """A half in the memory of the driver would be found out of reach in the middle of a run."""
+
+    class Elsewhere(Embedded):
+        in_process = False
+
+        def check(self, storages: Any, *sources: Any) -> None:
+            raise InvalidPipeline(f"reaches {len(sources)} sources")
+
+    halves = MemorySource(HISTORY), MemorySource(LIVE)
+    pipeline = job({"both": then(*halves, at=AT), "other": MemorySource(LIVE)}, str(tmp_path / "checkpoint"))
+    with pytest.raises(InvalidPipeline, match="reaches 3 sources"):
+        pipeline.run(engine=Elsewhere(threads=1))
 
 
 # -- one half, as the whole calls it -----------------------------------------------------------------------------------
