@@ -64,6 +64,7 @@ from persistent.sources import (
     RabbitQueueSource,
     RabbitStreamSource,
     TopicSource,
+    then,
 )
 from persistent.state import NonWindowState, PersistentState, State, WindowState
 from persistent.task import PersistentTask
@@ -141,5 +142,6 @@ __all__ = [
     "calendar",
     "everything",
     "sliding",
+    "then",
     "tumbling",
 ]

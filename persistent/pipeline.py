@@ -38,7 +38,7 @@ from persistent.promises import Guarantee, guarantee_of, promise_of, promise_of_
 from persistent.sinks.file import FileSink
 from persistent.sinks.protocol import AnySink, BatchSink, Sink
 from persistent.sources.file import FileSource
-from persistent.sources.protocol import Source
+from persistent.sources.protocol import Source, parts_of
 from persistent.state import PersistentState
 from persistent.storage import Storage, is_proved, open_storage
 from persistent.task import PersistentTask, check_task, key_names, operator_name
@@ -195,7 +195,8 @@ class Pipeline:
     def _check_not_read_back(self) -> None:
         """InvalidPipeline if a source would read what a sink writes, or list files of the checkpoint or a sink.
         Skipping them is not enough: if either moved later, its old files would become input."""
-        for source, sink in product(self.sources.values(), self.sinks.values()):
+        read = parts_of(*self.sources.values())
+        for source, sink in product(read, self.sinks.values()):
             if getattr(source, "address", None) == getattr(sink, "address", "") != "":
                 raise InvalidPipeline(
                     f"{sink!r} writes where {source!r} reads: the results would be counted as input. Give the sink a "
@@ -203,8 +204,7 @@ class Pipeline:
                 )
         places: list[tuple[str, str, tuple[str, ...]]] = [("checkpoint", self.storage.url, CHECKPOINT_NAMES)]
         places += [("sink", sink.url, sink.names()) for sink in self.sinks.values() if isinstance(sink, FileSink)]
-        sources = [source for source in self.sources.values() if isinstance(source, FileSource)]
-        for source, (part, url, names) in product(sources, places):
+        for source, (part, url, names) in product((one for one in read if isinstance(one, FileSource)), places):
             if source.would_read(url, names):
                 raise InvalidPipeline(
                     f"the {part} {url} is inside the source {source!r}, which would read the files written there. "
@@ -344,7 +344,7 @@ class Pipeline:
         check = getattr(engine, "check", None)
         if check is not None:
             sinks = [sink.storage for sink in self.sinks.values() if isinstance(sink, FileSink)]
-            check([self.storage, *sinks], *self.sources.values())
+            check([self.storage, *sinks], *parts_of(*self.sources.values()))
 
 
 def _part(what: str, name: str, among: Mapping[str, Any]) -> str:

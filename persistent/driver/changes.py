@@ -149,6 +149,17 @@ OPTIONS = tuple(
             ),
             ("shared_mount", OnChange.NONE, "whether a cluster accepts a path of this machine"),
         ),
+        "then": (
+            ("files", OnChange.RECORDED, "another kind of source is refused; see the options of the source"),
+            ("live", OnChange.RECORDED, "another kind of source is refused; see the options of the source"),
+            (
+                "at",
+                OnChange.RECORDED,
+                "the records between the two borders were counted in the other half: give the old one, or read both "
+                "halves again into a new checkpoint and sink",
+            ),
+            ("max_skew", OnChange.NONE, "where the live source begins, in a new checkpoint"),
+        ),
         "KafkaSource": (
             ("servers", OnChange.NONE, "where the brokers are found"),
             (

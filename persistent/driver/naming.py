@@ -16,7 +16,7 @@ from persistent.checkpoint.manifest import check_name
 from persistent.checkpoint.parts import default_name
 from persistent.errors import InvalidPipeline
 from persistent.sinks.protocol import AnySink, BatchSink, Sink
-from persistent.sources.protocol import Source
+from persistent.sources.protocol import Source, parts_of
 
 T = TypeVar("T")
 
@@ -116,7 +116,8 @@ def _check_apart(parts: Mapping[str, Any], part: str, why: str) -> None:
     """InvalidPipeline if two of them are one object, or at one place."""
     seen: dict[Any, str] = {}
     for name, one in parts.items():
-        for same in (("object", id(one)), _place(one)):
+        halves = parts_of(one)
+        for same in (("object", id(one)), *(("object", id(half)) for half in halves), *map(_place, halves)):
             before = seen.setdefault(same, name)
             if before != name:
                 raise InvalidPipeline(f"{part}: {before!r} and {name!r} are the same, {one!r}: {why}. Omit one")

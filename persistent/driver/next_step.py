@@ -22,7 +22,7 @@ from persistent.driver.seen_part import check_names
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint
-from persistent.sources.protocol import Budget, ForgettingSource, Positions, SourcePlan
+from persistent.sources.protocol import Budget, ForgettingSource, Positions, Source, SourcePlan
 from persistent.task import check_key
 
 logger = logging.getLogger("persistent.driver")
@@ -49,7 +49,7 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
     clock, runs, zone = manifest.clock, bench.runs(manifest), bench.next_zone(manifest)
     bench.keep_zone(zone)
     planned = _planned(bench, manifest, rows)
-    lags = {name: job.sources[name].max_out_of_orderness for name in planned}
+    lags = {name: _lag_ms(job.sources[name], one) for name, one in planned.items()}
     sources = {name: _source_step(manifest.sources[name], one, lags[name]) for name, one in planned.items()}
     lateness = job.state.lateness
     close_at, ends, quiet_ms = lateness.closes(clock.closed, clock.watermark), False, 0
@@ -91,6 +91,12 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         not_after=manifest.not_after,
     )
     return Step(last, plan, {name: one.appended for name, one in planned.items() if one.appended is not None})
+
+
+def _lag_ms(source: Source, planned: SourcePlan) -> int:
+    """How far the clock stays behind the largest timestamp."""
+    lag_ms = planned.max_out_of_orderness
+    return source.max_out_of_orderness if lag_ms is None else lag_ms
 
 
 def _quiet_ms(bench: Workbench, manifest: Manifest, reached: int) -> int:

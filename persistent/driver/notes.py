@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Iterator
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.successor import Entry
@@ -192,13 +193,21 @@ class Notes:
             ledger=dict(manifest.accounts),
             stopped=stopped,
             discarded=totals["discarded"],
-            notes=tuple(self._notes.values()),
+            notes=(*self._notes.values(), *self._of_accounts(manifest)),
             unfolded=len(self._bench.unfolded.keys() & {run.name for run in self._bench.runs(manifest)}),
             set_aside=totals["set_aside"],
             reached=reached,
             corrected=totals["corrected"],
             unpublished="" if totals["outputs"] else self._unpublished(manifest, open_windows, reached),
         )
+
+    def _of_accounts(self, manifest: Manifest) -> Iterator[str]:
+        """What the sources say about their accounts."""
+        (accounts,) = manifest.ledger.values()
+        for name, source in self._bench.job.sources.items():
+            explained = getattr(source, "account_text", None)
+            if explained is not None and name in manifest.sources and manifest.base:
+                yield explained(manifest.sources[name].recorded, accounts[name])
 
     def _unpublished(self, manifest: Manifest, open_windows: int, reached: Reached | None) -> str:
         """Why nothing was published."""

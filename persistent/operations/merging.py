@@ -19,6 +19,7 @@ from persistent.codec import canonical_json, common_key_types
 from persistent.driver.commit import check_same_job
 from persistent.errors import Refused, StillRunning
 from persistent.operations.fencing import Location, log_of
+from persistent.sources.halves import halves_of
 from persistent.sources.offsets import place_id
 from persistent.sources.schemas import from_json
 from persistent.text.figures import utc_text
@@ -108,9 +109,13 @@ def _check_at_rest(log: Log, manifest: Manifest) -> None:
 def _check_disjoint(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> None:
     """Refused if two sources of one kind may have read the same records: they share a partition name, and are not known
     to be at different places."""
-    for one, other in product(jobs[0].sources.values(), jobs[1].sources.values()):
-        shared = sorted({*one.partitions} & {*other.partitions})
-        if one.kind == other.kind and shared and not _are_apart(one.recorded, other.recorded):
+    parts = [
+        [part for one in job.sources.values() for part in halves_of(one.kind, one.recorded, one.partitions)]
+        for job in jobs
+    ]
+    for (kind, recorded, partitions), (other_kind, other, others) in product(*parts):
+        shared = sorted({*partitions} & {*others})
+        if kind == other_kind and shared and not _are_apart(recorded, other):
             raise Refused(
                 f"both {urls[0]} and {urls[1]} have read partition {', '.join(shared)}: records that both have read "
                 "would count twice. Only jobs over disjoint partitions can be merged"

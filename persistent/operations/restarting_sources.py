@@ -9,6 +9,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.clock import bound_of
 from persistent.driver.run_cache import RunCache
 from persistent.errors import Refused
+from persistent.sources.halves import has_switched
 from persistent.sources.protocol import ListingSource, MeasuredSource, SourceState
 from persistent.text.figures import utc_text
 from persistent.worker.job import Job
@@ -55,7 +56,7 @@ def _has_unread(job: Job, target: Manifest, name: str) -> bool:
     """Whether a source that reads in no order of time has listed something that is not read. Of one source alone, the
     clock has waited for that; another may have joined when the clock was past it."""
     source, part = job.sources[name], target.sources[name]
-    if not (isinstance(source, ListingSource) and isinstance(source, MeasuredSource)):
+    if not (isinstance(source, ListingSource) and isinstance(source, MeasuredSource)) or has_switched(part.recorded):
         return False
     index = RunCache(job.storage, None).index(target, name)
     return not source.reached(SourceState(part.positions, part.recorded, index, part.largest)).is_all

@@ -21,6 +21,7 @@ from persistent.sources.protocol import (
 from persistent.sources.rabbit import RabbitQueueSource
 from persistent.sources.rabbit_pump import QueueEvent
 from persistent.sources.rabbit_stream import RabbitStreamSource
+from persistent.sources.then import then
 from persistent.sources.topic import TopicSource
 
 __all__ = [
@@ -44,4 +45,5 @@ __all__ = [
     "Span",
     "Split",
     "TopicSource",
+    "then",
 ]

@@ -127,7 +127,7 @@ class FileSource:
         self.address = f"files {self._files.url.removeprefix('local://').removeprefix('file://').rstrip('/')}"
         self.reach: Reach = Reach.NETWORK if shared_mount else reach_of(self._files.url)
         self._schema = None if schema is None else from_option(schema)
-        self.infers = schema is None
+        self.timestamp, self.infers = timestamp, schema is None
         if self._schema is not None:
             options.require_listed(self._schema.names, timestamp, timestamp_unit)
         self._ordered = ordered

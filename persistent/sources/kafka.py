@@ -101,6 +101,7 @@ class KafkaSource:
         options.require_choice("on_gap", on_gap, ON_GAP)
         self.servers = servers
         self.topic = topic
+        self.timestamp = timestamp
         self.address = f"{servers} topic {topic}"
         self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
         self.bare = bare(max_out_of_orderness=max_out_of_orderness)

@@ -86,6 +86,7 @@ class LogSource:
         storage = url.storage if isinstance(url, SegmentedLog) else open_storage(url)
         self.log = SegmentedLog(storage)
         self.address = self.log.address
+        self.timestamp = timestamp
         self.reach = Reach.NETWORK if not storage.local else Reach.MACHINE if storage.shared else Reach.PROCESS
         self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
         self.bare = bare(max_out_of_orderness=max_out_of_orderness)

@@ -18,6 +18,7 @@ from persistent.sources.protocol import (
     NO_TIMESTAMP,
     Budget,
     DeadRecord,
+    Position,
     Positions,
     Reached,
     Records,
@@ -101,6 +102,15 @@ class MemorySource:
         cuts = [start + (stop - start) * piece // max(pieces, 1) for piece in range(pieces + 1)]
         splits = tuple(Split(_PARTITION, (Span(0, a, b),)) for a, b in pairwise(cuts))
         return SourcePlan(splits, {_PARTITION: (0, stop)}, {_PARTITION: self._cap(stop, schema)}, recorded)
+
+    def position_at(self, partition: str, clock: int) -> Position:
+        """The first row with a timestamp of ``clock`` or later; without one, the end of the list."""
+        if not len(self.rows):
+            return 0, 0
+        only_time = pa.schema([self._fixed_schema({}).field(self.timestamp)])
+        records = self._records(0, len(self.rows), only_time)
+        found = records.offsets[records.timestamps >= clock]
+        return 0, int(found[0]) if len(found) else len(self.rows)
 
     def reached(self, state: SourceState) -> Reached:
         """How many of all rows have been read at these positions."""

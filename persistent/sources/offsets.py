@@ -92,12 +92,14 @@ class OffsetPlans:
         """The record of a source that continues from a clock at these offsets. RetentionGap if records since the clock
         may have been deleted, because the first kept one is not before it."""
         lost = sorted(one for one, offset in at.items() if 0 < offset == kept[one].first)
+        said = (
+            f"{self._place}: the first kept record of partition {', '.join(lost)} is not before {clock}, and older "
+            "ones were deleted: some of them may belong to the time since then"
+        )
         if lost and self._on_gap == "fail":
-            raise RetentionGap(
-                f"{self._place}: the first kept record of partition {', '.join(lost)} is not before {clock}, "
-                "and older ones were deleted: some of them may belong to the time since then. "
-                'on_gap="earliest" continues without them'
-            )
+            raise RetentionGap(f'{said}. on_gap="earliest" continues without them')
+        if lost:
+            logger.warning("%s. on_gap=%r continues without them", said, self._on_gap)
         return _Begun(at, ()).recorded()
 
     def has_forgotten(self, splits: Sequence[Split], kept: Mapping[str, Kept]) -> bool:

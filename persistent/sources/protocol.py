@@ -87,7 +87,8 @@ class SourcePlan:
     another source is not idle, the watermark does not wait for it either. ``skipped``: for each partition, how many
     positions are skipped because the source no longer has them. ``held``: whether records exist, or may exist, that
     cannot be read yet, as behind an open transaction: the input has not ended. ``more``: partitions that have something
-    to read although no split reads them.
+    to read although no split reads them. ``max_out_of_orderness``: of a source made of several, that of the part that
+    is read; None: that of the source.
     """
 
     splits: tuple[Split, ...]
@@ -101,6 +102,7 @@ class SourcePlan:
     held: bool = False
     rests: str | None = None
     more: tuple[str, ...] = ()
+    max_out_of_orderness: int | None = None
 
     @property
     def unread(self) -> frozenset[str]:
@@ -131,7 +133,8 @@ class DeadRecord:
 class Records:
     """Consecutive records of one file: ``batch`` row i has ``timestamps[i]`` (int64 ms, NO_TIMESTAMP if unreadable)
     and ``offsets[i]`` (int64). ``dead`` are the records between them that cannot be decoded. ``unreadable`` says why
-    row i has no timestamp."""
+    row i has no timestamp. In a source made of several, ``elsewhere`` marks the rows that count where another part has
+    them, and ``nowhere`` those that no part counts, for which ``unreadable`` says why; None: no row."""
 
     ordinal: int
     batch: pa.RecordBatch
@@ -139,6 +142,8 @@ class Records:
     offsets: np.ndarray[Any, np.dtype[np.int64]]
     dead: Sequence[DeadRecord] = ()
     unreadable: Callable[[int], str] = field(default=lambda row: "timestamp missing or unreadable")
+    elsewhere: np.ndarray[Any, np.dtype[np.bool_]] | None = None
+    nowhere: np.ndarray[Any, np.dtype[np.bool_]] | None = None
 
 
 @runtime_checkable
@@ -152,6 +157,9 @@ class Source(Protocol):
     ``codec``, if it has one, names the codec of its positions; without one it is "ordinal-offset/1".
     ``address``, if it has one, is equal for two sources that read the same records.
     ``infers``, if it has one, says whether it infers the types of its columns, because none are given.
+    ``timestamp``, if it has one, is the column with the event time.
+    ``halves``, if it has them, are the sources that it is made of.
+    ``account_text(recorded, accounts)``, if it has one, explains its accounts in the report of a run.
 
     A source that not every machine can read also has a ``reach`` (``persistent.storage.places.Reach``): ``PROCESS`` if
     its records are in the memory of this process and not pickled with it, ``MACHINE`` if they are on the disks of this
@@ -209,6 +217,11 @@ def together(reached: Sequence[Reached | None]) -> Reached | None:
     return Reached(done, total, known[0].unit, files_done, files)
 
 
+def parts_of(*sources: Source) -> tuple[Source, ...]:
+    """The sources that these are made of: themselves, or their halves."""
+    return tuple(part for source in sources for part in getattr(source, "halves", (source,)))
+
+
 @runtime_checkable
 class MeasuredSource(Source, Protocol):
     """A source that can report how far it has been read."""
@@ -240,12 +253,17 @@ class LosingSource(Source, Protocol):
 
 
 @runtime_checkable
-class TimeReplayableSource(Source, Protocol):
-    """A source that can be read from a point in time on, not only from a position."""
+class TimedSource(Source, Protocol):
+    """A source that finds the position of a time."""
 
     def position_at(self, partition: str, clock: int) -> Position:
         """A position before which no record has a timestamp of ``clock`` (ms) or later. Records after it can be
         earlier: a reader that starts from a clock filters by timestamp. Driver only."""
+
+
+@runtime_checkable
+class TimeReplayableSource(TimedSource, Protocol):
+    """A source that can be read from a point in time on, not only from a position."""
 
     def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState:
         """The positions from which to continue at a clock, of all present partitions, and the part of ``recorded`` that

@@ -105,6 +105,7 @@ class RabbitStreamSource:
         options.require_choice("on_gap", on_gap, ON_GAP)
         self._access = stream_access(servers, client, connect_timeout, server_away)
         self.servers = servers
+        self.timestamp = timestamp
         self.address = f"{self._access.text} streams {', '.join(self.streams)}"
         self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
         self.bare = bare(max_out_of_orderness=max_out_of_orderness)

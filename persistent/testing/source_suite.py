@@ -33,7 +33,7 @@ from persistent.sources.protocol import (
     SourcePlan,
     SourceState,
     Split,
-    TimeReplayableSource,
+    TimedSource,
 )
 from persistent.state import NonWindowState, PersistentState
 from persistent.storage import MemoryStorage
@@ -196,7 +196,7 @@ class SourceSuite:
     def test_a_position_of_a_time_comes_before_its_records(self) -> None:
         """A restart from a clock would lose the records that it skips."""
         source = self.source()
-        if not isinstance(source, TimeReplayableSource):
+        if not isinstance(source, TimedSource):
             return
         steps = list(self._steps(_BUDGETS[0]))
         read = [one for _, _, found in steps for one in found]

@@ -78,6 +78,11 @@ class MapSplit:
     seen: SeenBefore | None = None
     not_after: int | None = None
 
+    @property
+    def time_max(self) -> int:
+        """The largest timestamp that is no dead letter."""
+        return self.limit if self.not_after is None else min(self.limit, self.not_after)
+
 
 @dataclass(frozen=True)
 class CloseShard:

@@ -122,16 +122,16 @@ def _judge(
     kept: Any = None
     if len(times):
         lowest, highest = int(times.min()), int(times.max())
-        limit = item.limit if item.not_after is None else min(item.limit, item.not_after)
-        if lowest < 0 or highest > limit:
-            rejected = (times < 0) | (times > limit)
+        rejected = _rejected(item, records, lowest, highest)
+        if rejected is not None:
             tally.dead.append(aside.rows(np.flatnonzero(rejected), _dead_reasons(records, rejected, item)))
             kept, dead = ~rejected, int(rejected.sum())
             lowest = max(lowest, 0)
-        if item.since is not None and lowest < item.since:
-            is_again = times < item.since if kept is None else kept & (times < item.since)
-            kept, again = times >= item.since if kept is None else kept & ~is_again, int(is_again.sum())
-            lowest = item.since
+        counted = _counted_elsewhere(item, records, lowest)
+        if counted is not None:
+            is_again = counted if kept is None else kept & counted
+            kept, again = ~counted if kept is None else kept & ~is_again, int(is_again.sum())
+            lowest = max(lowest, item.since or 0)
         if seen is not None:
             kept, nameless, copies, old = _judge_copies(seen, records, kept, aside, tally)
             dead, again, late = dead + nameless, again + copies, late + old
@@ -149,6 +149,25 @@ def _judge(
     read = len(times) + undecoded
     tally.account += Account(read, len(times) - dead - again - late, late, dead + undecoded, again, mix)
     return None if kept is None else np.flatnonzero(kept)
+
+
+def _rejected(item: MapSplit, records: Records, lowest: int, highest: int) -> Any:
+    """The rows that are dead letters; None if no row is."""
+    if lowest >= 0 and highest <= item.time_max and records.nowhere is None:
+        return None
+    times = records.timestamps
+    rejected = (times < 0) | (times > item.time_max)
+    if records.nowhere is not None:
+        rejected |= records.nowhere if item.since is None else records.nowhere & (times >= item.since)
+    return rejected if rejected.any() else None
+
+
+def _counted_elsewhere(item: MapSplit, records: Records, lowest: int) -> Any:
+    """The rows that were counted before a restart, or that another part of the source counts; None if no row is."""
+    if item.since is None or lowest >= item.since:
+        return records.elsewhere
+    before = records.timestamps < item.since
+    return before if records.elsewhere is None else before | records.elsewhere
 
 
 def _judge_copies(
@@ -243,6 +262,8 @@ def _dead_reasons(records: Records, rejected: Any, item: MapSplit) -> list[str]:
                 f"timestamp too far ahead: {date_text(time)} is after {date_text(item.limit)}, the time of day plus "
                 "max_future. Is timestamp_unit= correct?"
             )
+        if time <= item.time_max:
+            return records.unreadable(row)
         return (
             f"timestamp after the limit: {date_text(time)} is after {date_text(item.not_after or 0)}, the limit of a "
             "clock that was set back ('persistent clock URL --not-after none' lifts it)"

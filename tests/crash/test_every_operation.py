@@ -19,6 +19,7 @@ CASES = {
     "files": 300,
     "parquet": 235,
     "disk": 235,
+    "seam": 200,
     "copies": 430,
 }
 """At least so many cases for each job."""
@@ -28,7 +29,9 @@ def by_name(name: str) -> CrashJob:
     return next(job for job in JOBS if job.name == name)
 
 
-@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+@pytest.mark.parametrize(
+    "job", [pytest.param(job, marks=[pytest.mark.check] * bool(job.history), id=job.name) for job in JOBS]
+)
 def test_a_run_killed_anywhere_equals_the_run_that_was_not(job: CrashJob, folder: Path) -> None:
     """I7, the promise itself: without it a crash at some moment loses or doubles a message, a window or a late row."""
     assert sweep(job, folder) >= CASES[job.name]
@@ -42,6 +45,9 @@ def test_the_jobs_hold_what_a_crash_could_lose(job: CrashJob, folder: Path) -> N
     assert reference.outcome.state or job.end_of_input
     if job.task is Visits:
         assert reference.outcome.late and len(reference.outcome.dead) == (3 if job.dedupe else 2)
+    if job.history:
+        found = [(one.read, one.late, one.dead, one.duplicate) for one in reference.outcome.ledger.values()]
+        assert found == [(6, 1, 1, 1), (7, 0, 1, 2)]
     if job.dedupe is not None:
         (account,) = reference.outcome.ledger.values()
         assert (account.late, account.dead, account.duplicate) == (2, 3, 4)

@@ -25,6 +25,7 @@ from persistent import (
     Pipeline,
     WindowState,
     sliding,
+    then,
     tumbling,
 )
 from persistent.checkpoint.log import Log
@@ -104,7 +105,7 @@ class InTurn(Embedded):
 class CrashJob:
     """A task over rows, some of which are late or dead when ``ordered``. ``files``: rows stand in that many
     JSON files. ``several``: every other row comes from a second source, in files, and all windows go to a second sink
-    too, and to a ledger."""
+    too, and to a ledger. ``history``: rows in files that are read before the others, with a border between both."""
 
     name: str
     task: type[PersistentTask]
@@ -118,6 +119,7 @@ class CrashJob:
     several: bool = False
     dedupe: Dedupe | None = None
     splits: int = 1
+    history: tuple[Any, ...] = ()
 
 
 ROWS: tuple[Any, ...] = (
@@ -153,6 +155,26 @@ COPIES: tuple[Any, ...] = (
     {"ts": 36, "page": "é", "i": 1, "n": 8},  # a copy of what a kept checkpoint has seen
 )
 
+BORDER = 20
+HISTORY: tuple[Any, ...] = (
+    {"ts": 3, "page": "a", "n": 1},
+    {"ts": 14, "page": "b", "n": 2},
+    {"ts": 21, "page": "b", "n": 9},  # counts in the live source
+    {"ts": 4, "page": "a", "n": 5},  # late
+    {"ts": -7, "page": "a", "n": 6},  # dead: before 1970
+    {"ts": 16, "page": "a", "n": 6},
+)
+LIVE: tuple[Any, ...] = (
+    {"ts": 3, "page": "a", "n": 1},  # before the position of the border
+    {"ts": 16, "page": "a", "n": 6},  # has counted in the history
+    {"ts": 21, "page": "b", "n": 9},
+    {"ts": 14, "page": "b", "n": 2},  # has counted in the history
+    {"ts": 22, "page": "b", "n": -1},  # dead in Visits, which raises on it
+    {"ts": 36, "page": "é", "n": 8},
+    {"ts": 23, "page": "a", "n": 3},
+    {"ts": 37, "page": "a", "n": 10},
+)
+
 JOBS = (
     CrashJob("visits", Visits, ROWS, 4),
     CrashJob("peaks", Peaks, ROWS[:5] + ROWS[7:], 3, ordered=False),
@@ -161,6 +183,7 @@ JOBS = (
     CrashJob("files", Visits, ROWS, 4, files=5),
     CrashJob("parquet", Visits, ROWS, 5, format="parquet"),
     CrashJob("disk", Visits, ROWS, 5, local=True),
+    CrashJob("seam", Visits, LIVE, 3, files=2, history=HISTORY),
     CrashJob("copies", Visits, COPIES, 4, dedupe=Dedupe(origin="page", sequence="i", within=16), splits=2),
 )
 
@@ -271,7 +294,7 @@ class World:
 
     def runs(self) -> list[str]:
         """The files under ``d``."""
-        folders = ["d/MemorySource", "d/FileSource", f"d/{operator_name(self.job.task())}"]
+        folders = ["d/MemorySource", "d/FileSource", "d/ThenSource", f"d/{operator_name(self.job.task())}"]
         return [f"{folder}/{name}" for folder in folders for name in self.checkpoint.list(folder)]
 
     def close(self) -> None:
@@ -293,6 +316,9 @@ class World:
             parts = (replace(job, several=False, rows=job.rows[part::2], name=f"{job.name}-{part}") for part in (0, 1))
             one, other = (replace(self, job=part)._source() for part in parts)
             return {"one": one, "other": other}
+        if job.history:
+            files = replace(self, job=replace(job, history=(), rows=job.history))._source()
+            return then(files, MemorySource(list(job.rows), ordered=True), at=BORDER, max_skew="5 ms")
         if not job.files:
             return MemorySource(list(job.rows), timestamp="ts", ordered=job.ordered)
         folder = self.folder / job.name

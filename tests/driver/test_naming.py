@@ -17,6 +17,7 @@ from persistent import (
     MemorySink,
     MemorySource,
     SqliteSink,
+    then,
 )
 from persistent.driver.naming import named_sinks, named_sources, several
 
@@ -68,6 +69,16 @@ def test_the_same_source_twice_is_refused(tmp_path: Path) -> None:
         ):
             named_sources(two)  # type: ignore[arg-type]
     assert len(named_sources([one, other, ONE, OTHER])) == 4
+
+
+def test_the_half_of_a_source_is_not_read_by_another(tmp_path: Path) -> None:
+    """Its records would count twice, although the whole is another object."""
+    archive = FileSource(tmp_path / "a.jsonl", timestamp="ts")
+    both = then(archive, ONE, at=5)
+    for two in ({"a": both, "b": FileSource(tmp_path / "a.jsonl", timestamp="ts")}, {"a": ONE, "b": both}):
+        with pytest.raises(InvalidPipeline, match="records that both read would count twice"):
+            named_sources(two)
+    assert list(named_sources([both, OTHER])) == ["then", "memory"]
 
 
 def test_two_sinks_at_one_place_are_refused(tmp_path: Path) -> None:

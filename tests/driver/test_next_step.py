@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from persistent import MemorySource, Pipeline
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import plan_name
 from persistent.driver import loop
 from persistent.errors import CorruptCheckpoint
+from persistent.sources.protocol import SourcePlan
+from persistent.storage import MemoryStorage
 from tests.driver.shop import Shop, Visits
 from tests.faults import Killed
 
@@ -67,3 +71,19 @@ def test_a_plan_of_another_source_is_named_by_it() -> None:
     shop.storage.write(plan_name(0, 0), replace(put, sources={"clicks": put.source}).encode())
     with pytest.raises(CorruptCheckpoint, match="reads clicks, but the sources of the checkpoint and of this"):
         shop.run()
+
+
+@pytest.mark.parametrize(("said", "stands"), [(None, 9), (0, 0), (4, 4)])
+def test_the_disorder_of_what_is_read_stands_in_the_plan(said: int | None, stands: int) -> None:
+    """A source made of several has one for each, and a step found again must not take that of another."""
+
+    class Several(MemorySource):
+        def plan(self, *args: Any, **options: Any) -> SourcePlan:
+            return replace(super().plan(*args, **options), max_out_of_orderness=said)
+
+    source = Several([{"ts": n, "page": "a"} for n in range(9)], max_out_of_orderness=9)
+    storage = MemoryStorage(uuid.uuid4().hex)
+    with pytest.raises(Killed):
+        Pipeline(source=source, task=Hungry(), discard_closed=True, checkpoint=storage).run(engine="embedded")
+    put = Log(storage).plan(0, 0)
+    assert put is not None and put.source.max_out_of_orderness_ms == stands

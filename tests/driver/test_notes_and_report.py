@@ -60,3 +60,16 @@ def test_a_source_that_joins_is_told_what_becomes_of_its_old_records(task: Any, 
     run("a")
     (note,) = run("a", "b", dedupe=dedupe).notes
     assert says in note
+
+
+def test_a_source_explains_its_accounts() -> None:
+    """Figures that a reader cannot interpret are no account."""
+
+    class Explaining(MemorySource):
+        def account_text(self, recorded: Any, accounts: Any) -> str:
+            return f"{recorded['format']}: {accounts['memory'].read} in all"
+
+    source, storage = Explaining([{"ts": 1, "page": "a", "n": 1}]), uuid.uuid4().hex
+    pipeline = Pipeline(source=source, task=Totals(), checkpoint=f"memory://{storage}")
+    for _ in range(2):
+        assert "memory: 1 in all" in pipeline.run(engine="embedded").notes

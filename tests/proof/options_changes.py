@@ -274,6 +274,10 @@ NOT_RUN = {
     "Pipeline.run.spark": "needs a Spark; the engines come to one result in tests/test_spark_equality.py",
     "Pipeline.run.follow": "never ends by itself; a run that follows is one in tests/driver/test_loop.py",
     **{
+        f"then.{name}": "a job of two sources; tried in tests/sources/test_then_and_halves.py"
+        for name in ("files", "live", "at", "max_skew")
+    },
+    **{
         f"{one.of}.{one.name}": "needs a server; what is recorded is tried in its own tests"
         for one in OPTIONS
         if one.of in _CONNECTORS

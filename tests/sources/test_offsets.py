@@ -463,3 +463,21 @@ def test_a_partition_is_idle_when_its_time_is_over_and_not_before(monkeypatch: p
     for seconds, idle in ((0.0, ()), (1.999, ()), (2.0, ("a",))):
         now[0] = seconds
         assert plans.plan(state, Budget(1), kept, _not_asked).idle == idle
+
+
+@pytest.mark.parametrize(("first", "is_told"), [(0, False), (3, False), (4, True)])
+def test_a_clock_whose_records_may_be_gone_is_refused_or_logged(
+    first: int, is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """``on_gap`` lets it continue, which nobody must have to guess from the result."""
+    at, kept = {"0": 4}, {"0": Kept(first, 9)}
+    plans = OffsetPlans("topic 't'", on_gap="earliest", idle_timeout_ms=None)
+    assert plans.from_clock(kept, at, "noon") == {"begins": at, "joined": []}
+    assert ("the first kept record of partition 0 is not before noon" in caplog.text) == is_told
+    assert ("on_gap='earliest' continues without them" in caplog.text) == is_told
+    strict = OffsetPlans("topic 't'", on_gap="fail", idle_timeout_ms=None)
+    if is_told:
+        with pytest.raises(RetentionGap, match=r"not before noon.* on_gap=\"earliest\" continues"):
+            strict.from_clock(kept, at, "noon")
+    else:
+        strict.from_clock(kept, at, "noon")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from monoids import Monoid
@@ -16,6 +18,7 @@ from persistent import (
     FileSource,
     InvalidPipeline,
     MemorySink,
+    MemorySource,
     Message,
     NonWindowState,
     PersistentError,
@@ -232,3 +235,57 @@ def test_an_update_of_the_past(storage: MemoryStorage) -> None:
     with pytest.raises(UserCodeError) as error:
         run(pipeline_of(GOOD, storage, Backwards(), step_rows=15))
     says(error, "position (0, 15)", "before the clock of the step", "message's own timestamp")
+
+
+class Marked(MemorySource):
+    """Rows of which some count elsewhere, and some nowhere, as their fields say."""
+
+    def read(self, split: Any, recorded: Any) -> Any:
+        for records in super().read(split, recorded):
+            marks = {name: np.array(records.batch.column(name)) for name in ("elsewhere", "nowhere")}
+            yield replace(records, unreadable=lambda row: f"nowhere: row {row}", **marks)
+
+
+def marked(ts: int, n: int, elsewhere: bool = False, nowhere: bool = False) -> dict[str, Any]:
+    return {"ts": ts, "page": "a", "n": n, "elsewhere": elsewhere, "nowhere": nowhere}
+
+
+MARKED = [
+    marked(1_000, 1),
+    marked(2_000, 2, elsewhere=True),
+    marked(3_000, 4, nowhere=True),
+    marked(-1, 8, elsewhere=True),
+    marked(4_000, 16),
+    marked(2**60, 32, nowhere=True),
+]
+
+
+def test_rows_that_count_elsewhere_or_nowhere_do_not_count_here(storage: MemoryStorage) -> None:
+    """In a source of several parts a record would count twice, or vanish from the account."""
+    pipeline = pipeline_of(Marked(MARKED), storage, step_rows=10)
+    (account,) = run(pipeline).ledger.values()
+    assert (account.read, account.processed, account.dead, account.duplicate) == (6, 2, 3, 1)
+    (state,) = pipeline.state().to_pylist()
+    assert (state["visits"], state["total"]) == (2, 17)
+    assert [(one["value"]["n"], one["reason"][:14]) for one in pipeline.dead_letters().to_pylist()] == [
+        (4, "nowhere: row 2"),
+        (8, "timestamp befo"),
+        (32, "timestamp too "),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("since", "fates"),
+    [(0, (2, 3, 1)), (1_000, (2, 3, 1)), (3_000, (1, 3, 2)), (3_001, (1, 2, 3)), (5_000, (0, 2, 4))],
+)
+def test_what_was_counted_before_a_restart_is_no_dead_letter(
+    since: int, fates: tuple[int, int, int], storage: MemoryStorage
+) -> None:
+    """Such a record is in the state, whatever part of the source has it now."""
+    pipeline = pipeline_of(Marked(MARKED), storage)
+    job = pipeline.job()
+    ((name, source),) = job.sources.items()
+    plan = source.plan(SourceState({}), Budget(10))
+    item = MapSplit(Attempt(1, 1), name, "memory", plan.splits[0], plan.recorded, 0, 2**50, since)
+    account = map_split(job, item).account
+    assert (account.processed, account.dead, account.duplicate) == fates and account.balances
