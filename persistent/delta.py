@@ -17,8 +17,9 @@ from monoids.groupby.cells import Integers
 from monoids.groupby.summing import GroupSums, group_by
 from monoids.hashing import key_column
 from persistent.codec.key_types import agreed_types
+from persistent.event_times import TIMESTAMP_MAX, checked_timestamp, checked_timestamps
 from persistent.message import Batch
-from persistent.state import TIMESTAMP_MAX, PersistentState, checked_timestamp, checked_timestamps
+from persistent.state import PersistentState
 from persistent.state_rows import fold
 from persistent.text.figures import date_text, utc_text
 

@@ -12,7 +12,6 @@ In a pipeline this object only describes the state; the rows live in runs.
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
@@ -30,6 +29,7 @@ from persistent.calendar_window import CalendarWindow
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import Run, decode_document, decode_run, encode_document, encode_run
 from persistent.errors import CorruptCheckpoint, FingerprintChanged
+from persistent.event_times import checked_timestamp, checked_timestamps
 from persistent.lateness import ALLOWS_NONE, DELTA, Lateness, checked_lateness
 from persistent.state_rows import OPEN_PANE
 from persistent.text.figures import utc_text
@@ -41,7 +41,6 @@ _FORMAT = 1
 _HEADER_BYTES = 4
 _GRID_MS = 60_000
 """The grid of clocks of a state whose windows have no borders."""
-TIMESTAMP_MAX = 1 << 62
 
 
 class State(Protocol):
@@ -375,39 +374,6 @@ class WindowState(PersistentState):
 def _open_panes(timestamps: Integers) -> Integers:
     """The open pane for each time."""
     return np.broadcast_to(np.int64(OPEN_PANE), len(timestamps))
-
-
-def checked_timestamp(timestamp: Any) -> int:
-    """A timestamp: an integer, milliseconds since the epoch, zero or more. TypeError, ValueError."""
-    if isinstance(timestamp, bool) or not isinstance(timestamp, numbers.Integral):
-        raise TypeError(f"a timestamp is an integer, milliseconds since the Unix epoch, not {timestamp!r}")
-    if timestamp < 0:
-        raise ValueError(f"timestamp {timestamp} is before 1970")
-    if int(timestamp) > TIMESTAMP_MAX:
-        raise ValueError(f"timestamp {timestamp} is too large: give milliseconds since the Unix epoch")
-    return int(timestamp)
-
-
-def checked_timestamps(timestamps: Any) -> Integers:
-    """Timestamps as int64 ms, zero or more; an Arrow array (of integers or Arrow timestamps) or a NumPy array."""
-    if isinstance(timestamps, pa.Array | pa.ChunkedArray):
-        if timestamps.null_count:
-            raise ValueError(f"{timestamps.null_count} timestamps are null: filter them out first")
-        if pa.types.is_timestamp(timestamps.type):
-            timestamps = timestamps.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
-        timestamps = (
-            timestamps.to_numpy(zero_copy_only=False) if isinstance(timestamps, pa.Array) else timestamps.to_numpy()
-        )
-    if not isinstance(timestamps, np.ndarray) or timestamps.dtype.kind not in "iu" or timestamps.ndim != 1:
-        raise TypeError(
-            f"timestamps are a one-dimensional NumPy or Arrow array of integers (ms), not {type(timestamps).__name__}"
-        )
-    times = timestamps.astype(np.int64, copy=False)
-    if len(times) and int(times.min()) < 0:
-        raise ValueError(f"timestamp {int(times.min())} is before 1970")
-    if len(times) and int(times.max()) > TIMESTAMP_MAX:
-        raise ValueError(f"timestamp {int(times.max())} is too large: give milliseconds since the Unix epoch")
-    return times
 
 
 def _first(pair: tuple[int, Any]) -> int:

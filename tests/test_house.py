@@ -70,6 +70,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.window",
         "persistent.calendar_window",
         "persistent.lateness",
+        "persistent.event_times",
         "persistent.text.fingerprints",
         "persistent.text.user_errors",
         "persistent.storage",

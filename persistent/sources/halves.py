@@ -79,7 +79,8 @@ class Half:
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool) -> SourcePlan:
         """Its plan, by the names of the whole. ``state``: of the whole, with its own record."""
-        plan = self.source.plan(self.state(state, state.recorded), budget, follow=follow)
+        own = replace(budget, ahead=frozenset(self.inner(one) for one in budget.ahead if self.owns(one)))
+        plan = self.source.plan(self.state(state, state.recorded), own, follow=follow)
         end = {**state.positions, **self.placed(plan.end)}
         return replace(
             plan,
@@ -88,6 +89,7 @@ class Half:
             cap=self.named(plan.cap),
             idle=tuple(map(self.outer, plan.idle)),
             skipped=self.named(plan.skipped),
+            more=tuple(map(self.outer, plan.more)),
             rests=None if plan.rests is None else self.outer(plan.rests),
             max_out_of_orderness=self.source.max_out_of_orderness,
         )

@@ -146,7 +146,8 @@ class ThenSource:
         # A history is not waited for: an empty one is refused here, with a remedy that fits.
         of_history = replace(state, recorded=self._history.record(recorded))
         plan = self._history.plan(of_history, budget, follow=True)
-        if plan.splits:
+        if plan.splits or any(map(self._history.owns, budget.ahead)):
+            # A history that waits for another source is not read yet.
             whole = _shown({**recorded, HISTORY: plan.recorded}, HISTORY)
             return self._joined(state, replace(plan, recorded=whole))
         end = {partition: list(at) for partition, at in plan.end.items() if self._history.owns(partition)}

@@ -294,6 +294,16 @@ def test_another_source_waits_for_the_history() -> None:
 # -- what belongs to neither half ------------------------------------------------------------------------------------
 
 
+def test_a_history_that_waits_for_a_slower_source_is_not_read_yet() -> None:
+    """What nothing is read of for a while would be taken for what has been read: the rest would count nowhere."""
+    ahead = [row(ts) for ts in range(500, 900, 10)]
+    both = memory(ahead, [row(AT), row(AT + 5)])
+    slow = MemorySource([row(ts) for ts in range(0, 400, 10)])
+    pipeline = job({"both": both, "slow": slow}, max_drift=20)
+    pipeline.run(engine="embedded")
+    assert pipeline.state()["value"].to_pylist() == [82]
+
+
 def test_a_live_record_that_the_history_cannot_hold_is_a_dead_letter() -> None:
     """If the history ends before ``at``, the records between would be lost without a word."""
     pipeline = job(

@@ -1,0 +1,46 @@
+"""The times of updates, as users give them: milliseconds since the Unix epoch, zero or more."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from monoids.groupby.cells import Integers
+
+TIMESTAMP_MAX = 1 << 62
+
+
+def checked_timestamp(timestamp: Any) -> int:
+    """A timestamp: an integer, milliseconds since the epoch, zero or more. TypeError, ValueError."""
+    if isinstance(timestamp, bool) or not isinstance(timestamp, numbers.Integral):
+        raise TypeError(f"a timestamp is an integer, milliseconds since the Unix epoch, not {timestamp!r}")
+    if timestamp < 0:
+        raise ValueError(f"timestamp {timestamp} is before 1970")
+    if int(timestamp) > TIMESTAMP_MAX:
+        raise ValueError(f"timestamp {timestamp} is too large: give milliseconds since the Unix epoch")
+    return int(timestamp)
+
+
+def checked_timestamps(timestamps: Any) -> Integers:
+    """Timestamps as int64 ms, zero or more; an Arrow array (of integers or Arrow timestamps) or a NumPy array."""
+    if isinstance(timestamps, pa.Array | pa.ChunkedArray):
+        if timestamps.null_count:
+            raise ValueError(f"{timestamps.null_count} timestamps are null: filter them out first")
+        if pa.types.is_timestamp(timestamps.type):
+            timestamps = timestamps.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+        timestamps = (
+            timestamps.to_numpy(zero_copy_only=False) if isinstance(timestamps, pa.Array) else timestamps.to_numpy()
+        )
+    if not isinstance(timestamps, np.ndarray) or timestamps.dtype.kind not in "iu" or timestamps.ndim != 1:
+        raise TypeError(
+            f"timestamps are a one-dimensional NumPy or Arrow array of integers (ms), not {type(timestamps).__name__}"
+        )
+    times = timestamps.astype(np.int64, copy=False)
+    if len(times) and int(times.min()) < 0:
+        raise ValueError(f"timestamp {int(times.min())} is before 1970")
+    if len(times) and int(times.max()) > TIMESTAMP_MAX:
+        raise ValueError(f"timestamp {int(times.max())} is too large: give milliseconds since the Unix epoch")
+    return times
