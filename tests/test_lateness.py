@@ -123,6 +123,7 @@ def test_what_is_closed_and_what_is_final() -> None:
     assert Lateness().final(7, 42) is None and Lateness().closes(7, 42) == 42
 
 
+@pytest.mark.check
 @pytest.mark.spark
 @pytest.mark.parametrize("late", ["accumulate", "retract", "delta", "final"])
 def test_the_table_on_spark_comes_to_the_plain_one(late: str, spark: Any, tmp_path: Any) -> None:

@@ -12,11 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monoids import Sum, record
-from persistent import Evolution, FingerprintChanged, MemorySink, Pipeline, SqliteSink, WindowState
+from persistent import (
+    Evolution,
+    FingerprintChanged,
+    MemorySink,
+    Pipeline,
+    Retention,
+    SqliteSink,
+    UnknownCheckpoint,
+    WindowState,
+)
 from persistent.checkpoint.log import Log
 from persistent.operations import compact, merge, restart, rollback, savepoint
 from persistent.storage import MemoryStorage
-from persistent.window import Window, tumbling
+from persistent.window import Window, sliding, tumbling
 from tests.late import Late, Row, Run, disordered, run_of
 from tests.operations.test_merging import Named
 from tests.test_lateness import WINDOWS
@@ -203,16 +212,19 @@ def test_compaction_keeps_the_panes_of_windows_that_are_not_final() -> None:
 
 
 def test_the_state_as_of_a_clock_goes_back_to_the_last_final_window() -> None:
-    """Its panes are still there, although it is published."""
-    with run_of(rows_at(5, 15, 25, 35), options={"allowed_lateness": 20}, step_rows=1) as run:
-        run.run(end_of_input=False)
-        assert Log(run.storage).newest().manifest.final == 15  # type: ignore[union-attr]
-        table = run.pipeline().state(as_of=20)
-        assert table.num_rows == 0
-        closed = Log(run.storage).newest().manifest.clock.closed  # type: ignore[union-attr]
-        assert closed > 20
-        entry = restart(run.pipeline(), 30, outputs="retract")
-        assert entry.manifest.final == entry.manifest.clock.closed
+    """The panes of a window that is published are still there. A restart would publish it a second time."""
+    rows, options = rows_at(5, 15, 25, 35, 45), {"allowed_lateness": 25}
+    with run_of(rows, window=sliding(20, every=10), options=options, step_rows=1) as run:
+        pipeline = run.pipeline(retention=Retention(last=1))
+        pipeline.run(engine="embedded")
+        newest = Log(run.storage).newest()
+        assert newest is not None and (newest.manifest.final, newest.manifest.clock.closed) == (20, 45)
+        assert [row["rows"] for row in pipeline.state(as_of=20).to_pylist()] == [1]
+        for clock in (10, 20):
+            with pytest.raises(UnknownCheckpoint):
+                restart(pipeline, clock, outputs="retract")
+        with pytest.raises(UnknownCheckpoint):
+            pipeline.state(as_of=10)
 
 
 @pytest.mark.parametrize("late", ["accumulate", "retract", "delta"])

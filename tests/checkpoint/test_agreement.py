@@ -63,6 +63,12 @@ def refused(kind: type[Manifest] | type[StepPlan], data: bytes, change: Change, 
             r"sources\.file\.idle: a, b, c, d, e, f, g, h, i, j, the partitions are files",
         ),
         (of_inputs(), "place: has no inputs of Visits, which no release writes"),
+        (
+            lambda body: body["operators"]["Visits"]["states"]["state"].update(
+                final=body["clocks"]["Visits"]["closed"] + 1
+            ),
+            r"operators\.Visits\.states\.state\.final: \d+: windows are final that end after \d+",
+        ),
     ],
 )
 def test_a_manifest_that_contradicts_itself_is_refused(change: Change, says: str) -> None:
@@ -101,6 +107,10 @@ def test_a_source_that_the_task_does_not_read_is_of_a_newer_release() -> None:
         (
             of_source(start={"memory": [0, 2]}, splits=[["memory", [[0, 2, 3, {}], [0, 1, 4, {}]]]]),
             r"splits: memory at \(0, 1\) is before its start \(0, 2\)",
+        ),
+        (
+            lambda body: next(iter(body["tasks"].values())).update(close_at=9, final_at=10),
+            r"tasks\.\w+\.final_at: 10: windows are final that end after 9, up to which they are closed",
         ),
     ],
 )

@@ -344,3 +344,27 @@ def test_what_is_given_for_the_one_task_stands_under_its_name() -> None:
     assert at_one(one, clock=clock) == {"clocks": {"Visits": clock}}
     both = {"file": one.source, "other": other}
     assert at_one(one, sources=both)["operators"] == {"Visits": replace(one.operator, inputs=("file", "other"))}
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "laws"),
+    [
+        (6, 6, []),
+        (6, 5, ["a final window stays final"]),
+        (None, 9, ["a final window stays final"]),
+        (6, None, []),
+        (6, 10, []),
+        (6, 11, ["final windows are closed"]),
+    ],
+)
+def test_a_final_window_stays_final_and_is_closed(was: int | None, now: int | None, laws: list[str]) -> None:
+    """Its panes are gone: opened again, it would be published with a part of its sum."""
+    parent, made = (
+        replace(PARENT, operators={"Visits": PARENT.operator.with_state(final=final)}) for final in (was, now)
+    )
+    made = replace(
+        succeed(Entry(parent, "f" * 64, 100), "checkpoint", **given("checkpoint")),
+        operators=made.operators,
+        clocks=parent.clocks,
+    )
+    assert [law for law in broken(made, parent) if "final" in law] == laws

@@ -217,6 +217,8 @@ CHANGES: tuple[Change, ...] = (
         told=("tumbling", "sliding", "Restore"),
     ),
     _change("WindowState.interval_ms", WINDOWS, None, 5, told=("5", "Restore")),
+    _change("WindowState.allowed_lateness", {**WINDOWS, "WindowState.late": "accumulate"}, 0, 20),
+    _change("WindowState.emit", {**WINDOWS, "WindowState.allowed_lateness": 20}, "close", "final"),
     _change("tumbling.size", WINDOWS, 10, 20, told=("10 ms", "20 ms", "Restore")),
     _change("tumbling.offset", WINDOWS, 0, 4, told=('"4 ms"', "Restore")),
     *(
@@ -272,6 +274,7 @@ NOT_RUN = {
     "Pipeline.quiet_after": "counts in a run that follows: a plan found again in tests/driver/test_quiet.py",
     "Pipeline.max_drift": "one source has one partition; what a step reads of several in tests/driver/test_drift.py",
     "Pipeline.run.spark": "needs a Spark; the engines come to one result in tests/test_spark_equality.py",
+    "WindowState.late": "is refused only while a published window can be corrected: tests/test_lateness_over_runs.py",
     "Pipeline.run.follow": "never ends by itself; a run that follows is one in tests/driver/test_loop.py",
     **{
         f"then.{name}": "a job of two sources; tried in tests/sources/test_then_and_halves.py"
