@@ -71,6 +71,7 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         if not (ends or moves or joins or run_cache.is_due(runs, clock, close_at)):
             return None
     bench.busy = len(reading) or len(planned)
+    new_zone = None if zone == manifest.operator.state.zone else zone
     plan = StepPlan(
         job=manifest.job,
         base=manifest.base,
@@ -78,14 +79,7 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         nonce=new_nonce(),
         wall_ms=wall_ms(),
         sources=sources,
-        tasks={
-            manifest.task_name: TaskStep(
-                close_at,
-                ends,
-                None if zone == manifest.operator.state.zone else zone,
-                lateness.final(manifest.final, close_at),
-            )
-        },
+        tasks={manifest.task_name: TaskStep(close_at, ends, new_zone, lateness.final(manifest.final, close_at))},
         max_future_ms=options.max_future_ms,
         quiet_ms=quiet_ms,
         not_after=manifest.not_after,
