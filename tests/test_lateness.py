@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monoids import Count, Max, Mean, Sum, record
-from persistent import FileSink, WindowState
+from persistent import FileSink, WindowState, calendar
 from persistent.lateness import Lateness, checked_lateness
 from persistent.window import sliding, tumbling
 from tests.late import Run, disordered, expected, run_of
@@ -61,6 +61,23 @@ def comes_to_the_plain_one(seed: int, window: Any, allowed: int, late: str, step
         assert (run.final(), report.late) == expected(run)
         if late == "final":
             assert len(run.published()) == len(run.final()), "each once"
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(("hour", "day")),
+    st.sampled_from(("accumulate", "retract")),
+    st.integers(1, 9),
+)
+def test_calendar_windows_take_late_records(seed: int, unit: str, late: str, step_rows: int) -> None:
+    """A night whose hour is shown twice closes, and is corrected, as any other."""
+    begins = 1_698_530_400_000
+    rows = [{**row, "ts": begins + row["ts"] * 600_000} for row in disordered(seed, 30, 60)]
+    options = {"allowed_lateness": 5 * 3_600_000, "late": late}
+    with run_of(rows, window=calendar(unit, tz="Europe/Berlin"), options=options, step_rows=step_rows) as run:
+        report = run.run()
+        assert (run.final(), report.late) == expected(run)
 
 
 def test_publishing_fused_with_mapping_loses_the_last_late_record() -> None:
