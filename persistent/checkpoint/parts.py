@@ -18,6 +18,7 @@ from persistent.sources.protocol import Positions
 
 STATE = "state"
 """The name of a task's only state, if the task gives it none."""
+_OPTIONAL = ("final", "late", "emit")
 _MODULUS = 1 << 64
 _FOREIGN = re.compile(r"[^A-Za-z0-9._=@+-]+")
 _NAME_LENGTH_MAX = 200
@@ -202,11 +203,13 @@ class TaskClock:
 class StateRuns:
     """One state of a task: its fingerprint, and the runs whose sum it is, oldest first.
 
-    ``published``: the id of the checkpoint that last published a state without windows. ``lowest``: the smallest pane
+    ``published``: the id of the checkpoint that last published a state without windows, or one that is published as
+    it changes: only what is in later runs is not published yet. ``lowest``: the smallest pane
     that an open window still needs, None if the state is empty. ``known_from``: with history, the clock from which its
     panes are kept apart, whatever history it had; None without, or if an older release has not recorded it. ``final``:
     every window with ``end <= final`` is final, and its panes are gone; None if all closed ones are. ``late``: how
-    late records correct what is published; None if the rows carry no revision.
+    late records, or changes, correct what is published; None if the rows carry no revision. ``emit``: ``CHANGE`` if
+    each step publishes what it has changed.
     """
 
     fingerprint: Mapping[str, Any]
@@ -216,6 +219,11 @@ class StateRuns:
     known_from: int | None = None
     final: int | None = None
     late: str | None = None
+    emit: str | None = None
+
+    def fresh(self) -> tuple[Run, ...]:
+        """The runs of which nothing is published."""
+        return tuple(run for run in self.runs if run.first > self.published)
 
     def final_at(self, closed: int) -> int:
         """The clock up to which its windows are final, where they are closed up to ``closed``."""
@@ -228,10 +236,10 @@ class StateRuns:
         return replace(self, runs=tuple(runs), published=0)
 
     def to_json(self) -> dict[str, Any]:
-        """``final`` and ``late`` are written only if they are set, so that releases without them can read all other
-        documents."""
-        optional = {name: value for name in ("final", "late") if (value := getattr(self, name)) is not None}
-        others = {name: value for name, value in self.__dict__.items() if name not in ("final", "late")}
+        """``final``, ``late`` and ``emit`` are written only if they are set, so that releases without them can read all
+        other documents."""
+        optional = {name: value for name in _OPTIONAL if (value := getattr(self, name)) is not None}
+        others = {name: value for name, value in self.__dict__.items() if name not in _OPTIONAL}
         return {**others, "runs": [run.to_json() for run in self.runs], **optional}
 
     @staticmethod

@@ -79,11 +79,13 @@ class SourceStep:
 @dataclass(frozen=True)
 class TaskStep:
     """``close_at``: windows of the task that end at or before it are closed. ``ends``: its input was declared
-    complete. ``final_at``: windows that end at or before it are final; None if all that are closed are."""
+    complete. ``final_at``: windows that end at or before it are final; None if all that are closed are. ``emit``:
+    ``CHANGE`` if the step publishes what it has changed; None if it publishes what closes."""
 
     close_at: int = 0
     ends: bool = False
     final_at: int | None = None
+    emit: str | None = None
 
     @property
     def final(self) -> int:
@@ -91,7 +93,8 @@ class TaskStep:
         return self.close_at if self.final_at is None else self.final_at
 
     def to_json(self) -> dict[str, Any]:
-        """``final_at`` is written only if it differs, so that releases without it can read all other plans."""
+        """``final_at`` and ``emit`` are written only if they are set, so that releases without them can read all other
+        plans."""
         return {name: value for name, value in self.__dict__.items() if value is not None}
 
 
@@ -153,7 +156,7 @@ class StepPlan:
         return replace(self, sources={source: self.source}, tasks={task: self.task})
 
     def _features(self) -> list[str]:
-        is_late = any(task.final_at is not None for task in self.tasks.values())
+        is_late = any(task.final_at is not None or task.emit for task in self.tasks.values())
         return [*([MANY_SOURCES] if len(self.sources) > 1 else []), *([LATENESS] if is_late else [])]
 
     def encode(self) -> bytes:

@@ -27,7 +27,7 @@ from persistent.codec.shapes import (
     whole,
 )
 from persistent.errors import CorruptCheckpoint, NewerFormat
-from persistent.lateness import ANSWERS
+from persistent.lateness import ANSWERS, CHANGE
 
 FORMATS = (1, 2, 3)
 """The formats that this release reads, oldest first. It writes the newest."""
@@ -43,8 +43,8 @@ DEDUPLICATION = "deduplication"
 READINGS = "readings"
 """The feature of a manifest that holds how records were read before that changed."""
 LATENESS = "allowed lateness"
-"""The feature of a manifest or plan of a state whose closed windows take late records: without it they would be
-lost."""
+"""The feature of a manifest or plan of a state whose closed windows take late records, or whose steps publish what they
+have changed: without it both would be lost."""
 FEATURES = frozenset({WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, LATENESS})
 """The features that a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
@@ -146,14 +146,13 @@ _SOURCE = both(
     lambda source: agree(source, ("positions",)),
     _readings_agree,
 )
+_ANSWERED = {"late": one_of(*ANSWERS), "emit": one_of(CHANGE)}
 _OPERATOR = both(
     fields(
         {
             "inputs": sequence(NAME, _PARTS_MAX),
             **KEY,
-            "states": named(
-                fields({**STATE, "known_from": optional(whole(0))}, {"final": whole(0), "late": one_of(*ANSWERS)})
-            ),
+            "states": named(fields({**STATE, "known_from": optional(whole(0))}, {"final": whole(0), **_ANSWERED})),
         }
     ),
     as_many_key_types,
@@ -281,7 +280,7 @@ PLAN = fields(
                 lambda source: agree(source, ("start", "end")),
             )
         ),
-        "tasks": named(fields({"close_at": whole(), "ends": flag}, {"final_at": whole(0)})),
+        "tasks": named(fields({"close_at": whole(), "ends": flag}, {"final_at": whole(0), "emit": one_of(CHANGE)})),
         "max_future_ms": optional(COUNT),
     },
 )

@@ -16,7 +16,7 @@ from persistent.clock import wall_ms
 from persistent.driver.commit import watermark_after
 from persistent.driver.effects import Effect
 from persistent.driver.files_apart import check_files_apart
-from persistent.driver.output_batches import lacks_totals
+from persistent.driver.output_batches import lacks_changes, lacks_totals
 from persistent.driver.seen_part import check_names
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
@@ -65,7 +65,8 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
             close_at = max(close_at, run_cache.largest_end(runs, clock))
         moves = watermark_after(sources, manifest.sources, lags) > clock.watermark
         joins = any(one.joins or one.skipped for one in planned.values())
-        if not (ends or moves or joins or run_cache.is_due(runs, clock, close_at)):
+        is_due = run_cache.is_due(runs, clock, close_at) or lacks_changes(job, manifest)
+        if not (ends or moves or joins or is_due):
             return None
     bench.busy = len(reading) or len(planned)
     plan = StepPlan(
@@ -75,7 +76,9 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         nonce=new_nonce(),
         wall_ms=wall_ms(),
         sources=sources,
-        tasks={manifest.task_name: TaskStep(close_at, ends, lateness.final(manifest.final, close_at))},
+        tasks={
+            manifest.task_name: TaskStep(close_at, ends, lateness.final(manifest.final, close_at), lateness.of_changes)
+        },
         max_future_ms=options.max_future_ms,
     )
     return Step(last, plan, {name: one.appended for name, one in planned.items() if one.appended is not None})
