@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,11 +76,11 @@ class Step:
 class Process:
     """A process that runs the pipeline of ``place`` one step at a time, each when told."""
 
-    def __init__(self, place: Path, step_rows: int) -> None:
+    def __init__(self, place: Path, step_rows: int, module: str) -> None:
         command = [
             sys.executable,
             "-m",
-            "benchmarks.checkpoint",
+            module,
             "--child",
             str(place),
             "--step-rows",
@@ -106,7 +106,7 @@ class Process:
         self._process.wait()
 
 
-def child(place: Path, step_rows: int) -> None:
+def child(running: Pipeline) -> None:
     """What the process does: wait for a line, work until a step is committed, print it, and so on."""
     sys.stdin.readline()
     turn = [time.perf_counter(), _written()]
@@ -118,19 +118,21 @@ def child(place: Path, step_rows: int) -> None:
         sys.stdin.readline()
         turn[:] = [time.perf_counter(), _written()]
 
-    engines.drain(pipeline(place, step_rows), end_of_input=False, on_step=on_step)
+    engines.drain(running, end_of_input=False, on_step=on_step)
 
 
-def build(place: Path, files: Path) -> None:
+def build(place: Path, files: Path, made: Callable[[Path, int], Pipeline] = pipeline) -> None:
     """The state before the deltas: every ``0-state-*`` file, in steps of a million rows."""
-    _link(sorted(files.glob("0-state-*")), place / "input")
-    engines.drain(pipeline(place, 1_000_000), end_of_input=False)
+    link(sorted(files.glob("0-state-*")), place / "input")
+    engines.drain(made(place, 1_000_000), end_of_input=False)
 
 
-def interleaved(places: dict[str, Path], step_rows: int, steps: int) -> dict[str, list[Step]]:
+def interleaved(
+    places: dict[str, Path], step_rows: int, steps: int, module: str = "benchmarks.checkpoint"
+) -> dict[str, list[Step]]:
     """All steps of both, taking turns. Of each the first, which starts its run, is left out."""
     taken: dict[str, list[Step]] = {name: [] for name in places}
-    with processes(places, step_rows) as running:
+    with processes(places, step_rows, module) as running:
         for number in range(steps):
             for name, process in running.items():
                 step = process.step()
@@ -158,9 +160,11 @@ def restored(places: dict[str, Path], step_rows: int) -> dict[str, float]:
 
 
 @contextmanager
-def processes(places: dict[str, Path], step_rows: int) -> Iterator[dict[str, Process]]:
+def processes(
+    places: dict[str, Path], step_rows: int, module: str = "benchmarks.checkpoint"
+) -> Iterator[dict[str, Process]]:
     """One waiting process a place; none is left afterwards."""
-    running = {name: Process(place, step_rows) for name, place in places.items()}
+    running = {name: Process(place, step_rows, module) for name, place in places.items()}
     try:
         yield running
     finally:
@@ -208,7 +212,7 @@ def figures(small: list[Step], large: list[Step], restore: dict[str, float]) -> 
     ]
 
 
-def _link(files: list[Path], folder: Path) -> None:
+def link(files: list[Path], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for file in files:
         try:
@@ -240,7 +244,7 @@ def main(
     seed: int,
 ) -> None:
     if child_place is not None and step_rows is not None:
-        return child(child_place, step_rows)
+        return child(pipeline(child_place, step_rows))
     sizes = {"small": delta_keys, "large": state_keys}
     # One more for the step that starts the run, and one for the restore.
     files = {name: workloads.deltas(cache, keys, delta_keys, steps + 2, seed) for name, keys in sizes.items()}
@@ -251,11 +255,11 @@ def main(
             click.echo(f"{name} state: {sizes[name]:,} keys")
         deltas = {name: sorted(files[name].glob("1-delta-*")) for name in sizes}
         for name, place in places.items():
-            _link(deltas[name][:-1], place / "input")
+            link(deltas[name][:-1], place / "input")
         os.sync()
         taken = interleaved(places, delta_keys, steps + 1)
         for name, place in places.items():
-            _link(deltas[name][-1:], place / "input")
+            link(deltas[name][-1:], place / "input")
         restore = restored(places, delta_keys)
         keys = {name: check(place, delta_keys) for name, place in places.items()}
     click.echo(f"both states equal the plain sums of their files: {keys['small']:,} and {keys['large']:,} keys")

@@ -30,7 +30,7 @@ from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import Run, decode_document, decode_run, encode_document, encode_run
 from persistent.errors import CorruptCheckpoint, FingerprintChanged
 from persistent.event_times import checked_timestamp, checked_timestamps
-from persistent.lateness import ALLOWS_NONE, DELTA, Lateness, checked_lateness
+from persistent.lateness import ALLOWS_NONE, CHANGE, CLOSE, DELTA, Lateness, checked_changes, checked_lateness
 from persistent.state_rows import OPEN_PANE
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import changes_text
@@ -214,7 +214,9 @@ class NonWindowState(PersistentState):
 
     ``interval_ms``: the grid of clocks at which it can be checkpointed on its own or, in a pipeline, read as of.
     ``history``: how far back from the clock that works in a pipeline (a duration; None: not at all); older updates
-    share one open pane.
+    share one open pane. ``emit``: "close" publishes each key that has changed at the end of the input; "change" in each
+    step. ``changes``: with emit="change", "update" publishes the new value; "retract" before it the old row, with
+    ``retracted`` = true. The rows carry ``revision``, and the largest wins.
 
     >>> from monoids import Sum
     >>> state = NonWindowState(Sum(), interval_ms=10)
@@ -226,7 +228,15 @@ class NonWindowState(PersistentState):
     10
     """
 
-    def __init__(self, monoid: Monoid[Any], *, interval_ms: Duration = 60_000, history: Duration | None = None) -> None:
+    def __init__(
+        self,
+        monoid: Monoid[Any],
+        *,
+        interval_ms: Duration = 60_000,
+        history: Duration | None = None,
+        emit: str = CLOSE,
+        changes: str = "update",
+    ) -> None:
         interval = duration_ms(interval_ms, "interval_ms")
         if interval < 1:
             raise ValueError("interval_ms is at least 1 ms")
@@ -234,6 +244,7 @@ class NonWindowState(PersistentState):
         self.history_ms = None if history is None else duration_ms(history, "history")
         self.bare = bare(history=history)
         self._interval_ms = interval
+        self.lateness = Lateness(0, checked_changes(emit, changes, (CLOSE, CHANGE)), emit)
         if history is not None and not monoid.commutative:
             raise TypeError(
                 f"history={history!r} keeps panes of event time, and {monoid!r} is not declared commutative: updates "
@@ -284,8 +295,9 @@ class WindowState(PersistentState):
     ``allowed_lateness``: how long after its end, by the clock, a window still takes records; a result that was
     published is then corrected, in the way of ``late``: "accumulate" publishes the new value; "retract" the old row
     with ``retracted`` = true and then the new one; "delta" what the late records add. The rows carry ``revision``, and
-    the largest wins. ``emit``: "close" publishes a window when the clock passes its end; "final" once, when nothing
-    can change it.
+    the largest wins. ``emit``: "close" publishes a window when the clock passes its end; "change" whenever a step has
+    changed it, open or closed, and not again when it closes; "final" once, when nothing can change it. ``changes``:
+    with emit="change", "update" publishes the new value, and "retract" the old row before it.
 
     >>> from monoids import Max
     >>> from persistent.window import sliding
@@ -303,7 +315,8 @@ class WindowState(PersistentState):
         interval_ms: Duration | None = None,
         allowed_lateness: Duration = 0,
         late: str | None = None,
-        emit: str = "close",
+        emit: str = CLOSE,
+        changes: str = "update",
     ) -> None:
         if not isinstance(window, Window | CalendarWindow | Everything):
             raise TypeError(
@@ -318,7 +331,7 @@ class WindowState(PersistentState):
             super().__init__(monoid, Panes(None, _GRID_MS if interval is None else interval))
         else:
             super().__init__(monoid, Panes(window, interval))
-        self.lateness = checked_lateness(allowed_lateness, late, emit)
+        self.lateness = checked_lateness(allowed_lateness, late, emit, changes)
         self.bare = bare(allowed_lateness=allowed_lateness)
         if self._everything is not None and self.lateness != ALLOWS_NONE:
             raise ValueError(

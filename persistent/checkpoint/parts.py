@@ -19,7 +19,7 @@ from persistent.zone import Zone
 
 STATE = "state"
 """The name of a task's only state, if the task gives it none."""
-_OPTIONAL = ("zone", "final", "late")
+_OPTIONAL = ("zone", "final", "late", "emit")
 _MODULUS = 1 << 64
 _FOREIGN = re.compile(r"[^A-Za-z0-9._=@+-]+")
 _NAME_LENGTH_MAX = 200
@@ -210,12 +210,14 @@ class TaskClock:
 class StateRuns:
     """One state of a task: its fingerprint, and the runs whose sum it is, oldest first.
 
-    ``published``: the id of the checkpoint that last published a state without windows. ``lowest``: the smallest pane
+    ``published``: the id of the checkpoint that last published a state without windows, or one that is published as
+    it changes: only what is in later runs is not published yet. ``lowest``: the smallest pane
     that an open window still needs, None if the state is empty. ``known_from``: with history, the clock from which its
     panes are kept apart, whatever history it had; None without, or if an older release has not recorded it. ``zone``:
     the rules of the time zone by which its windows have their borders; None without a calendar. ``final``: every window
-    with ``end <= final`` is final, and its panes are gone; None if all closed ones are. ``late``: how late records
-    correct what is published; None if the rows carry no revision.
+    with ``end <= final`` is final, and its panes are gone; None if all closed ones are. ``late``: how late records, or
+    changes, correct what is published; None if the rows carry no revision. ``emit``: ``CHANGE`` if each step publishes
+    what it has changed.
     """
 
     fingerprint: Mapping[str, Any]
@@ -226,6 +228,11 @@ class StateRuns:
     zone: Zone | None = None
     final: int | None = None
     late: str | None = None
+    emit: str | None = None
+
+    def fresh(self) -> tuple[Run, ...]:
+        """The runs of which nothing is published."""
+        return tuple(run for run in self.runs if run.first > self.published)
 
     @property
     def has_windows(self) -> bool:
@@ -244,7 +251,7 @@ class StateRuns:
         return replace(self, runs=tuple(runs), published=0)
 
     def to_json(self) -> dict[str, Any]:
-        """``zone``, ``final`` and ``late`` are written only if they are set, so that releases without them can read all
+        """``zone``, ``final``, ``late`` and ``emit`` are written only if they are set: releases without them can read all
         other documents."""
         body = {name: value for name, value in self.__dict__.items() if name not in _OPTIONAL or value is not None}
         zone = {} if self.zone is None else {"zone": self.zone.to_json()}

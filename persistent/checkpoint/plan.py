@@ -82,12 +82,14 @@ class TaskStep:
     """``close_at``: windows of the task that end at or before it are closed. ``ends``: its input was declared
     complete. ``zone``: the rules of the time zone of its windows from this step on; None if they are those of the
     checkpoint that the plan continues, which never change. ``final_at``: windows that end at or before it are final;
-    None if all that are closed are."""
+    None if all that are closed are. ``emit``: ``CHANGE`` if the step publishes what it has changed; None if it
+    publishes what closes."""
 
     close_at: int = 0
     ends: bool = False
     zone: Zone | None = None
     final_at: int | None = None
+    emit: str | None = None
 
     @property
     def final(self) -> int:
@@ -95,8 +97,8 @@ class TaskStep:
         return self.close_at if self.final_at is None else self.final_at
 
     def to_json(self) -> dict[str, Any]:
-        """``zone`` and ``final_at`` are written only where they differ, so that releases without them can read all
-        other plans."""
+        """``zone``, ``final_at`` and ``emit`` are written only if they are set, so that releases without them can read
+        all other plans."""
         body = {name: value for name, value in self.__dict__.items() if value is not None}
         return body if self.zone is None else {**body, "zone": self.zone.to_json()}
 
@@ -170,7 +172,7 @@ class StepPlan:
         named = {
             MANY_SOURCES: len(self.sources) > 1,
             ZONES: any(task.zone is not None for task in self.tasks.values()),
-            LATENESS: any(task.final_at is not None for task in self.tasks.values()),
+            LATENESS: any(task.final_at is not None or task.emit for task in self.tasks.values()),
             QUIET: self.quiet_ms > 0,
             LIMITED: self.not_after is not None,
         }

@@ -28,7 +28,7 @@ from persistent.codec.shapes import (
     whole,
 )
 from persistent.errors import CorruptCheckpoint, NewerFormat
-from persistent.lateness import ANSWERS
+from persistent.lateness import ANSWERS, CHANGE
 
 FORMATS = (1, 2, 3)
 """The formats that this release reads, oldest first. It writes the newest."""
@@ -46,8 +46,8 @@ READINGS = "readings"
 ZONES = "time zones"
 """The feature of a manifest or plan that holds the rules of a time zone, by which its windows have their borders."""
 LATENESS = "allowed lateness"
-"""The feature of a manifest or plan of a state whose closed windows take late records: without it they would be
-lost."""
+"""The feature of a manifest or plan of a state whose closed windows take late records, or whose steps publish what they
+have changed: without it both would be lost."""
 QUIET = "quiet streams"
 """The feature of a manifest or plan whose clock has moved on while nothing was read."""
 LIMITED = "limited timestamps"
@@ -170,16 +170,14 @@ _SOURCE = both(
     lambda source: agree(source, ("positions",)),
     _readings_agree,
 )
+_ANSWERED = {"late": one_of(*ANSWERS), "emit": one_of(CHANGE)}
 _OPERATOR = both(
     fields(
         {
             "inputs": sequence(NAME, _PARTS_MAX),
             **KEY,
             "states": named(
-                fields(
-                    {**STATE, "known_from": optional(whole(0))},
-                    {"zone": _ZONE, "final": whole(0), "late": one_of(*ANSWERS)},
-                )
+                fields({**STATE, "known_from": optional(whole(0))}, {"zone": _ZONE, "final": whole(0), **_ANSWERED})
             ),
         }
     ),
@@ -308,7 +306,9 @@ PLAN = fields(
                 lambda source: agree(source, ("start", "end")),
             )
         ),
-        "tasks": named(fields({"close_at": whole(), "ends": flag}, {"zone": _ZONE, "final_at": whole(0)})),
+        "tasks": named(
+            fields({"close_at": whole(), "ends": flag}, {"zone": _ZONE, "final_at": whole(0), "emit": one_of(CHANGE)})
+        ),
         "max_future_ms": optional(COUNT),
     },
     {"quiet_ms": whole(1), "not_after": whole()},

@@ -22,7 +22,18 @@ from persistent.codec.documents import (
     encode_document,
 )
 from persistent.codec.key_types import common_key_types, type_of
-from persistent.codec.runs import KEY_GROUPS, RUN, Run, decode_panes, decode_run, encode_run, groups_of, is_wide
+from persistent.codec.runs import (
+    KEY_GROUPS,
+    RUN,
+    Run,
+    decode_panes,
+    decode_run,
+    encode_run,
+    find_in_run,
+    groups_of,
+    is_wide,
+    of_hashes,
+)
 from persistent.codec.sealed import BATCH_ROWS_MAX
 from persistent.codec.tables import decode_table, encode_table
 
@@ -44,7 +55,9 @@ __all__ = [
     "encode_document",
     "encode_run",
     "encode_table",
+    "find_in_run",
     "groups_of",
     "is_wide",
+    "of_hashes",
     "type_of",
 ]

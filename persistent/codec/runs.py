@@ -5,7 +5,7 @@ The rows are sorted by (hash, key, pane), so any range of key groups is a slice 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any
@@ -17,6 +17,7 @@ from monoids import Monoid
 from monoids.column import concat
 from monoids.groupby.summing import GroupSums
 from monoids.monoid import check_schema
+from monoids.text import Words
 from monoids.widening import widest
 from persistent.codec import sealed
 from persistent.codec.sealed import SealedIndex, open_sealed, read_index, seal
@@ -142,18 +143,54 @@ def decode_run(
     monoid: Monoid[Any], data: pa.Buffer, run: Run, place: str, low: int = 0, high: int = KEY_GROUPS
 ) -> GroupSums:
     """The verified rows of a run in the key groups ``low <= group < high``, as far as it still counts for them."""
-    low, high = max(low, run.low), min(high, run.high)
-    index = _index(data, run, place)
-    _, batches = open_sealed(data, index, place, low << _GROUP_SHIFT, high << _GROUP_SHIFT)
+    low, high = max(low, run.low) << _GROUP_SHIFT, min(high, run.high) << _GROUP_SHIFT
+    _, batches = open_sealed(data, _index(data, run, place), place, low, high)
+    return _whole(monoid, list(_decoded(monoid, batches, run, place))).between(low, high)
+
+
+def find_in_run(monoid: Monoid[Any], data: pa.Buffer, run: Run, place: str, hashes: Words) -> GroupSums:
+    """The rows of keys with these hashes (ascending, each once) in a run, as far as it still counts for them. Only the
+    batches that may hold them are verified and decoded."""
+    hashes = _between(hashes, run.low << _GROUP_SHIFT, run.high << _GROUP_SHIFT)
+    _, batches = open_sealed(data, _index(data, run, place), place, hashes=hashes)
+    return _whole(monoid, [of_hashes(rows, hashes) for rows in _decoded(monoid, batches, run, place)])
+
+
+def of_hashes(rows: GroupSums, hashes: Words) -> GroupSums:
+    """The rows of keys with these hashes (ascending, each once), looked up in the sorted hashes of the rows."""
+    if not len(rows):
+        return rows
+    hashes = _between(hashes, int(rows.hashes[0]), int(rows.hashes[-1]) + 1)
+    starts = np.searchsorted(rows.hashes, hashes)
+    found = rows.hashes[starts] == hashes
+    starts, hashes = starts[found], hashes[found]
+    # A second search, only for those with several rows: of a state without windows there are hardly any.
+    several = np.flatnonzero(rows.hashes[np.minimum(starts + 1, len(rows) - 1)] == hashes)
+    counts = np.ones(len(starts), np.int64)
+    counts[several] = np.searchsorted(rows.hashes, hashes[several], side="right") - starts[several]
+    ends = np.cumsum(counts)
+    return rows.take(np.repeat(starts - ends + counts, counts) + np.arange(ends[-1] if len(ends) else 0))
+
+
+def _between(hashes: Words, low: int, high: int) -> Words:
+    """Those of ascending hashes with ``low <= hash < high`` (0 to 2**64)."""
+    start = int(np.searchsorted(hashes, np.uint64(low)))
+    return hashes[start : int(np.searchsorted(hashes, np.uint64(high - 1), side="right"))]
+
+
+def _decoded(monoid: Monoid[Any], batches: Iterable[pa.RecordBatch], run: Run, place: str) -> Iterator[GroupSums]:
     try:
-        parts = [_rows_of(monoid, batch, run.wide) for batch in batches]
+        for batch in batches:
+            yield _rows_of(monoid, batch, run.wide)
     except (ValueError, TypeError, ArithmeticError, LookupError) as error:
         raise CorruptCheckpoint(f"{place}: {error}") from error
+
+
+def _whole(monoid: Monoid[Any], parts: Sequence[GroupSums]) -> GroupSums:
     if not parts:
         none = np.zeros(0, np.int64)
         return GroupSums(none.astype(np.uint64), (), none, monoid.pack([]))
-    (rows,) = parts if len(parts) == 1 else (_concat(parts),)
-    return rows.between(low << _GROUP_SHIFT, high << _GROUP_SHIFT)
+    return parts[0] if len(parts) == 1 else _concat(parts)
 
 
 def decode_panes(data: pa.Buffer, run: Run, place: str) -> list[int]:

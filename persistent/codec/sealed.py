@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from monoids.text import Words
 from persistent.codec.documents import spelled
 from persistent.codec.messages import read_batch, read_schema
 from persistent.errors import CorruptCheckpoint, StorageError
@@ -94,9 +95,10 @@ def seal(batches: Sequence[pa.RecordBatch], hashes: Any, panes: Sequence[int]) -
 
 
 def open_sealed(
-    data: pa.Buffer, index: SealedIndex, place: str, low: int = 0, high: int = HASH_LIMIT
+    data: pa.Buffer, index: SealedIndex, place: str, low: int = 0, high: int = HASH_LIMIT, hashes: Words | None = None
 ) -> tuple[pa.Schema, list[pa.RecordBatch]]:
-    """The schema, and the batches that may hold hashes ``low <= hash < high``, each verified and valid throughout."""
+    """The schema, and the batches that may hold hashes ``low <= hash < high``, and one of ``hashes`` (ascending; None:
+    any), each verified and valid throughout."""
     message = data.slice(0, index.schema_bytes)
     _verify(message, index.schema_sha256, f"{place}: schema")
     try:
@@ -106,7 +108,7 @@ def open_sealed(
     chosen = []
     followers = [*(batch.first for batch in index.batches[1:]), HASH_LIMIT]
     for number, (batch, following) in enumerate(zip(index.batches, followers)):
-        if (batch.first >= high and number) or following < low:
+        if (batch.first >= high and number) or following < low or not _holds_any(batch, following, hashes):
             continue
         message = data.slice(batch.offset, batch.size)
         _verify(message, batch.sha256, f"{place}: batch {number}")
@@ -115,6 +117,14 @@ def open_sealed(
         except ValueError as error:
             raise CorruptCheckpoint(f"{place}: batch {number}: {error}") from error
     return layout.schema, chosen
+
+
+def _holds_any(batch: SealedBatch, following: int, hashes: Words | None) -> bool:
+    """Whether a batch may hold one of these hashes. The rows of its last one may go on in the ``following`` batch."""
+    if hashes is None:
+        return True
+    place = int(np.searchsorted(hashes, np.uint64(batch.first)))
+    return place < len(hashes) and int(hashes[place]) <= following
 
 
 def read_index(data: pa.Buffer, sha256: str | None, place: str) -> SealedIndex:

@@ -36,6 +36,9 @@ class OptionChange:
 
 _OTHER_STATE = "restore it, migrate the state with `evolve=`, or use a new checkpoint and sink"
 _OTHER_PANES = "restore it, or read the source again into a new checkpoint and sink"
+_OTHER_ROWS = (
+    "refused once a sink has rows: restore it, or use a new checkpoint, with `start_from=` this one, and new sinks"
+)
 _OTHER_TIME = "restore it, or read the source again into a new checkpoint and sink"
 _OTHER_TOPIC = (
     "a topic without the job's earlier outputs is refused: give the old one, or start a new checkpoint from this one"
@@ -329,6 +332,8 @@ OPTIONS = tuple(
                 OnChange.NONE,
                 f"how far back `as_of=` reaches, for later records. To add it or remove it is refused: {_OTHER_PANES}",
             ),
+            ("emit", OnChange.PLAN, "when totals are published. What is not published yet is, at the next occasion"),
+            ("changes", OnChange.RECORDED, _OTHER_ROWS),
         ),
         "WindowState": (
             ("monoid", OnChange.RECORDED, _OTHER_STATE),
@@ -348,8 +353,10 @@ OPTIONS = tuple(
             (
                 "emit",
                 OnChange.PLAN,
-                'when results are published. With "final", windows that were published before are final',
+                'when results are published. With "final", windows that were published before are final. From or to '
+                f'"change": {_OTHER_ROWS}',
             ),
+            ("changes", OnChange.RECORDED, _OTHER_ROWS),
         ),
         "tumbling": (("size", OnChange.RECORDED, _OTHER_PANES), ("offset", OnChange.RECORDED, _OTHER_PANES)),
         "sliding": tuple((name, OnChange.RECORDED, _OTHER_PANES) for name in ("size", "every", "offset")),

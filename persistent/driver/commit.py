@@ -42,13 +42,14 @@ from persistent.worker.job import Closed, Job, Mapped
 @dataclass(frozen=True)
 class Results:
     """The results of a step's items, in the order of the plan. ``discarded``: windows that close without a sink.
-    ``seen_folded``: folds of seen records."""
+    ``seen_folded``: folds of seen records. ``changes``: whether all that has changed is published."""
 
     mapped: tuple[Mapped, ...] = ()
     closed: tuple[Closed, ...] = ()
     folded: tuple[Fold, ...] = ()
     discarded: int = 0
     seen_folded: tuple[Fold, ...] = ()
+    changes: bool = False
 
     @property
     def first_dead(self) -> str:
@@ -88,7 +89,10 @@ class Results:
 def first_manifest(job: Job, nonce: str) -> Manifest:
     """The empty checkpoint of a job."""
     task = check_name(operator_name(job.task), "the task's name")
-    states = {STATE: StateRuns(job.state.fingerprint(), zone=job.state.zone, late=job.state.lateness.answer)}
+    lateness = job.state.lateness
+    states = {
+        STATE: StateRuns(job.state.fingerprint(), zone=job.state.zone, late=lateness.answer, emit=lateness.of_changes)
+    }
     sources = {
         name: SourcePart(
             source.kind, tuple(source.partitions()), {}, codec=codec_of(source).name, seen=begun(job.dedupe.get(name))
@@ -161,10 +165,11 @@ def next_manifest(
     dedupe: Mapping[str, Dedupe] | None = None,
     kinds: Mapping[str, Mapping[str, str]] | None = None,
     late: str | None = None,
+    emit: str | None = None,
 ) -> Manifest:
     """The checkpoint that a step commits on top of ``last``. ``index``, ``lag_ms``: the runs of the index, and the
     allowed disorder, of each source. ``known``: the first clock whose panes it keeps apart. ``kinds``: of the values
-    that identify a record, by source. ``late``: how the job corrects results."""
+    that identify a record, by source. ``late``, ``emit``: how the job corrects results, and when."""
     old, task = last.manifest, last.manifest.task_name
     id = old.id + 1
     sources = dict(old.sources)
@@ -180,11 +185,12 @@ def next_manifest(
     operator = operator.with_state(
         runs=runs,
         lowest=_lowest(runs, window, final),
-        published=id if ends else state.published,
+        published=id if ends or results.changes else state.published,
         known_from=known_from(state, known),
         zone=None if window is None else window.zone,
         final=None if plan.task.final_at is None else final,
         late=late,
+        emit=emit,
     )
     return succeed(
         last,

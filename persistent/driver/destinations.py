@@ -32,10 +32,12 @@ def check_destinations(
             "allowed_lateness= corrects what is published when a window closes, and discard_closed=True publishes "
             "nothing: omit one of them"
         )
+    option, other = f"late={state.lateness.answer!r}", 'late="accumulate"'
+    if state.lateness.of_changes:
+        option, other = 'changes="retract"', 'changes="update"'
     for sink in sinks.values() if state.lateness.answer not in (None, ACCUMULATE) else ():
         if getattr(sink, "replaces", False):
             raise InvalidPipeline(
-                f"{sink!r} keeps one row of a key and window, the newest, and late={state.lateness.answer!r} publishes "
-                'rows that count together: use late="accumulate", whose new value replaces the old one; or '
-                'mode="append", which keeps all rows'
+                f"{sink!r} keeps one row of a key and window, the newest, and {option} publishes rows that count "
+                f'together: use {other}, whose new value replaces the old one; or mode="append", which keeps all rows'
             )

@@ -23,6 +23,7 @@ from persistent.codec import canonical_json
 from persistent.driver.commit import check_same_job
 from persistent.driver.seen_part import check_seen
 from persistent.errors import FingerprintChanged, InvalidPipeline
+from persistent.lateness import CHANGES, RETRACT
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import change_text, changes_text
 
@@ -158,7 +159,7 @@ def adapted(
 def _check_answer(found: Manifest, expected: Manifest, url: str) -> None:
     """FingerprintChanged if late records would correct what is published in another way than readers expect of it."""
     was, now = found.operator.state, expected.operator.state
-    if was.late in (None, now.late) or found.final == found.clock.closed:
+    if was.late in (None, now.late) or found.final == found.clock.closed or was.emit or now.emit:
         return
     raise FingerprintChanged(
         f"{url}: late={was.late!r} has become {'no allowed lateness' if now.late is None else f'late={now.late!r}'} "
@@ -166,6 +167,27 @@ def _check_answer(found: Manifest, expected: Manifest, url: str) -> None:
         f"would mean two things. Run once more with late={was.late!r} and allowed_lateness=0: the next step makes them "
         "final; or give the pipeline a new checkpoint and sink"
     )
+
+
+def check_emission(found: Manifest, expected: Manifest, url: str) -> None:
+    """InvalidPipeline if the sinks of a checkpoint have rows of another kind of emission, beside which those of this
+    one would be wrong: a window published as it changed would be published again when it closes, or a row stay that
+    only its retraction takes away. Totals that replace each other can be published at either time."""
+    for name, new in expected.operators.items() if found.sinks else ():
+        state, old = new.state, found.operators[name].state
+        was, now = (old.emit, old.late), (state.emit, state.late)
+        replaces = state.fingerprint["window"] is None and RETRACT not in (old.late, state.late)
+        if was != now and (old.emit or state.emit) and not replaces:
+            raise InvalidPipeline(
+                f"{url}: the state of {name} was published with {_emission_text(*was)}, and now has "
+                f"{_emission_text(*now)}: its sinks would hold rows of both. Restore the option; or give the job a new "
+                f"checkpoint, start_from={url!r}, and new sinks"
+            )
+
+
+def _emission_text(emit: str | None, late: str | None) -> str:
+    changes = [word for word, answer in CHANGES.items() if answer == late]
+    return f'emit="change", changes="{changes[0]}"' if emit else "another emit"
 
 
 def with_tasks(found: Manifest, operators: Mapping[str, OperatorState]) -> Manifest:

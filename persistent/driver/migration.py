@@ -54,8 +54,9 @@ def migrate(
             runs = tuple(_evolved_runs(job, attempt, before.state, evolve, old.clock.closed))
             # What the old monoid has published is final: a correction would mix values of both.
             evolved = new.with_state(runs=runs, lowest=before.state.lowest if runs else None, final=None)
-            # Without windows a sink has what the keys were before: it gets every key anew.
-            operators[name] = evolved.unpublished() if job.state.window is None else evolved
+            # A sink has what the keys were before, without windows or in open ones: it gets every key anew.
+            is_shown = job.state.window is None or job.state.lateness.of_changes
+            operators[name] = evolved.unpublished() if is_shown else evolved
     _sweep_dropped(job, old, [name for name in old.operators if name not in operators], kept)
     manifest = succeed(
         fence,

@@ -17,7 +17,7 @@ from persistent.driver.commit import watermark_after
 from persistent.driver.drift import too_far_ahead
 from persistent.driver.effects import Effect
 from persistent.driver.files_apart import check_files_apart, check_places_apart
-from persistent.driver.output_batches import lacks_totals
+from persistent.driver.output_batches import lacks_changes, lacks_totals
 from persistent.driver.seen_part import check_names
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
@@ -68,10 +68,11 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         quiet_ms = _quiet_ms(bench, manifest, reached)
         joins = any(one.joins or one.skipped for one in planned.values())
         moves = reached > clock.watermark or quiet_ms
-        if not (ends or moves or joins or run_cache.is_due(runs, clock, close_at)):
+        is_due = run_cache.is_due(runs, clock, close_at) or lacks_changes(job, manifest)
+        if not (ends or moves or joins or is_due):
             return None
     bench.busy = len(reading) or len(planned)
-    new_zone = None if zone == manifest.operator.state.zone else zone
+    task_step = TaskStep(close_at, ends, None, lateness.final(manifest.final, close_at), lateness.of_changes)
     plan = StepPlan(
         job=manifest.job,
         base=manifest.base,
@@ -79,7 +80,7 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         nonce=new_nonce(),
         wall_ms=wall_ms(),
         sources=sources,
-        tasks={manifest.task_name: TaskStep(close_at, ends, new_zone, lateness.final(manifest.final, close_at))},
+        tasks={manifest.task_name: replace(task_step, zone=None if zone == manifest.operator.state.zone else zone)},
         max_future_ms=options.max_future_ms,
         quiet_ms=quiet_ms,
         not_after=manifest.not_after,

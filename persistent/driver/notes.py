@@ -125,6 +125,7 @@ class Notes:
         job = self._bench.job
         windows = f"the windows that close after {closed}"
         gets = "every key at the next end of the input" if job.state.window is None else windows
+        gets = "every key in the next step" if job.state.lateness.of_changes else gets
         for name in job.sinks if found.base and found.sinks else ():
             if name not in found.sinks and not former_name(job, found, name):
                 self.note(f"sink {name}", f"the sink {name!r} is new: it receives {gets}")
@@ -224,5 +225,6 @@ class Notes:
                 clock_ms=clock.watermark,
                 ended=clock.end_of_input,
                 reached=reached,
+                of_changes=job.state.lateness.of_changes is not None,
             )
         )

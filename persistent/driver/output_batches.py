@@ -85,11 +85,20 @@ def part_of(job: Job, manifest: Manifest, sink: str) -> SinkPart:
 def lacks_totals(job: Job, manifest: Manifest) -> bool:
     """Whether a state without windows holds something for a sink, although the input has ended: the sink has come
     since, or the state was migrated."""
-    if job.state.window is not None or not job.sinks:
-        return False
+    return job.state.window is None and _lacks(job, manifest)
+
+
+def lacks_changes(job: Job, manifest: Manifest) -> bool:
+    """Whether a state that is published as it changes holds something for a sink."""
+    return job.state.lateness.of_changes is not None and _lacks(job, manifest)
+
+
+def _lacks(job: Job, manifest: Manifest) -> bool:
     state = manifest.operator.state
+    if not job.sinks:
+        return False
     new = [name for name in job.sinks if name not in manifest.sinks and not former_name(job, manifest, name)]
-    return any(new or run.first > state.published for run in state.runs)
+    return bool(state.runs if new else state.fresh())
 
 
 def former_name(job: Job, manifest: Manifest, sink: str) -> str:

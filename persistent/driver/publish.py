@@ -201,9 +201,9 @@ def _named(failures: Mapping[str, Exception], sinks: Collection[str]) -> Excepti
 
 
 def joining_sinks(job: Job, manifest: Manifest) -> tuple[str, ...]:
-    """The sinks that get every key of a state without windows at the next end of the input: those that have none yet,
-    where others have."""
-    if job.state.window is not None or not manifest.sinks:
+    """The sinks that get every key of a state without windows at the next end of the input, or of one that is published
+    as it changes in its next step: those that have none yet, where others have."""
+    if (job.state.window is not None and not job.state.lateness.of_changes) or not manifest.sinks:
         return ()
     return tuple(name for name in job.sinks if part_of(job, manifest, name).last is None)
 

@@ -3,26 +3,67 @@
 Published together with mapping, the last late record would never be published, and a window that closes in this step
 would lack what the step has read. The job is left out where no window closes and the delta touches no closed window:
 nothing late costs nothing.
+
+A state that is published as it changes is published in the same way: the keys and windows of what is not published yet,
+which is the delta, and all else that a sink lacks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
 from monoids.groupby.cells import Integers
 from persistent.driver.commit import final_after, key_types
-from persistent.driver.step import Step, closing_of, in_shards
+from persistent.driver.publish import joining_sinks
+from persistent.driver.step import Step, changing, closing_of, in_shards
 from persistent.driver.workbench import Workbench
+from persistent.lateness import CHANGE
 from persistent.window import AnyWindow
-from persistent.worker.job import Closed, Mapped
+from persistent.worker.job import Closed, CloseShard, Job, Mapped
+
+_FOREVER = 1 << 62
 
 
-def publishes_after(step: Step) -> bool:
-    """Whether what the step publishes depends on what it maps: windows that are not final take late records."""
-    return step.plan.task.final_at is not None and step.plan.reads
+def publishes_after(job: Job, step: Step) -> bool:
+    """Whether what the step publishes depends on what it maps: windows that are not final take late records, or it
+    publishes what it has changed."""
+    return publishes_changes(job, step) or (step.plan.task.final_at is not None and step.plan.reads)
+
+
+def publishes_changes(job: Job, step: Step) -> bool:
+    """Whether the step publishes what has changed, as its plan says. Before its first checkpoint a job can have a plan
+    of another option; windows are then published as they are now, and nothing is lost: what is not published yet is
+    published by the next step that publishes what has changed, or when they close."""
+    fits = job.state.window is None or job.state.lateness.emit == CHANGE
+    return bool(job.sinks) and step.plan.task.emit == CHANGE and fits
+
+
+def changes_after(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> tuple[Closed, ...]:
+    """The results of the keys, and of their windows, that the step or a run of which nothing is published has changed;
+    of all keys for a sink that has none."""
+    closings = _changed(bench, step, mapped)
+    shards = chain.from_iterable(in_shards(one, bench.engine.parallelism, None) for one in closings)
+    items = [replace(one, key_types=key_types(step.last.manifest.operator, mapped)) for one in shards]
+    return tuple(one for one in bench.engine.map(bench.work, items) if isinstance(one, Closed)) if items else ()
+
+
+def _changed(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> list[CloseShard]:
+    last, window = step.last.manifest, bench.job.state.window
+    state, joining = last.operator.state, joining_sinks(bench.job, last)
+    before = replace(changing(closing_of(step), state), whole=joining)
+    after = replace(before, delta=(*before.delta, *(one.run for one in mapped if one.run)))
+    if window is None:
+        return [after] if after.delta or (joining and after.runs) else []
+    old = bench.run_cache.panes(state.runs if joining else before.delta)
+    new = [one.panes for one in mapped if one.panes is not None]
+    # Windows that become final take nothing of the step, although they may share panes with others that do.
+    leaving = touched(window, old, last.final, after.final)
+    staying = touched(window, [*old, *new], after.final, _FOREVER)
+    return [replace(one, corrected=some) for one, some in ((before, leaving), (after, staying)) if some]
 
 
 def published_after(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> tuple[tuple[Closed, ...], int]:

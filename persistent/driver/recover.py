@@ -12,7 +12,7 @@ from persistent.checkpoint.running import marks
 from persistent.checkpoint.successor import Entry
 from persistent.driver.commit import with_sources
 from persistent.driver.effects import TAKING_OVER, Effect
-from persistent.driver.evolution import adapted, adopted, changes
+from persistent.driver.evolution import adapted, adopted, changes, check_emission
 from persistent.driver.migration import migrate
 from persistent.driver.next_step import plan_number
 from persistent.driver.notes import Notes
@@ -62,7 +62,9 @@ def as_it_will_be(bench: Workbench, manifest: Manifest) -> Manifest:
         _check_abandoned(bench, manifest)
         bench.adopts = True
     evolve, dropped = bench.options.evolve, bench.options.dropped
-    return adapted(view, bench.first, evolve, dropped, bench.job.storage.url)
+    view = adapted(view, bench.first, evolve, dropped, bench.job.storage.url)
+    check_emission(view, bench.first, bench.job.storage.url)
+    return view
 
 
 def is_lost(bench: Workbench, found: Entry | None) -> bool:

@@ -36,6 +36,10 @@ class RunCache:
         """Keep only the panes of these runs."""
         self._panes = {run.name: self._panes[run.name] for run in runs if run.name in self._panes}
 
+    def panes(self, runs: Iterable[Run]) -> list[Integers]:
+        """The panes of each of these runs, ascending."""
+        return [self._panes_of(run) for run in runs]
+
     def open_windows(self, runs: Iterable[Run], clock: Clock) -> int:
         """The number of non-empty windows that are not closed."""
         window = self.window

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from persistent.checkpoint.compaction import choose_all, shards
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import partition_name
+from persistent.checkpoint.parts import StateRuns, partition_name
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.successor import Entry
 from persistent.codec import KEY_GROUPS, Run
@@ -92,7 +92,7 @@ class Step:
     def ends_with_changes(self, joining: Sequence[str]) -> bool:
         """Whether the input ends, and keys have changed since an end was last published, or a sink has none yet."""
         state = self.last.manifest.operator.state
-        return self.plan.task.ends and any(joining or run.first > state.published for run in state.runs)
+        return self.plan.task.ends and bool(state.runs if joining else state.fresh())
 
     def maps(
         self, splits: Mapping[str, Sequence[Split]], max_future_ms: int, seen: Mapping[str, SeenBefore] | None = None
@@ -127,7 +127,9 @@ class Step:
         key."""
         closing = replace(closing_of(self), whole=joining)
         panes = None
-        if window is not None:
+        if window is None:
+            closing = changing(closing, self.last.manifest.operator.state)
+        else:
             panes = (window.start_of(window.first_number(closing.closed)), closing.close_at)
         return in_shards(closing, parallelism, panes)
 
@@ -192,11 +194,16 @@ def closing_of(step: Step) -> CloseShard:
         KEY_GROUPS,
         last.clock.closed,
         step.plan.task.close_at,
-        state.published,
         last.operator.key_types,
         last.revision_base + step.attempt.id,
         final=final_after(last, step.plan),
     )
+
+
+def changing(closing: CloseShard, state: StateRuns) -> CloseShard:
+    """The closing of what has changed since it was published, and of no window."""
+    published = tuple(run for run in state.runs if run.first <= state.published)
+    return replace(closing, runs=published, delta=state.fresh(), close_at=closing.closed)
 
 
 def in_shards(closing: CloseShard, parallelism: int, panes: tuple[int, int] | None) -> list[CloseShard]:

@@ -14,7 +14,8 @@ _STATE = "'persistent state' and pipeline.state() show it"
 @dataclass(frozen=True)
 class Ended:
     """The end of a run. ``first_end``: the end of the first open window; ``ended``: whether the input was declared
-    complete; ``reached``: how far the source has been read, if known."""
+    complete; ``reached``: how far the source has been read, if known; ``of_changes``: whether each step publishes what
+    it has changed."""
 
     rows: int
     late: int
@@ -26,6 +27,7 @@ class Ended:
     clock_ms: int
     ended: bool
     reached: Reached | None
+    of_changes: bool = False
 
 
 def why(run: Ended) -> str:
@@ -44,6 +46,8 @@ def _reason(run: Ended) -> str:
         return f"the pipeline has no sink, {kept}: {_STATE}"
     if run.rows and run.late + run.dead >= run.rows:
         return f"all {run.rows:,} records read were set aside ({run.late:,} late, {run.dead:,} dead letters)"
+    if run.of_changes:
+        return "nothing has changed since it was published"
     if not run.has_windows:
         if run.ended:
             return "no key has changed since its value was published"

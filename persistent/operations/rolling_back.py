@@ -104,7 +104,7 @@ def go_back(
     sinks = last.manifest.sinks.keys() | (
         _left_out(last.manifest, kept, target.id).keys() if outputs == "retract" else ()
     )
-    copy = _published_to_all(_begun_again(copy, last.manifest), sinks)
+    copy = _published_to_all(_begun_again(copy, last.manifest), sinks, again=outputs == "again")
     copy = _with_acknowledged(copy, last.manifest, is_known=id == last.manifest.id + 1)
     manifest = rolled_back(last, copy, kept, id, epoch, take_back=outputs == "retract")
     return committed(log, manifest if not_after is None else replace(manifest, not_after=not_after))
@@ -124,13 +124,15 @@ def _begun_again(copy: Manifest, newest: Manifest) -> Manifest:
     return copy if sources == copy.sources else replace(copy, **at_one(copy, sources=sources, accounts=accounts))
 
 
-def _published_to_all(copy: Manifest, sinks: Collection[str]) -> Manifest:
-    """The copy of a checkpoint. If one of the ``sinks`` has joined since, every key of a state without windows is
-    published again: nothing that the sink was given counts any more, and it would get only the keys that change."""
+def _published_to_all(copy: Manifest, sinks: Collection[str], *, again: bool) -> Manifest:
+    """The copy of a checkpoint. If one of the ``sinks`` has joined since, every key of a state without windows, or of
+    one that is published as it changes, is published again: nothing that the sink was given counts any more, and it
+    would get only the keys that change. ``again``: the sinks keep later outputs, which every such key must replace."""
     known, state = {name for name, part in copy.sinks.items() if part.last is not None}, copy.operator.state
     # An older format lists no sink to which everything has been published.
     is_told = bool(copy.sinks) or not state.published
-    if not state.runs or state.has_windows or known.issuperset(sinks) or not is_told:
+    is_shown = state.emit is not None or (not state.has_windows and is_told)
+    if not state.runs or not is_shown or (known.issuperset(sinks) and not (again and state.emit)):
         return copy
     clock = replace(copy.clocks[copy.task_name], ended=False)
     return replace(copy, **at_one(copy, clock=clock), operators={copy.task_name: copy.operator.unpublished()})

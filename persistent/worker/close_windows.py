@@ -13,22 +13,20 @@ from monoids.groupby.grouping import number_keys, take_keys
 from monoids.groupby.sliding import PaneSums, slide, sum_windows
 from monoids.groupby.summing import GroupSums
 from persistent.codec import Run
-from persistent.state_rows import OPEN_PANE, fold, in_panes
+from persistent.state_rows import fold
 from persistent.window import AnyWindow, WindowRange
 from persistent.worker.failing_keys import FailingKey, fold_apart
 from persistent.worker.job import CloseShard, Job
-from persistent.worker.merge_runs import fold_keys, fold_panes, fold_runs, parts_of
+from persistent.worker.merge_runs import fold_panes, fold_runs, parts_of
 
 _WINDOW_ROWS_MAX = 1 << 21
 _WINDOW_KEY_BYTES_MAX = 1 << 29
 
 
 def closing_sums(job: Job, item: CloseShard) -> Iterator[GroupSums]:
-    """The sums of the windows that close in a shard, or of its changed keys."""
+    """The sums of the windows that close in a shard."""
     window = job.state.window
-    if window is None:
-        yield from _changed_keys(job, item)
-        return
+    assert window is not None
     for windows, runs in _to_close(item, window):
         yield from window_sums(job, runs, (item.low, item.high), windows)
 
@@ -45,20 +43,10 @@ def _to_close(item: CloseShard, window: AnyWindow) -> Iterator[tuple[WindowRange
 
 def closing_sums_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
     """The sums if a fold raises: slowly, and without the failing keys and windows."""
-    window, groups = job.state.window, (item.low, item.high)
-    if window is not None:
-        for windows, runs in _to_close(item, window):
-            yield from window_sums_apart(job, runs, groups, windows, failing)
-        return
-    recent = parts_of(job, [run for run in item.runs if run.first > item.published], *groups)
-    hashes = np.unique(np.concatenate([part.hashes for part in recent])) if recent else np.zeros(0, np.uint64)
-    parts = [part.take(np.flatnonzero(np.isin(part.hashes, hashes))) for part in parts_of(job, item.runs, *groups)]
-    yield from fold_apart(job, parts, lambda own, _: [_fold_by_key(job, own)], None, failing)
-
-
-def _fold_by_key(job: Job, parts: Sequence[GroupSums]) -> GroupSums:
-    rows = fold(job.state.monoid, parts, job.state.panes.step)
-    return in_panes(job.state.monoid, rows, np.full(len(rows), OPEN_PANE))
+    window = job.state.window
+    assert window is not None
+    for windows, runs in _to_close(item, window):
+        yield from window_sums_apart(job, runs, (item.low, item.high), windows, failing)
 
 
 def window_sums_apart(
@@ -127,13 +115,3 @@ def _rows_max(rows: GroupSums) -> int:
     """The rows of a piece: fewer where the keys are long."""
     key_bytes: int = sum(column.nbytes for column in rows.keys) // len(rows)
     return min(_WINDOW_ROWS_MAX, max(1, _WINDOW_KEY_BYTES_MAX // max(key_bytes, 1)))
-
-
-def _changed_keys(job: Job, item: CloseShard) -> Iterator[GroupSums]:
-    """The values of the keys updated by runs after checkpoint ``published``."""
-    updated = fold_runs(job, [run for run in item.runs if run.first > item.published], item.low, item.high)
-    if updated is None:
-        return
-    rows = fold_keys(job, item.runs, item.low, item.high)
-    assert rows is not None
-    yield rows.take(np.flatnonzero(np.isin(rows.hashes, updated.hashes)))

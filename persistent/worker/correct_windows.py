@@ -17,18 +17,19 @@ import pyarrow.compute as pc
 
 from monoids import Sum, record
 from monoids.column import Columns, concat, take
-from monoids.groupby.cells import Integers
+from monoids.groupby.cells import Integers, segment_starts
 from monoids.groupby.grouping import take_keys
 from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums
 from monoids.text import Words
+from persistent.codec.runs import of_hashes
 from persistent.lateness import DELTA, RETRACT
 from persistent.state_rows import fold, in_panes
 from persistent.window import AnyWindow, WindowRange
 from persistent.worker.close_windows import window_pieces
 from persistent.worker.failing_keys import FailingKey, fold_apart
 from persistent.worker.job import CloseShard, Job
-from persistent.worker.merge_runs import of_hashes, parts_of
+from persistent.worker.merge_runs import fold_by_key, parts_of
 from persistent.worker.output_tables import END, RETRACTED, equal_values
 
 _SIDES = record(one=Sum(), other=Sum())
@@ -81,14 +82,15 @@ def corrections(job: Job, item: CloseShard) -> Iterator[GroupSums]:
     deltas = parts_of(job, item.delta, *groups, windows.panes())
     if not deltas:
         return
-    states = [] if answer == DELTA else parts_of(job, item.runs, *groups, windows.panes(), _hashes(deltas))
+    delta = fold(monoid, deltas, step)
+    states = [] if answer == DELTA else parts_of(job, item.runs, *groups, windows.panes(), _hashes(delta))
     state = fold(monoid, states, step) if states else None
-    for touched in window_pieces(job, fold(monoid, deltas, step), windows):
+    for touched in window_pieces(job, delta, windows):
         if answer == DELTA:
             yield touched
             continue
         found = None if state is None else _found(job, touched, _windows_of(job, state, touched, window))
-        yield _with_earlier(_added(job, found, touched), found) if answer == RETRACT else _added(job, found, touched)
+        yield _changed(job, touched, found)
 
 
 def corrections_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
@@ -100,11 +102,34 @@ def corrections_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> 
         for number in range(first, last + 1):
             panes = WindowRange(window, number, number).panes()
             deltas = parts_of(job, item.delta, *groups, panes)
-            states = parts_of(job, item.runs, *groups, panes, _hashes(deltas)) if deltas and answer != DELTA else []
+            states = parts_of(job, item.runs, *groups, panes, _unique(deltas)) if deltas and answer != DELTA else []
             times = (int(window.start_of(number)), int(window.end_of(number)))
             for rows in _sums_apart(job, [*states, *deltas], times, failing):
                 old = _sums_apart(job, states, times, []) if answer == RETRACT else ()
                 yield _with_earlier(rows, _found(job, rows, old)) if answer == RETRACT else rows
+
+
+def changed_keys(job: Job, item: CloseShard) -> Iterator[GroupSums]:
+    """The values of the keys of a shard that the delta has changed, in a state without windows."""
+    deltas = parts_of(job, item.delta, item.low, item.high)
+    if deltas:
+        touched = fold_by_key(job, deltas)
+        states = parts_of(job, item.runs, item.low, item.high, hashes=_hashes(touched))
+        found = _found(job, touched, [fold_by_key(job, states)]) if states else None
+        yield _changed(job, touched, found)
+
+
+def changed_keys_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
+    """The same if a fold raises: slowly, and without the failing keys."""
+    deltas = parts_of(job, item.delta, item.low, item.high)
+    states = parts_of(job, item.runs, item.low, item.high, hashes=_unique(deltas)) if deltas else []
+
+    def fold_keys(own: Sequence[GroupSums], _: int | None) -> list[GroupSums]:
+        return [fold_by_key(job, own)]
+
+    for rows in fold_apart(job, [*states, *deltas], fold_keys, None, failing):
+        old = fold_apart(job, states, fold_keys, None, []) if job.state.lateness.answer == RETRACT else ()
+        yield _with_earlier(rows, _found(job, rows, old)) if job.state.lateness.answer == RETRACT else rows
 
 
 def corrected_in(item: CloseShard, outputs: Iterable[pa.Table]) -> int:
@@ -118,7 +143,13 @@ def corrected_in(item: CloseShard, outputs: Iterable[pa.Table]) -> int:
     return count
 
 
-def _hashes(parts: Sequence[GroupSums]) -> Words:
+def _hashes(rows: GroupSums) -> Words:
+    """The hashes of rows in their order, each once."""
+    hashes = rows.hashes
+    return hashes[segment_starts(hashes[1:] != hashes[:-1])]
+
+
+def _unique(parts: Sequence[GroupSums]) -> Words:
     return np.unique(np.concatenate([part.hashes for part in parts]))
 
 
@@ -158,6 +189,12 @@ def _same_rows(one: GroupSums, other: GroupSums, step: int) -> tuple[Integers, I
     here, there = sums.columns
     both = (here > 0) & (there > 0)
     return here[both] - 1, there[both] - 1
+
+
+def _changed(job: Job, touched: GroupSums, found: Found | None) -> GroupSums:
+    """The new values of what was touched; with the earlier ones where they are taken back."""
+    rows = _added(job, found, touched)
+    return _with_earlier(rows, found) if job.state.lateness.answer == RETRACT else rows
 
 
 def _added(job: Job, found: Found | None, touched: GroupSums) -> GroupSums:

@@ -87,12 +87,13 @@ class MapSplit:
 @dataclass(frozen=True)
 class CloseShard:
     """Close the windows with ``closed < end <= close_at`` of the key groups ``low <= group < high``. Without windows:
-    publish the keys updated by runs after checkpoint ``published``, with the ``revision``; every key to the sinks
-    ``whole``, which have none yet.
+    publish the keys of the ``delta``, the runs of which nothing is published, with the ``revision``; every key to the
+    sinks ``whole``, which have none yet.
 
-    ``delta``: the runs of the step itself, if it has lateness to answer. They count in windows with ``end > final``;
-    those that were closed before, and that they touch, are the ranges ``corrected`` of window numbers, first to last:
-    they are published again for the keys of the delta."""
+    With windows, ``delta``: the runs of the step itself, if it has lateness to answer. They count in windows with
+    ``end > final``; those that were closed before, and that they touch, are the ranges ``corrected`` of window numbers,
+    first to last: they are published again for the keys of the delta. A state that is published as it changes closes
+    none: its delta is what is not published, and open windows are corrected as closed ones are."""
 
     attempt: Attempt
     runs: tuple[Run, ...]
@@ -100,7 +101,6 @@ class CloseShard:
     high: int
     closed: int
     close_at: int
-    published: int
     key_types: tuple[str, ...]
     revision: int
     whole: tuple[str, ...] = ()

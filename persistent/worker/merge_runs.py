@@ -13,7 +13,7 @@ from monoids.groupby.summing import GroupSums
 from monoids.text import Words
 from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice, write_new
-from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run, is_wide
+from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run, find_in_run, is_wide
 from persistent.errors import PersistentError, UserCodeError
 from persistent.state_rows import OPEN_PANE, fold, in_panes
 from persistent.task import key_names
@@ -37,11 +37,17 @@ def fold_keys(
     job: Job, runs: Sequence[Run], low: int = 0, high: int = KEY_GROUPS, until: int | None = None
 ) -> GroupSums | None:
     """The sum of runs by key alone, in some key groups, over the panes before ``until`` (None: all)."""
-    rows = fold_runs(job, runs, low, high, None if until is None else (_BEFORE_ALL, until))
-    if rows is None or int(rows.panes.max()) == int(rows.panes.min()) == OPEN_PANE:
-        return rows
+    parts = parts_of(job, runs, low, high, None if until is None else (_BEFORE_ALL, until))
     with monoid_errors(job):
-        return in_panes(job.state.monoid, rows, np.full(len(rows), OPEN_PANE))
+        return fold_by_key(job, parts) if parts else None
+
+
+def fold_by_key(job: Job, parts: Sequence[GroupSums]) -> GroupSums:
+    """The sum of parts, oldest first, by key alone. Failures of the user's monoid are raised as they are."""
+    rows = fold(job.state.monoid, parts, job.state.panes.step)
+    if int(rows.panes.max()) == int(rows.panes.min()) == OPEN_PANE:
+        return rows
+    return in_panes(job.state.monoid, rows, np.full(len(rows), OPEN_PANE))
 
 
 def fold_panes(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[int, int]) -> Iterator[GroupSums]:
@@ -87,13 +93,12 @@ def parts_of(
     hashes: Words | None = None,
 ) -> list[GroupSums]:
     """The rows of each run in some key groups and panes ``from <= pane < to``, oldest first; runs without any are
-    omitted. ``hashes``: of the keys to look up, ascending; None: all."""
+    omitted. ``hashes``: of the keys to look up, ascending, all in these groups; None: all."""
     parts = []
     for run in runs:
         if high <= run.low or run.high <= low or (panes and (run.pane_max < panes[0] or run.pane_min >= panes[1])):
             continue
-        rows = read_rows(job, run, low, high)
-        rows = rows if hashes is None else of_hashes(rows, hashes)
+        rows = read_rows(job, run, low, high) if hashes is None else find_rows(job, run, hashes)
         if panes and (run.pane_min < panes[0] or run.pane_max >= panes[1]):
             rows = rows.take(np.flatnonzero((rows.panes >= panes[0]) & (rows.panes < panes[1])))
         if len(rows):
@@ -101,19 +106,18 @@ def parts_of(
     return parts
 
 
-def of_hashes(rows: GroupSums, hashes: Words) -> GroupSums:
-    """The rows of keys with these hashes (ascending, each once), looked up in the sorted hashes of the rows."""
-    starts = np.searchsorted(rows.hashes, hashes)
-    counts = np.searchsorted(rows.hashes, hashes, side="right") - starts
-    ends = np.cumsum(counts)
-    return rows.take(np.repeat(starts - ends + counts, counts) + np.arange(ends[-1] if len(ends) else 0))
-
-
 def read_rows(job: Job, run: Run, low: int, high: int) -> GroupSums:
     """The verified rows of a run in some key groups."""
     data = read_run(job.storage, run)
     with with_recovery_advice(job.storage.url):
         return decode_run(job.state.monoid, data, run, run_place(job.storage, run), low, high)
+
+
+def find_rows(job: Job, run: Run, hashes: Words) -> GroupSums:
+    """The verified rows of keys with these hashes (ascending, each once) in a run."""
+    data = read_run(job.storage, run)
+    with with_recovery_advice(job.storage.url):
+        return find_in_run(job.state.monoid, data, run, run_place(job.storage, run), hashes)
 
 
 def write_run(

@@ -4,6 +4,7 @@
 <key>...  window_start  window_end  <field>... or value  revision     of one that allows lateness, or names an answer
                                                          retracted    and takes back what it corrects
 <key>...  <field>... or value  revision                               of a state without: the largest revision wins
+                               retracted                              and takes back what has changed
 <key>...  window_start  window_end  <field>... or value  revision     of everything(): the borders are null
 """
 
@@ -36,10 +37,11 @@ def marks_of(state: PersistentState, revision: int, *, retracted: bool = False) 
     """The marks of the rows of a state that a checkpoint of this ``revision`` publishes. ``retracted``: they take back
     earlier ones."""
     if state.window is None:
-        return {pa.field(REVISION, pa.int64()): revision}
-    if state.lateness.answer is None:
+        marks: dict[pa.Field, int | bool] = {pa.field(REVISION, pa.int64()): revision}
+    elif state.lateness.answer is None:
         return {}
-    marks: dict[pa.Field, int | bool] = {pa.field(REVISION, pa.int64(), metadata=NUMBERED): revision}
+    else:
+        marks = {pa.field(REVISION, pa.int64(), metadata=NUMBERED): revision}
     return marks | ({pa.field(RETRACTED, pa.bool_()): retracted} if state.lateness.answer == RETRACT else {})
 
 
@@ -58,7 +60,7 @@ def check_names(state: PersistentState, key_names: Sequence[str]) -> None:
 def output_key(state: PersistentState, key_names: Sequence[str]) -> tuple[str, ...]:
     """The columns that identify the rows of a checkpoint."""
     retracted = (RETRACTED,) if state.lateness.answer == RETRACT else ()
-    return (*key_names, START, END, *retracted) if state.window else tuple(key_names)
+    return (*key_names, START, END, *retracted) if state.window else (*key_names, *retracted)
 
 
 def window_outputs(

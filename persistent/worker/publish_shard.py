@@ -1,8 +1,8 @@
-"""Publishing a shard stages the results of windows that close, and of closed ones that a late record has changed."""
+"""Publishing a shard stages the results of windows that close, and of keys and windows that have changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 
@@ -13,20 +13,25 @@ from persistent.codec import type_of
 from persistent.errors import UserCodeError
 from persistent.task import key_names
 from persistent.worker.close_windows import closing_sums, closing_sums_apart
-from persistent.worker.correct_windows import Corrected, corrected_in, corrections, corrections_apart
+from persistent.worker.correct_windows import (
+    Corrected,
+    changed_keys,
+    changed_keys_apart,
+    corrected_in,
+    corrections,
+    corrections_apart,
+)
 from persistent.worker.failing_keys import FailingKey, no_result, present_rows, stage_failing_keys
 from persistent.worker.job import Closed, CloseShard, Job
 from persistent.worker.merge_runs import monoid_errors
-from persistent.worker.output_tables import key_outputs, marks_of, output_key, window_outputs
-
-_NEVER = -1
-"""Before every run: that of a job which started from a savepoint may have the number 0."""
+from persistent.worker.output_tables import Marks, key_outputs, marks_of, output_key, window_outputs
 
 
 def close_shard(job: Job, item: CloseShard) -> Closed:
     """Close the windows of one shard, or publish the changed keys of a state without windows."""
     # What is for the new sinks includes all that is for the others, and every key that fails.
-    most, failing = _presented(job, replace(item, published=_NEVER) if item.whole else item)
+    unpublished = replace(item, runs=(), delta=(*item.runs, *item.delta))
+    most, failing = _presented(job, unpublished if item.whole else item)
     if failing and not job.dead_letters:
         raise no_result(job, failing[0])
     dead = stage_failing_keys(job, item.attempt, failing)
@@ -49,11 +54,22 @@ def _presented(job: Job, item: CloseShard) -> tuple[list[pa.Table], list[Failing
     """The outputs of a shard, and the keys that have none because their fold or their value fails."""
     failing: list[FailingKey] = []
     try:
-        return _tables(job, item, chain(closing_sums(job, item), corrections(job, item)), failing), failing
+        return _tables(job, item, _sums(job, item), failing), failing
     except UserCodeError:
         failing = []
-        sums = chain(closing_sums_apart(job, item, failing), corrections_apart(job, item, failing))
-        return _tables(job, item, sums, failing), failing
+        return _tables(job, item, _sums_apart(job, item, failing), failing), failing
+
+
+def _sums(job: Job, item: CloseShard) -> Iterator[GroupSums]:
+    if job.state.window is None:
+        return changed_keys(job, item)
+    return chain(closing_sums(job, item), corrections(job, item))
+
+
+def _sums_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
+    if job.state.window is None:
+        return changed_keys_apart(job, item, failing)
+    return chain(closing_sums_apart(job, item, failing), corrections_apart(job, item, failing))
 
 
 def _tables(job: Job, item: CloseShard, sums: Iterable[GroupSums], failing: list[FailingKey]) -> list[pa.Table]:
@@ -63,13 +79,15 @@ def _tables(job: Job, item: CloseShard, sums: Iterable[GroupSums], failing: list
 
     marks, taking_back = (marks_of(job.state, item.revision, retracted=taken_back) for taken_back in (False, True))
 
-    def table_of(rows: GroupSums) -> pa.Table:
+    def outputs(rows: GroupSums, marks: Marks) -> pa.Table:
         if window is None:
             return key_outputs(job.state, names, types, rows, marks)
-        outputs = window_outputs(monoid, names, types, window, rows, marks)
+        return window_outputs(monoid, names, types, window, rows, marks)
+
+    def table_of(rows: GroupSums) -> pa.Table:
         if not isinstance(rows, Corrected):
-            return outputs
-        return rows.outputs(outputs, window_outputs(monoid, names, types, window, rows.before, taking_back))
+            return outputs(rows, marks)
+        return rows.outputs(outputs(rows, marks), outputs(rows.before, taking_back))
 
     with monoid_errors(job):
         return [table for part in sums for table in present_rows(job, table_of, part, failing) if table.num_rows]

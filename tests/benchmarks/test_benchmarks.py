@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from benchmarks import checkpoint, clicks, measure, memory, views, workloads
 
-NAMES = ("clicks", "views", "checkpoint", "memory", "many_steps", "kernels", "sketches", "verify")
+NAMES = ("clicks", "views", "checkpoint", "changes", "memory", "many_steps", "kernels", "sketches", "verify")
 
 
 def run(name: str, cache: Path, *arguments: object) -> dict[str, Any]:
@@ -207,6 +207,12 @@ def test_checkpoint(tmp_path: Path) -> None:
     line = run("checkpoint", tmp_path, "--state-keys", 4_000, "--delta-keys", 300, "--steps", 5)
     assert values(line)["large / small: median"] > 0
     assert values(line)["small: written / delta"] >= 1
+
+
+def test_changes(tmp_path: Path) -> None:
+    """Without it W8 could rot: two processes taking turns, and the newest rows of both sinks compared."""
+    line = run("changes", tmp_path, "--state-keys", 2_000, "--delta-keys", 300, "--steps", 3)
+    assert values(line)["ratio"] > 0
 
 
 def test_memory_embedded(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from monoids import Monoid
 from monoids.groupby.summing import GroupSums
 from persistent import MemorySink, MemorySource, PersistentTask, Pipeline, UserCodeError, WindowState, sliding
+from persistent.codec import of_hashes
 from persistent.storage import MemoryStorage
-from persistent.worker.merge_runs import of_hashes
 from tests.late import Row, run_of
 
 
