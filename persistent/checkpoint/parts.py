@@ -251,8 +251,8 @@ class StateRuns:
         return replace(self, runs=tuple(runs), published=0)
 
     def to_json(self) -> dict[str, Any]:
-        """``zone``, ``final``, ``late`` and ``emit`` are written only if they are set: releases without them can read all
-        other documents."""
+        """``zone``, ``final``, ``late`` and ``emit`` are written only if they are set: releases without them can read
+        all other documents."""
         body = {name: value for name, value in self.__dict__.items() if name not in _OPTIONAL or value is not None}
         zone = {} if self.zone is None else {"zone": self.zone.to_json()}
         return {**body, "runs": [run.to_json() for run in self.runs], **zone}
