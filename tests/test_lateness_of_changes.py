@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monoids import Count, Max, Sum
-from persistent import NonWindowState, PersistentTask, WindowState
+from persistent import NonWindowState, PersistentTask, WindowState, calendar
 from persistent.codec import sealed
 from persistent.driver import step
 from persistent.engines import Embedded
@@ -51,6 +51,19 @@ def test_the_table_is_the_plain_one_after_every_step(
     counts = [count for count, _ in world.steps]
     assert sum(counts) == len(rows)
     assert [table for _, table in world.steps] == list(expected(rows, counts, window, allowed if window else 0))
+    world.storage.clear()
+
+
+@pytest.mark.parametrize("changes", ["update", "retract"])
+def test_calendar_windows_are_published_as_they_change(changes: str) -> None:
+    """They have no window after their last border, and a change may be in any that is not final."""
+    begins, window = 1_698_530_400_000, calendar("day", tz="Europe/Berlin")
+    rows = [{**row, "ts": begins + row["ts"] * 1_200_000} for row in disordered(4, 30, 60)]
+    hours = 3 * 3_600_000
+    world = World(window, {"changes": changes, "allowed_lateness": hours}, 2)
+    world.run(rows, end_of_input=True)
+    counts = [count for count, _ in world.steps]
+    assert [table for _, table in world.steps] == list(expected(rows, counts, window, hours))
     world.storage.clear()
 
 

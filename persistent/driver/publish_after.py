@@ -25,8 +25,6 @@ from persistent.lateness import CHANGE
 from persistent.window import AnyWindow
 from persistent.worker.job import Closed, CloseShard, Job, Mapped
 
-_FOREVER = 1 << 62
-
 
 def publishes_after(job: Job, step: Step) -> bool:
     """Whether what the step publishes depends on what it maps: windows that are not final take late records, or it
@@ -62,7 +60,7 @@ def _changed(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> list[Clo
     new = [one.panes for one in mapped if one.panes is not None]
     # Windows that become final take nothing of the step, although they may share panes with others that do.
     leaving = touched(window, old, last.final, after.final)
-    staying = touched(window, [*old, *new], after.final, _FOREVER)
+    staying = touched(window, [*old, *new], after.final)
     return [replace(one, corrected=some) for one, some in ((before, leaving), (after, staying)) if some]
 
 
@@ -87,9 +85,11 @@ def published_after(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> t
     return tuple(one for one in bench.engine.map(bench.work, items) if isinstance(one, Closed)), 0
 
 
-def touched(window: AnyWindow, panes: Sequence[Integers], final: int, closed: int) -> tuple[tuple[int, int], ...]:
-    """The numbers of the windows with ``final < end <= closed`` that hold one of these panes, in ranges from first to
-    last. ``panes``: of each run, ascending.
+def touched(
+    window: AnyWindow, panes: Sequence[Integers], final: int, closed: int | None = None
+) -> tuple[tuple[int, int], ...]:
+    """The numbers of the windows with ``final < end <= closed`` (None: any later end) that hold one of these panes, in
+    ranges from first to last. ``panes``: of each run, ascending.
 
     >>> from persistent.window import sliding, tumbling
     >>> touched(tumbling(10), [np.array([0, 10, 20, 40]), np.array([50, 60])], 10, 60)
@@ -97,12 +97,12 @@ def touched(window: AnyWindow, panes: Sequence[Integers], final: int, closed: in
     >>> touched(sliding(10, every=5), [np.array([10])], 15, 60)
     ((2, 2),)
     """
-    first, last = int(window.first_number(final)), int(window.first_number(closed)) - 1
-    if last < first or not len(panes):
+    if not len(panes):
         return ()
     held = np.unique(np.concatenate(panes))
-    lows = np.maximum(window.first_number(held), first)
-    highs = np.minimum(window.last_number(held), last)
+    lows, highs = np.maximum(window.first_number(held), window.first_number(final)), window.last_number(held)
+    if closed is not None:
+        highs = np.minimum(highs, window.first_number(closed) - 1)
     some = np.flatnonzero(lows <= highs)
     if not len(some):
         return ()
