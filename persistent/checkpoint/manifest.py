@@ -272,11 +272,6 @@ def _by_partition(sources: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
     }
 
 
-def has_windows(manifest: Manifest) -> bool:
-    """Whether the state of its task has windows, which close."""
-    return manifest.operator.state.fingerprint.get("window") is not None
-
-
 def manifest_sha256(data: bytes) -> str:
     """The hash by which a manifest names its parent."""
     return hashlib.sha256(data).hexdigest()

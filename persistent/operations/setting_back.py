@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Manifest, has_windows
+from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Instant, instant_ms
 from persistent.errors import Refused
@@ -72,7 +72,7 @@ def undone(storage: Location, not_after: Instant) -> Undone:
         target=target.id,
         checkpoints=tuple(later),
         clock=(newest.clock.watermark, target.clock.watermark),
-        closed=(newest.clock.closed, target.clock.closed) if has_windows(newest) else None,
+        closed=(newest.clock.closed, target.clock.closed) if newest.operator.state.has_windows else None,
         records=max(read, 0),
         outputs=sum(staged.rows for batch in batches if batch.id in later for staged in batch.staged),
         sinks=tuple(sorted(newest.sinks)),

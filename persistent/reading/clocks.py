@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Manifest, has_windows
+from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import partition_name
 from persistent.checkpoint.plan import StepPlan
 from persistent.clock import bound_of
@@ -61,7 +61,7 @@ def clock_reading(storage: Storage) -> ClockReading:
     return ClockReading(
         checkpoint=manifest.base,
         watermark=clock.watermark,
-        closed=clock.closed if has_windows(manifest) else None,
+        closed=clock.closed if manifest.operator.state.has_windows else None,
         ended=clock.ended,
         quiet_ms=clock.quiet_ms,
         not_after=manifest.not_after,

@@ -28,6 +28,7 @@ from tests.driver.visits import Visits
 WINDOW = tumbling(10)
 NOTHING = Results((), (), ())
 THREE = Staged("s", 3, 9)
+SINKS = named_sinks(MemorySink())
 MEMORY_DOES = ("newest", "retract", "staged")
 
 
@@ -64,6 +65,14 @@ def commit(last: Entry, results: Results = NOTHING, step: Any = None, **changes:
         **changes,
     }
     return next_manifest(last, step or plan(4), results, **options)
+
+
+def test_a_sink_of_totals_that_joins_has_not_seen_the_end_of_the_input() -> None:
+    """It would get its totals only once there is more input. Windows that are closed stay closed to everybody."""
+    last, nothing = entry(clock=Clock(31, 31, {}, True)), plan(4, end={"memory": (0, 0)}, splits=())
+    for window, known, ended in ((None, False, False), (None, True, True), (WINDOW, False, True)):
+        before = replace(last, manifest=replace(last.manifest, sinks=dict.fromkeys(SINKS, SinkPart()) if known else {}))
+        assert commit(before, NOTHING, nothing, window=window).clock.end_of_input == ended
 
 
 def test_what_was_seen_goes_into_the_same_manifest() -> None:

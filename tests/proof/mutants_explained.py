@@ -93,4 +93,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "resting, key=lambda name: (parts[name].largest.get(str(resting[name].rests), -1), name), default=None",
         "1 to 2",
     ): "every timestamp is above both",
+    ("persistent.codec.documents", "elif value is None or kind is bool:", "or to and"): (
+        "None fits no other branch, and a bool passes as the integer that it is"
+    ),
 }
