@@ -125,7 +125,7 @@ def _planned(bench: Workbench, manifest: Manifest, rows: int) -> dict[str, Sourc
     planned = {name: _plan_of(bench, manifest, name, budget) for name in sorted(sources)}
     bench.quiet.saw(planned, manifest, began_s)
     if bench.options.max_drift_ms is not None:
-        lags = {name: source.max_out_of_orderness for name, source in sources.items()}
+        lags = {name: _lag_ms(sources[name], one) for name, one in planned.items()}
         watermark, drift_ms = manifest.clock.watermark, bench.options.max_drift_ms
         for name, ahead in too_far_ahead(planned, manifest.sources, lags, watermark, drift_ms).items():
             planned[name] = _plan_of(bench, manifest, name, replace(budget, ahead=ahead))

@@ -50,7 +50,7 @@ class MemorySink:
         """All published rows, by checkpoint; None before anything is published."""
         with self._lock:
             tables = [self._published[name] for name in sorted(self._published)]
-        return pa.concat_tables(tables, promote_options="default") if tables else None
+        return pa.concat_tables(tables, promote_options="permissive") if tables else None
 
     def rows(self) -> list[dict[str, Any]]:
         """All published rows as dictionaries."""

@@ -74,15 +74,30 @@ def present_rows(
         raise
     except Exception as error:
         if len(rows) == 1:
-            start, window = int(rows.panes[0]), job.state.window
-            times = None if window is None else (start, window.ends(start))
-            failing.append(FailingKey(_first_key(rows), times, error, _encoded(job.state.monoid, rows)))
+            failing.append(failing_key(job, rows, error))
             return
         middle = len(rows) // 2
         for start, stop in ((0, middle), (middle, len(rows))):
             yield from present_rows(job, table_of, rows.slice(start, stop), failing)
         return
     yield table
+
+
+def presented(table_of: Callable[[GroupSums], pa.Table], rows: GroupSums) -> pa.Table | Exception:
+    """The output table of one row, or why it has none."""
+    try:
+        return table_of(rows)
+    except _NOT_OF_A_ROW:
+        raise
+    except Exception as error:
+        return error
+
+
+def failing_key(job: Job, rows: GroupSums, error: Exception) -> FailingKey:
+    """The key of one row that has no result."""
+    start, window = int(rows.panes[0]), job.state.window
+    times = None if window is None else (start, window.ends(start))
+    return FailingKey(_first_key(rows), times, error, _encoded(job.state.monoid, rows))
 
 
 def fold_apart(

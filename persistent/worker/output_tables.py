@@ -105,6 +105,8 @@ def empty_outputs(
 
 def equal_values(before: pa.Array, after: pa.Array) -> Mask:
     """Whether values are equal, row by row. Null equals null, and NaN equals NaN."""
+    if pa.types.is_null(before.type) and pa.types.is_null(after.type):
+        return np.ones(len(before), bool)
     if pa.types.is_nested(before.type) or before.type != after.type:
         pairs = zip(before.to_pylist(), after.to_pylist(), strict=True)
         return np.array([one == other or repr(one) == repr(other) for one, other in pairs], bool)

@@ -21,7 +21,14 @@ from persistent.worker.correct_windows import (
     corrections,
     corrections_apart,
 )
-from persistent.worker.failing_keys import FailingKey, no_result, present_rows, stage_failing_keys
+from persistent.worker.failing_keys import (
+    FailingKey,
+    failing_key,
+    no_result,
+    present_rows,
+    presented,
+    stage_failing_keys,
+)
 from persistent.worker.job import Closed, CloseShard, Job
 from persistent.worker.merge_runs import monoid_errors
 from persistent.worker.output_tables import Marks, key_outputs, marks_of, output_key, window_outputs
@@ -87,7 +94,18 @@ def _tables(job: Job, item: CloseShard, sums: Iterable[GroupSums], failing: list
     def table_of(rows: GroupSums) -> pa.Table:
         if not isinstance(rows, Corrected):
             return outputs(rows, marks)
-        return rows.outputs(outputs(rows, marks), outputs(rows.before, taking_back))
+        if len(rows) > 1:
+            return rows.outputs(outputs(rows, marks), outputs(rows.before, taking_back))
+        return one_of(rows)
+
+    def one_of(rows: Corrected) -> pa.Table:
+        """A value without a result was never published, and what was published before it is taken back."""
+        before = presented(lambda old: outputs(old, taking_back), rows.before)
+        after = presented(lambda new: outputs(new, marks), rows)
+        if isinstance(after, Exception):
+            failing.append(failing_key(job, rows, after))
+            return outputs(rows.slice(0, 0), taking_back) if isinstance(before, Exception) else before
+        return after if isinstance(before, Exception) else rows.outputs(after, before)
 
     with monoid_errors(job):
         return [table for part in sums for table in present_rows(job, table_of, part, failing) if table.num_rows]

@@ -8,6 +8,7 @@ import pickle
 import stat
 import uuid
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -422,3 +423,13 @@ def test_a_list_that_cannot_be_read_is_told(damage: bytes, tmp_path: Path) -> No
     # Once it is taken back nothing of it counts.
     sink.mark(7, 8)
     assert sink.published() == []
+
+
+def test_rows_in_memory_whose_types_grew_wider_are_one_table() -> None:
+    """The job widens the type of a decimal key; its rows could be published and not read."""
+    sink = MemorySink()
+    sink.claim("job")
+    for id, text in ((1, "1.5"), (2, "12.25")):
+        staged = sink.stage(pa.table({"key": pa.array([Decimal(text)])}), id, f"e1-c{id}-a")
+        sink.publish(id, [staged])
+    assert [row["key"] for row in sink.rows()] == [Decimal("1.50"), Decimal("12.25")]
