@@ -37,7 +37,7 @@ from persistent.operations.rolling_back import (
 )
 from persistent.pipeline import Pipeline
 from persistent.sources.layout import carried
-from persistent.sources.protocol import Source, SourceState, TimeReplayableSource
+from persistent.sources.protocol import ContinuingSource, Source, SourceState
 from persistent.worker.job import Job
 from persistent.worker.merge_runs import write_run
 
@@ -85,7 +85,7 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
 
 def _begins(source: Source, before: SourcePart, clock: int) -> SourceState:
     """The positions to read from: those of the clock if the source knows them, otherwise the beginning."""
-    if isinstance(source, TimeReplayableSource):
+    if isinstance(source, ContinuingSource):
         return source.from_clock(before.recorded, clock)
     first = CODECS[before.codec].first
     return SourceState(dict.fromkeys(before.partitions, first), carried(before.recorded))

@@ -18,7 +18,7 @@ from persistent.log import LogBatch, SegmentedLog
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sources import options
 from persistent.sources.last_record import LastRecord
-from persistent.sources.offsets import ON_GAP, OffsetPlans
+from persistent.sources.offsets import ON_GAP, OffsetPlans, require_skew
 from persistent.sources.protocol import (
     Budget,
     DeadRecord,
@@ -146,6 +146,9 @@ class LogSource:
         ends = self.log.ends()
         kept = {_PARTITION: Kept(ends.first_number, ends.next_number)}
         carried = {name: recorded[name] for name in (*self._facts(), "schema") if name in recorded}
+        if "schema" in recorded:
+            here = {**recorded, "log": self.log.id}
+            require_skew(repr(self), at, kept, (clock, self._skew_ms), lambda split: self.read(split, here))
         begins = self._plans.from_clock(kept, at, utc_text(clock - self._skew_ms))
         return SourceState(at, {**carried, **begins, "log": self.log.id})
 

@@ -265,7 +265,7 @@ def require_skew(
     for partition, offset in at.items():
         span = Span(0, max(kept[partition].first, offset - _SKEW_ROWS), offset)
         found = read(Split(partition, (span,))) if span.start < span.stop else ()
-        latest = max((int(records.timestamps.max()) for records in found if len(records.timestamps)), default=0)
+        latest = max((int(records.timestamps.max()) for records in found if len(records.timestamps)), default=-1)
         if latest >= time:
             raise SourceError(
                 f"{place}, partition {partition}: a record before offset {offset}, where the broker's timestamps "

@@ -262,12 +262,17 @@ class TimedSource(Source, Protocol):
 
 
 @runtime_checkable
-class TimeReplayableSource(TimedSource, Protocol):
-    """A source that can be read from a point in time on, not only from a position."""
+class ContinuingSource(Source, Protocol):
+    """A source that knows where to continue at a clock."""
 
     def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState:
         """The positions from which to continue at a clock, of all present partitions, and the part of ``recorded`` that
         still holds. RetentionGap if records since the clock may be gone. Driver only."""
+
+
+@runtime_checkable
+class TimeReplayableSource(TimedSource, ContinuingSource, Protocol):
+    """A source that can be read from a point in time on, not only from a position."""
 
 
 @runtime_checkable

@@ -26,6 +26,7 @@ from persistent.errors import InvalidPipeline, SourceError
 from persistent.promises import LEVELS, Promise, promise_of
 from persistent.sources import options
 from persistent.sources.halves import HISTORY, LIVE, OFFSET, PAIR, READING, SEAM, Half, has_switched
+from persistent.sources.layout import carried
 from persistent.sources.protocol import (
     Budget,
     ConfirmingSource,
@@ -140,7 +141,7 @@ class ThenSource:
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
         """What to read next: of the history until it is read, then of the live source."""
         self._require_recorded(state.recorded)
-        recorded = state.recorded if SEAM in state.recorded else self._begun(state.recorded)
+        recorded = state.recorded if SEAM in state.recorded else self._begun(state.recorded, self._at)
         if has_switched(recorded) and self._is_read(state.positions, recorded[SEAM]["end"]):
             return self._joined(state, self._plan_live(state, recorded, budget, follow))
         # A history is not waited for: an empty one is refused here, with a remedy that fits.
@@ -161,14 +162,19 @@ class ThenSource:
         switched = {**recorded, HISTORY: plan.recorded, SEAM: seam}
         return self._joined(state, self._plan_live(replace(state, positions=plan.end), switched, budget, follow))
 
-    def _begun(self, recorded: Mapping[str, Any]) -> dict[str, Any]:
-        """The record before anything is read: where the live source begins. ``recorded``: what a restart carries over,
-        of the history."""
-        begins = self._live_begins(max(self._at - self._skew_ms, 0))
+    def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState:
+        """Both halves again: the history from its beginning, the live source from the clock, or from the border if that
+        is later."""
+        return SourceState({}, self._begun(carried(recorded), max(self._at, clock)))
+
+    def _begun(self, recorded: Mapping[str, Any], since: int) -> dict[str, Any]:
+        """The record before anything is read: where the live source begins, if its records ``since`` then count.
+        ``recorded``: what a restart carries over, of the history."""
+        begins = self._live_begins(max(since - self._skew_ms, 0))
         places = {partition: list(at) for partition, at in self._live.placed(begins.positions).items()}
         if all(tuple(at) == _FIRST for at in places.values()):
             self._warning = (
-                f"{self._live.source!r} holds nothing from before at={utc_text(self._at)}, less max_skew: if it began "
+                f"{self._live.source!r} holds nothing from before {utc_text(since)}, less max_skew: if it began "
                 "later than that, the records from then to its beginning count in neither half. Choose an at= that "
                 "both halves reach"
             )
@@ -179,7 +185,9 @@ class ThenSource:
     def _live_begins(self, clock: int) -> SourceState:
         live = self._live.source
         if isinstance(live, TimeReplayableSource):
-            return live.from_clock({}, clock)
+            # Its columns are known from a plan, and by them it checks that nothing before the position is from later.
+            columns = live.plan(SourceState({}), Budget(1), follow=True).recorded
+            return live.from_clock(columns, clock)
         assert isinstance(live, TimedSource)
         return SourceState({partition: live.position_at(partition, clock) for partition in live.partitions()})
 

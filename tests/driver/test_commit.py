@@ -12,12 +12,20 @@ from persistent import Dedupe, MemorySink, MemorySource, tumbling
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, Staged
-from persistent.checkpoint.parts import Account, Aside, SinkBatch, SinkPart, SourcePart, StateRuns
+from persistent.checkpoint.parts import Account, Aside, SinkBatch, SinkPart, SourcePart, StateRuns, TaskClock
 from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS
-from persistent.driver.commit import Results, check_can_begin, check_same_job, first_manifest, known_from, next_manifest
+from persistent.driver.commit import (
+    Results,
+    check_can_begin,
+    check_same_job,
+    first_manifest,
+    known_from,
+    next_manifest,
+    quiet_from,
+)
 from persistent.driver.naming import named_sinks
 from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, OtherJob
 from persistent.storage import MemoryStorage
@@ -73,6 +81,12 @@ def test_a_sink_of_totals_that_joins_has_not_seen_the_end_of_the_input() -> None
     for window, known, ended in ((None, False, False), (None, True, True), (WINDOW, False, True)):
         before = replace(last, manifest=replace(last.manifest, sinks=dict.fromkeys(SINKS, SinkPart()) if known else {}))
         assert commit(before, NOTHING, nothing, window=window).clock.end_of_input == ended
+
+
+@pytest.mark.parametrize("reached, moved", [(0, 100), (33, 33)])
+def test_what_went_quiet_is_what_was_reached_or_where_the_clock_stood(reached: int, moved: int) -> None:
+    """After a history has ended its successor may have no record: the last windows would never close."""
+    assert quiet_from(TaskClock(120, 80, False, 20), reached) == moved
 
 
 def test_what_was_seen_goes_into_the_same_manifest() -> None:

@@ -20,6 +20,7 @@ from persistent import (
     PersistentTask,
     Pipeline,
     WindowState,
+    then,
     tumbling,
 )
 from persistent.checkpoint.log import Log
@@ -226,6 +227,16 @@ def test_a_clock_that_is_ahead_of_the_records_waits_for_them(time: ManualClock) 
     assert back.watermark == 40 * MINUTE, "32 and 20 minutes: the window is not over"
     back.follow(passes(time, "28 min"), passes(time, 0))
     assert back.watermark == 60 * MINUTE
+
+
+def test_a_history_that_has_ended_does_not_hold_its_last_window_open(time: ManualClock) -> None:
+    """The stream that goes on where it ends may have no record yet, and then nothing awake has a time."""
+    rows = [Shop.row(minute * MINUTE) for minute in range(3)]
+    source = then(MemorySource(rows), MemorySource(rows, ordered=True), at=4 * MINUTE)
+    shop = Shop(source=source)
+    shop.follow(passes(time, "20 min"), passes(time, 0), passes(time, "15 min"), passes(time, 0))
+    assert shop.watermark == 22 * MINUTE, "the last window is over, and no other is open"
+    assert len(shop.sink.rows()) == 3
 
 
 def test_a_plan_that_is_found_again_moves_the_clock_equally(time: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from persistent.driver import step_effects
 from persistent.errors import OtherJob, RetentionGap, SourceChanged
 from persistent.operations import restart, rollback
 from persistent.sources import offsets
-from persistent.sources.offsets import OffsetPlans
+from persistent.sources.offsets import OffsetPlans, require_skew
 from persistent.sources.protocol import Budget, SourcePlan, SourceState, Span, Split
 from persistent.storage import MemoryStorage
 from persistent.verify import verify, verify_source
@@ -481,3 +481,10 @@ def test_a_clock_whose_records_may_be_gone_is_refused_or_logged(
             strict.from_clock(kept, at, "noon")
     else:
         strict.from_clock(kept, at, "noon")
+
+
+def test_a_clock_at_the_beginning_of_time_is_behind_nobody() -> None:
+    """There is no record before the first, so none that belongs to the clock."""
+    asked: list[Split] = []
+    require_skew("it", {"0": 0}, {"0": Kept(0, 5)}, (0, 0), lambda split: asked.append(split) or ())
+    assert asked == []

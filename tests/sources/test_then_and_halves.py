@@ -374,7 +374,7 @@ def test_the_rule_of_null_fields_outlives_the_switch(tmp_path: Path) -> None:
 def test_a_live_source_that_begins_at_the_border_is_told(live: list[Any], is_told: bool) -> None:
     """What the files have from the border on counts there; if the live source began later, it counts nowhere."""
     pipeline = job(memory(HISTORY, live))
-    told = [note for note in pipeline.run(engine="embedded").notes if "holds nothing from before at=1970" in note]
+    told = [note for note in pipeline.run(engine="embedded").notes if "holds nothing from before 1970" in note]
     assert len(told) == is_told
     again = job(memory(HISTORY, live), pipeline.storage).run(engine="embedded")
     assert not any("holds nothing" in note for note in again.notes)
@@ -456,6 +456,29 @@ def test_a_restart_from_a_clock_reads_both_halves_again(clock: int) -> None:
     assert counted(pipeline) == TOTAL
     assert all(one.dead == 0 for one in newest(pipeline).accounts.values())
     check_source(pipeline)
+
+
+@pytest.mark.parametrize("kept_from", [30, 36])
+def test_a_restart_after_the_border_needs_the_live_records_of_its_clock_alone(kept_from: int) -> None:
+    """A topic that no longer holds the border would end the job for good, once the state was set back."""
+    rows = [row(100 * number) for number in range(40)]
+    log = SegmentedLog(MemoryStorage(uuid.uuid4().hex))
+    for one in rows:
+        # A writer each, so that each record has a segment of its own, which can be cut off.
+        with log.writer() as writer:
+            writer.append(json.dumps(one).encode(), one["ts"])
+    sink, storage = MemorySink(), MemoryStorage(uuid.uuid4().hex)
+    source = then(MemorySource(rows[:12]), logged(log), at=AT, max_skew=0)
+    pipeline = job(source, storage, task=ByPage(WindowState(Sum(), tumbling(100))), sink=sink)
+    pipeline.run(engine="embedded")
+    log.truncate(log.position_of(kept_from))
+    if kept_from > 35:
+        with pytest.raises(RetentionGap):
+            restart(pipeline, 3_500, outputs="retract")
+        return
+    restart(pipeline, 3_500, outputs="retract")
+    pipeline.run(engine="embedded", end_of_input=True)
+    assert sum(one["value"] for one in sink.rows()) == len(rows)
 
 
 def test_a_live_source_with_more_to_read_does_not_forbid_a_restart(tmp_path: Path) -> None:
@@ -546,6 +569,25 @@ def test_a_live_source_that_has_lost_records_is_refused_before_anything_is_read(
     with pytest.raises(RetentionGap, match="the first kept record of partition log is not before"):
         pipeline.run(engine="embedded")
     assert Log(pipeline.storage).newest() is None
+
+
+def test_a_live_source_whose_clock_is_further_behind_than_it_says_is_refused() -> None:
+    """Records from the border on are before the position of the border: they would count nowhere, without a word."""
+    live = [row(ts) for ts in range(0, 4_000, 100)]
+    log = SegmentedLog(MemoryStorage(uuid.uuid4().hex))
+    with log.writer() as writer:
+        for one in live:
+            writer.append(json.dumps(one).encode(), max(one["ts"] - 800, 0))
+    history = [one for one in live if one["ts"] < 3_000]
+    for skew, is_refused in ((500, True), (900, False)):
+        source = LogSource(log, timestamp="ts", timestamp_unit="ms", max_skew=f"{skew} ms")
+        pipeline = job(then(MemorySource(history), source, at=3_000, max_skew="10 ms"))
+        if is_refused:
+            with pytest.raises(SourceError, match="give a larger max_skew="):
+                pipeline.run(engine="embedded")
+        else:
+            pipeline.run(engine="embedded")
+            assert pipeline.state()["value"].to_pylist() == [len(live)]
 
 
 def test_a_live_source_that_loses_records_while_the_history_is_read_is_refused() -> None:
@@ -704,12 +746,13 @@ def test_a_half_is_asked_in_its_own_words_and_answers_in_those_of_the_whole() ->
     assert (first.end, first.joins, first.max_out_of_orderness) == ({"history/memory": (0, 1)}, ("history/memory",), 3)
     assert not source.has_forgotten(first.splits, first.recorded)
     source.confirm(first.recorded)
-    assert live.asked == [("from_clock", {}, 990)]
+    columns = {"topic_id": "t", "schema": [["ts", "int64"]]}
+    assert live.asked == [({}, {}, {}, None, "", True), ("from_clock", columns, 990)]
     largest = {"history/memory": 700, "live/1": 8}
     index = pa.table({"path": ["of the history"]})
     state = SourceState({**first.end, "live/1": (0, 5)}, first.recorded, index, largest, "me")
     plan = source.plan(state, Budget(10))
-    assert live.asked[1:] == [({"0": 4, "1": 5}, {"1": 8}, {"topic_id": "t"}, None, "me", False)]
+    assert live.asked[2:] == [({"0": 4, "1": 5}, {"1": 8}, {"topic_id": "t"}, None, "me", False)]
     assert plan.end == {"history/memory": (0, 1), "live/0": (0, 9), "live/1": (0, 3)}
     assert plan.splits == (Split("live/0", (Span(0, 4, 9),)),)
     assert (plan.cap, plan.idle) == ({"live/0": 5, "live/1": None}, ("history/memory", "live/1"))
@@ -740,7 +783,7 @@ def test_a_half_is_asked_in_its_own_words_and_answers_in_those_of_the_whole() ->
     said = "rows are read from the same place again, then it is asked again"
     assert source.guarantee() == Promise(AT_LEAST_ONCE, said, "it lives")
     then(MemorySource([row(700)]), live, at=AT, max_skew=AT + 5).plan(SourceState({}), Budget(10))
-    assert live.asked[-1] == ("from_clock", {}, 0)
+    assert live.asked[-1] == ("from_clock", columns, 0)
     assert source.reached(SourceState(plan.end, plan.recorded)).is_all
     assert source.reached(SourceState(first.end, first.recorded)) == Reached(1, 1, "rows")
 
