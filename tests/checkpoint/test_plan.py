@@ -158,3 +158,8 @@ def test_a_plan_reads_if_one_of_its_sources_does() -> None:
     idle = replace(FULL.source, splits=())
     assert FULL.reads and not replace(FULL, sources={"a": idle}).reads
     assert replace(FULL, sources={"a": idle, "b": FULL.source}).reads
+
+
+def test_all_that_a_step_closes_is_final_unless_its_plan_says_otherwise() -> None:
+    """Windows that allow lateness would take nothing more, or those that do not would stay in the state for good."""
+    assert (TaskStep(7).final, TaskStep(7, final_at=3).final, TaskStep(7, final_at=0).final) == (7, 3, 0)

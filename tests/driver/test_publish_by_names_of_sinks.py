@@ -146,3 +146,17 @@ def test_the_former_name_of_a_sink_is_no_other_sink(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(publish, "former_name", lambda job, manifest, name: "former" if name == "a" else "")
     job, manifest = SimpleNamespace(sinks={"a": None}), SimpleNamespace(sinks={"former": None, "gone": None})
     assert publish._others(job, manifest) == ["gone"]  # type: ignore[arg-type]
+
+
+def test_a_folder_is_missed_behind_a_sink_that_has_none() -> None:
+    """The first sink cannot tell what it has; the place of the second would be taken for its own."""
+    job = Job(ROWS[:25])
+    sinks = {"a": LedgerSink(job.x), **folders(job, b="B")}
+    job.run(sinks, end=False)
+    without_outputs(job, sinks)
+    last = job.newest.sinks["b"].last
+    assert last is not None
+    checked = job.pipeline(sinks).job(), Log(job.storage), job.newest
+    publish.check_has_last(*checked, {"a": -1, "b": last})
+    with pytest.raises(StorageError, match="but 'b' was given those of checkpoint"):
+        publish.check_has_last(*checked, {"a": -1, "b": last - 1})
