@@ -96,4 +96,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
     ("persistent.codec.documents", "elif value is None or kind is bool:", "or to and"): (
         "None fits no other branch, and a bool passes as the integer that it is"
     ),
+    ("persistent.driver.publish", "return False", "return None"): (
+        "the caller asks whether it was given, and None holds as little as False"
+    ),
 }
