@@ -64,7 +64,8 @@ tests:
 
 check: .venv/installed
 	@echo 'the seed of the matrix is $(SEED)'
-	$(python) -m pytest -n 2 -m 'check or hypothesis' --durations=10
+	@# Three for two processors: servers and Spark are waited for half of the time.
+	$(python) -m pytest -n 3 -m 'check or hypothesis' --durations=10
 	$(python) -m pytest -n 2 --monoid-laws=monoids --monoid-laws-examples=200 --quiet
 
 # Each test has a minute; what has to be fetched is fetched before. Where CI is set, a server that is missing is a failure.

@@ -14,7 +14,7 @@ from tests.faults import Operations
 CASES = {
     "visits": 290,
     "peaks": 235,
-    "totals": 195,
+    "totals": 190,
     "open": 300,
     "files": 300,
     "parquet": 235,

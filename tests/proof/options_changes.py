@@ -274,6 +274,12 @@ NOT_RUN = {
     "Pipeline.quiet_after": "counts in a run that follows: a plan found again in tests/driver/test_quiet.py",
     "Pipeline.max_drift": "one source has one partition; what a step reads of several in tests/driver/test_drift.py",
     "Pipeline.run.spark": "needs a Spark; the engines come to one result in tests/test_spark_equality.py",
+    "WindowState.changes": "is refused once a sink has rows: tests/driver/test_publish_after_of_changes.py",
+    "NonWindowState.emit": "switches freely between two ways: tests/driver/test_publish_after_of_changes.py",
+    "NonWindowState.changes": "is refused once a sink has rows: tests/driver/test_publish_after_of_changes.py",
+    "calendar.unit": "is another window, which is refused: tests/test_pipeline_of_calendar_windows.py",
+    "calendar.tz": "is another window, which is refused: tests/test_pipeline_of_calendar_windows.py",
+    "calendar.offset": "is another window, which is refused: tests/test_pipeline_of_calendar_windows.py",
     "WindowState.late": "is refused only while a published window can be corrected: tests/test_lateness_over_runs.py",
     "Pipeline.run.follow": "never ends by itself; a run that follows is one in tests/driver/test_loop.py",
     **{
