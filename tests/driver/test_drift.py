@@ -12,16 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monoids import Count
 from persistent import (
     FileSource,
     InvalidPipeline,
     MemorySink,
     MemorySource,
-    PersistentTask,
     Pipeline,
-    WindowState,
-    tumbling,
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
@@ -31,19 +27,8 @@ from persistent.driver.report import StepReport
 from persistent.sources.protocol import Budget, SourcePlan, SourceState, Span, Split
 from persistent.storage import MemoryStorage
 from persistent.verify import verify, verify_source
+from tests.driver.shop import Visits
 from tests.topics import Topic, TopicSource
-
-
-class Visits(PersistentTask):
-    """Visits by page and ten milliseconds."""
-
-    key = "page"
-
-    def persistent_state(self) -> Any:
-        return WindowState(Count(), tumbling(10))
-
-    def process_message(self, state: Any, message: Any) -> None:
-        state.update(message.timestamp, 1)
 
 
 class Shop:

@@ -8,16 +8,12 @@ from typing import Any
 
 import pytest
 
-from monoids import Count
 from persistent import (
     FileSource,
     MemorySink,
     MemorySource,
     NoCheckpoint,
-    PersistentTask,
     Pipeline,
-    WindowState,
-    tumbling,
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import plan_name
@@ -25,17 +21,8 @@ from persistent.operations import compact, rollback
 from persistent.reading import ClockReading, PartitionReading, clock_reading
 from persistent.storage import MemoryStorage
 from persistent.testing import ManualClock
+from tests.driver.shop import Visits
 from tests.topics import Topic, TopicSource
-
-
-class Visits(PersistentTask):
-    key = "page"
-
-    def persistent_state(self) -> Any:
-        return WindowState(Count(), tumbling(10))
-
-    def process_message(self, state: Any, message: Any) -> None:
-        state.update(message.timestamp, 1)
 
 
 def job(source: Any, **options: Any) -> Pipeline:
