@@ -201,6 +201,11 @@ class TaskClock:
         """A clock without the timestamps of its sources."""
         return TaskClock(clock.watermark, clock.closed, clock.end_of_input)
 
+    def quiet_from(self, reached: int) -> int:
+        """Where it stood when its sources went quiet: at what they have ``reached``. If none that it waits for has a
+        record, as after a history that has ended, where it stands, without the time by which it has moved on since."""
+        return reached or self.watermark - self.quiet_ms
+
     def to_json(self) -> dict[str, Any]:
         """Its form in a manifest. Unless it has moved on while nothing was read, that of an older release."""
         return {name: value for name, value in self.__dict__.items() if value or name != "quiet_ms"}

@@ -252,12 +252,6 @@ def watermark_after(
     return min((bound for bound in bounds if bound is not None), default=0)
 
 
-def quiet_from(clock: TaskClock, reached: int) -> int:
-    """Where the clock stood when its sources went quiet: at what they have ``reached``. If none that it waits for has a
-    record, as after a history that has ended, where it stands, without the time by which it has moved on since."""
-    return reached or clock.watermark - clock.quiet_ms
-
-
 def _next_clock(
     clock: TaskClock, plan: StepPlan, sources: Mapping[str, SourcePart], lag_ms: Mapping[str, int], *, joins: bool
 ) -> TaskClock:
@@ -265,7 +259,7 @@ def _next_clock(
     reached."""
     reached = watermark_after(plan.sources, sources, lag_ms)
     if plan.quiet_ms:
-        reached = quiet_from(clock, reached) + plan.quiet_ms
+        reached = clock.quiet_from(reached) + plan.quiet_ms
     return TaskClock(
         watermark=max(clock.watermark, reached, plan.task.close_at),
         closed=max(clock.closed, plan.task.close_at),

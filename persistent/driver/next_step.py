@@ -13,7 +13,7 @@ from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
 from persistent.clock import monotonic_s, wall_ms
-from persistent.driver.commit import quiet_from, watermark_after
+from persistent.driver.commit import watermark_after
 from persistent.driver.drift import too_far_ahead
 from persistent.driver.effects import Effect
 from persistent.driver.files_apart import check_files_apart, check_places_apart
@@ -101,7 +101,7 @@ def _quiet_ms(bench: Workbench, manifest: Manifest, reached: int) -> int:
     if options.quiet_after_ms is None or not options.follow:
         return 0
     quiet_ms = bench.quiet.lasts_ms(options.quiet_after_ms)
-    moved = quiet_from(manifest.clocks[manifest.task_name], reached) + quiet_ms
+    moved = manifest.clocks[manifest.task_name].quiet_from(reached) + quiet_ms
     close_at = bench.job.state.lateness.closes(clock.closed, moved)
     is_over = moved > clock.watermark and bench.run_cache.is_due(bench.runs(manifest), clock, close_at)
     return quiet_ms if is_over else 0

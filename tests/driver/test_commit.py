@@ -24,7 +24,6 @@ from persistent.driver.commit import (
     first_manifest,
     known_from,
     next_manifest,
-    quiet_from,
 )
 from persistent.driver.naming import named_sinks
 from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, OtherJob
@@ -86,7 +85,7 @@ def test_a_sink_of_totals_that_joins_has_not_seen_the_end_of_the_input() -> None
 @pytest.mark.parametrize("reached, moved", [(0, 100), (33, 33)])
 def test_what_went_quiet_is_what_was_reached_or_where_the_clock_stood(reached: int, moved: int) -> None:
     """After a history has ended its successor may have no record: the last windows would never close."""
-    assert quiet_from(TaskClock(120, 80, False, 20), reached) == moved
+    assert TaskClock(120, 80, False, 20).quiet_from(reached) == moved
 
 
 def test_what_was_seen_goes_into_the_same_manifest() -> None:
