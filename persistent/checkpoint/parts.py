@@ -202,8 +202,7 @@ class TaskClock:
         return TaskClock(clock.watermark, clock.closed, clock.end_of_input)
 
     def quiet_from(self, reached: int) -> int:
-        """Where it stood when its sources went quiet: at what they have ``reached``. If none that it waits for has a
-        record, as after a history that has ended, where it stands, without the time by which it has moved on since."""
+        """Where it stood when its sources went quiet: at what they ``reached``; at itself, if none has a record."""
         return reached or self.watermark - self.quiet_ms
 
     def to_json(self) -> dict[str, Any]:
@@ -215,14 +214,13 @@ class TaskClock:
 class StateRuns:
     """One state of a task: its fingerprint, and the runs whose sum it is, oldest first.
 
-    ``published``: the id of the checkpoint that last published a state without windows, or one that is published as
-    it changes: only what is in later runs is not published yet. ``lowest``: the smallest pane
-    that an open window still needs, None if the state is empty. ``known_from``: with history, the clock from which its
-    panes are kept apart, whatever history it had; None without, or if an older release has not recorded it. ``zone``:
-    the rules of the time zone by which its windows have their borders; None without a calendar. ``final``: every window
-    with ``end <= final`` is final, and its panes are gone; None if all closed ones are. ``late``: how late records, or
-    changes, correct what is published; None if the rows carry no revision. ``emit``: ``CHANGE`` if each step publishes
-    what it has changed.
+    ``published``: the id of the checkpoint that last published a state without windows, or one that is published as it
+    changes: only what is in later runs is not published yet. ``lowest``: the smallest pane that an open window still
+    needs, None if the state is empty. ``known_from``: with history, the clock from which its panes are kept apart,
+    whatever history it had; None without, or if an older release has not recorded it. ``zone``: the rules of the time
+    zone by which its windows have their borders; None without a calendar. ``final``: every window with ``end <= final``
+    is final, and its panes are gone; None if all closed ones are. ``late``: how late records, or changes, correct what
+    is published; None if the rows carry no revision. ``emit``: ``CHANGE`` if each step publishes what it has changed.
     """
 
     fingerprint: Mapping[str, Any]
