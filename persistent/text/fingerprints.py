@@ -44,11 +44,16 @@ def window_text(window: Mapping[str, Any] | None) -> str:
     ('sliding("1 h", every="1 min")', 'tumbling("1500 ms")')
     >>> window_text({"calendar": "day", "zone": "Asia/Kolkata", "offset_ms": 21_600_000})
     'calendar("day", tz="Asia/Kolkata", offset="6 h")'
+    >>> window_text({"assigned": "Shifts", "parameters": {"hours": [6, 14, 22]}})
+    'assigned(Shifts(hours=(6, 14, 22)))'
     """
     if window is None:
         return "none"
     if "everything" in window:
         return "everything()"
+    if "assigned" in window:
+        parameters = ", ".join(f"{name}={_value_text(value)}" for name, value in window["parameters"].items())
+        return f"assigned({window['assigned']}({parameters}))"
     moved = f', offset="{duration_text(window["offset_ms"])}"' if "offset_ms" in window else ""
     if "calendar" in window:
         zone = "" if window["zone"] == "UTC" else f', tz="{window["zone"]}"'
