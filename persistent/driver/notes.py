@@ -15,6 +15,7 @@ from persistent.driver.output_batches import former_name
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.unpublished import Ended, why
 from persistent.driver.workbench import Workbench
+from persistent.lateness import CHANGE
 from persistent.sources.protocol import Reached
 from persistent.text.figures import utc_text
 
@@ -225,6 +226,6 @@ class Notes:
                 clock_ms=clock.watermark,
                 ended=clock.end_of_input,
                 reached=reached,
-                of_changes=job.state.lateness.of_changes is not None,
+                of_changes=job.state.lateness.emit == CHANGE,
             )
         )
