@@ -70,11 +70,11 @@ def _must_publish(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> boo
     if task.ends or lacks_all(bench.job, last):
         return True
     assert window is not None
-    closed = max(last.clock.closed, task.close_at)
     old = bench.run_cache.panes(last.operator.state.fresh())
     new = [one.panes for one in mapped if one.panes is not None]
     # As below: windows that become final take nothing of the step.
-    return bool(touched(window, old, last.final, closed) or touched(window, new, final_after(last, step.plan), closed))
+    final, closed = final_after(last, step.plan), task.close_at
+    return bool(touched(window, old, last.final, closed) or touched(window, new, final, closed))
 
 
 def changes_after(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> tuple[Closed, ...]:
