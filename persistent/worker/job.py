@@ -25,6 +25,7 @@ from persistent.sources.protocol import Source, Split
 from persistent.state import PersistentState
 from persistent.storage import Storage
 from persistent.task import PersistentTask, operator_name
+from persistent.worker.late_windows import LateWindows
 from persistent.worker.seen_items import SeenAfter, SeenBefore
 from persistent.zone import Zone
 
@@ -138,6 +139,7 @@ class Mapped:
     first_dead: str = ""
     """The reason of the first dead letter."""
     seen: SeenAfter | None = None
+    late_windows: LateWindows = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
