@@ -97,9 +97,12 @@ def lacks_changes(job: Job, manifest: Manifest, emit: str | None = CHANGE) -> bo
 
 
 def lacks_all(job: Job, manifest: Manifest) -> bool:
-    """Whether a sink has come that lacks all that the state holds."""
+    """Whether a sink lacks all that the state holds: it has come since; or it has what the state was before it evolved
+    or was rolled back."""
+    state = manifest.operator.state
     new = (name for name in job.sinks if name not in manifest.sinks and not former_name(job, manifest, name))
-    return bool(manifest.operator.state.runs) and any(new)
+    is_anew = not state.published and any(part.last is not None for part in manifest.sinks.values())
+    return bool(state.runs and job.sinks) and (is_anew or any(new))
 
 
 def _lacks(job: Job, manifest: Manifest) -> bool:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from persistent import InvalidPipeline, MemorySink, Retention
+from monoids import Count, Max, Sum, record
+from persistent import Evolution, InvalidPipeline, MemorySink, PersistentTask, Retention, WindowState
 from persistent.checkpoint.log import Log
 from persistent.codec import decode_document
 from persistent.driver import next_step, step_effects
@@ -277,6 +278,28 @@ def test_every_sink_shows_every_key_in_the_end(events: list[tuple[str, int]], ea
         assert world.table(name) == totals(20), name
     assert verify(world.storage).ok
     world.storage.clear()
+
+
+class Renamed(PersistentTask):
+    name = "changing"
+    key = "key"
+
+    def persistent_state(self) -> WindowState:
+        return WindowState(record(rows=Count(), sums=Sum(), most=Max()), DAY, early=1_000)
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, {"rows": 1, "sums": message.value["value"], "most": message.value["value"]})
+
+
+def test_every_key_is_published_anew_after_an_evolution() -> None:
+    """A sink would keep the values of the old task until the next multiple, which may never come."""
+    world = world_of()
+    world.run(ROWS[:8])
+    assert world.table() == totals(6)
+    world.options["early"] = 1_000
+    world.run(ROWS[:8], task=Renamed(), evolve=Evolution(renamed={"total": "sums"}))
+    after = {row["key"]: row["sums"] for row in list(world.sinks["one"]._published.values())[-1].to_pylist()}
+    assert after == {key: sum(row["value"] for row in ROWS[:8] if row["key"] == key) for key in "abcd"}
 
 
 def test_a_job_that_starts_from_a_savepoint_publishes_all(wall: Wall) -> None:
