@@ -34,8 +34,9 @@ from persistent.testing import verify_task
 from persistent.verify import verify
 from tests.changes import World
 from tests.changes import expected as expected_after_each_step
-from tests.late import disordered, expected, run_of
+from tests.late import Run, disordered, expected, run_of
 from tests.test_assigned_window import HOUR, Cycle
+from tests.test_lateness import Published
 from tests.test_pipeline_of_calendar_windows import Usage
 
 WINDOWS = tuple(assigned(one) for one in (Cycle(10), Cycle(3, 17, 1), Cycle(7, 20, first=-3), Cycle(2, 500, first=30)))
@@ -101,12 +102,14 @@ def expected_with(run: Any) -> Any:
 
 
 @pytest.mark.check
-def test_outputs_on_spark_are_the_same(spark: Any) -> None:
+@pytest.mark.spark
+def test_outputs_on_spark_are_the_same(spark: Any, tmp_path: Path) -> None:
     """The assigner goes to the workers with the task."""
-    rows = disordered(5, 40, 10)
-    with run_of(rows, window=assigned(Cycle(3, 17, 1)), options={"allowed_lateness": 5}, step_rows=8) as run:
-        run.run(engine=None, spark=spark)
-        assert run.final() == expected(run)[0]
+    place, sink = str(tmp_path / "checkpoint"), Published(str(tmp_path / "published"))
+    options = {"allowed_lateness": 5}
+    run = Run(disordered(5, 40, 10), assigned(Cycle(3, 17, 1)), options, step_rows=8, storage=place, sink=sink)
+    assert run.run(engine=None, spark=spark).engine == "spark"
+    assert run.final() == expected(run)[0]
 
 
 def usage(window: Any, rows: Any, checkpoint: Any, sink: Any = None, **options: Any) -> Pipeline:
