@@ -191,7 +191,7 @@ def test_clicks_embedded(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_clicks_on_spark(tmp_path: Path) -> None:
     """Without it the comparison with Spark's own streaming aggregation could rot."""
-    line = run("clicks", tmp_path, "--rows", 160_000, "--file-rows", 40_000, "--runs", 1)
+    line = run("clicks", tmp_path, "--rows", 80_000, "--file-rows", 40_000, "--runs", 1)
     assert values(line)["ours on Spark / Spark streaming"] > 0
     assert values(line)["ours embedded / Spark streaming"] > 0
 
