@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from monoids.groupby.cells import Integers
 from monoids.hashing import mix_records
+from persistent.agenda import agenda_of
 from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.parts import Account
 from persistent.checkpoint.runs import write_table
@@ -57,14 +58,16 @@ def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mappe
         assert tally.account.balances, f"the account of {item.split} does not balance: {tally.account}"
     with monoid_errors(job):
         rows = delta.rows()
-    run = panes = None
+    run = panes = agenda = None
     if rows is not None and len(rows):
         run, panes = write_run(job, item.attempt, rows, item.attempt.id, item.attempt.id)
+        agenda = agenda_of(state.window, rows)
     return Mapped(
         source=item.source,
         partition=item.split.partition,
         run=run,
         panes=panes,
+        agenda=agenda,
         key_types=tuple(str(column.type) for column in rows.keys) if rows is not None else (),
         account=tally.account,
         largest=tally.largest,
@@ -135,7 +138,7 @@ def _judge(
         if seen is not None:
             kept, nameless, copies, old = _judge_copies(seen, records, kept, aside, tally)
             dead, again, late = dead + nameless, again + copies, late + old
-        if window is not None and window.end_of(window.first_number(lowest)) <= item.final:
+        if window is not None and window.may_be_late(lowest, item.final):
             is_late, partly = window.late(times, item.final)
             if kept is not None:
                 is_late, partly = is_late & kept, partly & kept

@@ -11,6 +11,7 @@ import numpy as np
 from monoids.groupby.cells import Integers, distinct_panes
 from monoids.groupby.summing import GroupSums
 from monoids.text import Words
+from persistent.agenda import agenda_of
 from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice, write_new
 from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run, find_in_run, is_wide
@@ -154,7 +155,8 @@ def _compacted(job: Job, item: FoldRuns) -> Folded:
         rows = rows if panes is rows.panes else in_panes(job.state.monoid, rows, panes)
     first = min(run.first for run in merge.inputs)
     last = max(run.last for run in merge.inputs)
-    return Folded(*write_run(job, item.attempt, rows, first, last, merge.low, merge.high))
+    run, panes = write_run(job, item.attempt, rows, first, last, merge.low, merge.high)
+    return Folded(run, panes, agenda=agenda_of(window, rows))
 
 
 @contextmanager
