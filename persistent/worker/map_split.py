@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from monoids.groupby.cells import Integers
 from monoids.hashing import mix_records
-from persistent.agenda import agenda_of
 from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.parts import Account
 from persistent.checkpoint.runs import write_table
@@ -60,8 +59,7 @@ def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mappe
         rows = delta.rows()
     run = panes = agenda = None
     if rows is not None and len(rows):
-        run, panes = write_run(job, item.attempt, rows, item.attempt.id, item.attempt.id)
-        agenda = agenda_of(state.window, rows)
+        run, panes, agenda = write_run(job, item.attempt, rows, item.attempt.id, item.attempt.id)
     return Mapped(
         source=item.source,
         partition=item.split.partition,
@@ -92,7 +90,7 @@ def _seen_after(job: Job, item: MapSplit, seen: Duplicates) -> SeenAfter:
     if rows is not None:
         assert item.seen is not None
         whose = seen_job(job, item.source, item.seen.pane_ms)
-        run, _ = write_run(whose, item.attempt, rows, item.attempt.id, item.attempt.id)
+        run, *_ = write_run(whose, item.attempt, rows, item.attempt.id, item.attempt.id)
     return SeenAfter(run, seen.span(), seen.doubtful(), behind_ms)
 
 
