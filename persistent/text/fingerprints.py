@@ -44,11 +44,15 @@ def window_text(window: Mapping[str, Any] | None) -> str:
     ('sliding("1 h", every="1 min")', 'tumbling("1500 ms")')
     >>> window_text({"calendar": "day", "zone": "Asia/Kolkata", "offset_ms": 21_600_000})
     'calendar("day", tz="Asia/Kolkata", offset="6 h")'
+    >>> window_text({"gap_ms": 1_800_000, "cut_ms": 86_400_000})
+    'session("30 min", cut="1 day")'
     """
     if window is None:
         return "none"
     if "everything" in window:
         return "everything()"
+    if "gap_ms" in window:
+        return f'session("{duration_text(window["gap_ms"])}", cut="{duration_text(window["cut_ms"])}")'
     moved = f', offset="{duration_text(window["offset_ms"])}"' if "offset_ms" in window else ""
     if "calendar" in window:
         zone = "" if window["zone"] == "UTC" else f', tz="{window["zone"]}"'

@@ -20,6 +20,7 @@ from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.runs import write_table
 from persistent.codec.sealed import HASH_LIMIT
 from persistent.errors import PersistentError, UserCodeError
+from persistent.session_window import ends_of
 from persistent.task import key_names
 from persistent.text.figures import utc_text
 from persistent.window import WindowRange
@@ -96,7 +97,7 @@ def presented(table_of: Callable[[GroupSums], pa.Table], rows: GroupSums) -> pa.
 def failing_key(job: Job, rows: GroupSums, error: Exception) -> FailingKey:
     """The key of one row that has no result."""
     start, window = int(rows.panes[0]), job.state.window
-    times = None if window is None else (start, window.ends(start))
+    times = None if window is None else (start, int(ends_of(window, rows.slice(0, 1))[0]))
     return FailingKey(_first_key(rows), times, error, _encoded(job.state.monoid, rows))
 
 

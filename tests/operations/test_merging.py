@@ -22,6 +22,7 @@ from persistent import (
     StillRunning,
     UnknownCheckpoint,
     WindowState,
+    session,
     tumbling,
 )
 from persistent.checkpoint.copies import newest_of
@@ -91,6 +92,13 @@ class Windows(PersistentTask):
 
     def process_message(self, state: Any, message: Any) -> None:
         state.update(message.timestamp, {"count": 1, "total": message.value["n"]})
+
+
+class Sessions(Windows):
+    """Sums by page and session."""
+
+    def persistent_state(self) -> WindowState:
+        return WindowState(record(count=Count(), total=Sum()), session(5))
 
 
 class Totals(PersistentTask):
@@ -238,6 +246,23 @@ def test_windows_closed_in_one_and_held_by_the_other_are_refused() -> None:
         merge(one.storage, other.storage, into.storage)
     other.run({"b": B[:5]}, end=True)
     merge(one.storage, other.storage, into.storage)
+
+
+def test_sessions_are_merged_only_where_both_have_ended() -> None:
+    """An open session of one and a published one of the other may be one."""
+    sides = [Side(Sessions(), MemoryStorage(uuid.uuid4().hex), MemorySink()) for _ in range(3)]
+    for side, name, some in ((sides[0], "x", A), (sides[1], "y", B)):
+        side.run({name: some[:4]})
+    with pytest.raises(Refused, match=r"keep sessions: .* Run both to their end \(--end-of-input\), then merge"):
+        merge(sides[0].storage, sides[1].storage, sides[2].storage)
+    for side, name, some in ((sides[0], "x", A), (sides[1], "y", B[:4])):
+        side.run({name: some}, end=True)
+    merge(sides[0].storage, sides[1].storage, sides[2].storage)
+    before = len(sides[0].sink.rows()) + len(sides[1].sink.rows())
+    grown = [*A, {"ts": 900, "page": "a", "n": 1}, {"ts": 901, "page": "a", "n": 2}]
+    assert before and sides[2].run({"x": grown, "y": B[:4]}, end=True).outputs == 1
+    (row,) = sides[2].sink.rows()
+    assert (row["page"], row["count"], row["total"]) == ("a", 2, 3), "and no session of either again"
 
 
 def test_what_cannot_be_added_up_is_refused_and_nothing_is_made() -> None:
