@@ -7,6 +7,7 @@
 Subclass ``PersistentTask``, choose the monoid of its state, and run a ``Pipeline``.
 """
 
+from persistent.assigned_window import Assigner, assigned
 from persistent.calendar_window import calendar
 from persistent.checkpoint.retention import Retention
 from persistent.clients.rabbit_topology import Binding, Exchange, Queue, Topology
@@ -15,6 +16,7 @@ from persistent.driver.evolution import Evolution
 from persistent.driver.report import RunReport, StepReport
 from persistent.engines import Embedded
 from persistent.errors import (
+    AssignerFailed,
     CorruptCheckpoint,
     CorruptLog,
     EngineError,
@@ -74,6 +76,8 @@ from persistent.window import Window, everything, sliding, tumbling
 __version__ = "0.1.0"
 
 __all__ = [
+    "Assigner",
+    "AssignerFailed",
     "Avro",
     "Batch",
     "Binding",
@@ -140,6 +144,7 @@ __all__ = [
     "UserCodeError",
     "Window",
     "WindowState",
+    "assigned",
     "calendar",
     "everything",
     "session",

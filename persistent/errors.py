@@ -11,6 +11,10 @@ class InvalidPipeline(PersistentError):
     """The pipeline as written cannot run: a wrong option, name or combination of parts."""
 
 
+class AssignerFailed(InvalidPipeline):
+    """The windows of an assigner contradict each other. Nothing of the step was committed."""
+
+
 class NoCheckpoint(InvalidPipeline):
     """No checkpoint exists at this place."""
 

@@ -26,6 +26,7 @@ from monoids.groupby.cells import Integers, group_codes
 from monoids.groupby.summing import GroupSums
 from monoids.monoid import check
 from persistent import session_window as sessions
+from persistent.assigned_window import AssignedWindow
 from persistent.calendar_window import CalendarWindow
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import Run, decode_document, decode_run, encode_document, encode_run
@@ -310,7 +311,7 @@ class WindowState(PersistentState):
     def __init__(
         self,
         monoid: Monoid[Any],
-        window: Window | CalendarWindow | Everything,
+        window: Window | CalendarWindow | AssignedWindow | Everything,
         *,
         interval_ms: Duration | None = None,
         allowed_lateness: Duration = 0,
@@ -318,10 +319,10 @@ class WindowState(PersistentState):
         emit: str = CLOSE,
         changes: str = "update",
     ) -> None:
-        if not isinstance(window, Window | CalendarWindow | Everything):
+        if not isinstance(window, Window | CalendarWindow | AssignedWindow | Everything):
             raise TypeError(
-                f"a window is made by tumbling(size), sliding(size, every), session(gap), calendar(unit) or "
-                f"everything(), not {window!r}"
+                "a window is made by tumbling(size), sliding(size, every), session(gap), calendar(unit), "
+                f"assigned(assigner) or everything(), not {window!r}"
             )
         interval = None if interval_ms is None else duration_ms(interval_ms, "interval_ms")
         if interval is not None and interval < 1:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from monoids.hashing import key_column, key_type
 from persistent.delta import Delta, listed_key
-from persistent.errors import InvalidPipeline
+from persistent.errors import AssignerFailed, InvalidPipeline
 from persistent.message import Batch, Message
 from persistent.state import NonWindowState, PersistentState, State, WindowState
 from persistent.storage.failures import without_secrets
@@ -217,6 +217,9 @@ def _attempt(task: PersistentTask, delta: Delta, batch: Batch, failures: list[Ta
         delta.begin(batch)
         task.process_batch(delta, batch)
         delta.end()
+    except AssignerFailed:
+        # Not the message's fault: as a dead letter it would be missing from its window.
+        raise
     except Exception as error:
         delta.abandon()
         if len(batch) == 1:

@@ -6,8 +6,9 @@ between neighbouring cuts; its start is its name. So
 
     every window is a union of panes, and so is every checkpoint on the grid.
 
-``AnyWindow`` is what the rest of the house asks of windows, whether they are of a fixed length or of a calendar
-(``persistent.calendar_window``). ``everything()`` is no sequence of windows: its state is one open pane.
+``AnyWindow`` is what the rest of the house asks of windows, whether they are of a fixed length, of a calendar
+(``persistent.calendar_window``) or of a user's assigner (``persistent.assigned_window``). ``everything()`` is no
+sequence of windows: its state is one open pane.
 """
 
 from __future__ import annotations

@@ -68,6 +68,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "persistent.message",
         "persistent.window",
+        "persistent.assigned_window",
         "persistent.calendar_window",
         "persistent.session_window",
         "persistent.agenda",

@@ -371,6 +371,7 @@ OPTIONS = tuple(
             ),
             ("offset", OnChange.RECORDED, _OTHER_PANES),
         ),
+        "assigned": (("assigner", OnChange.RECORDED, f"its class, by name, and its `fingerprint()`: {_OTHER_PANES}"),),
         "Retention": (
             ("last", OnChange.NONE, "which checkpoints are kept after the next one"),
             ("hourly", OnChange.NONE, "which checkpoints are kept after the next one"),

@@ -46,6 +46,8 @@ def window_text(window: Mapping[str, Any] | None) -> str:
     'calendar("day", tz="Asia/Kolkata", offset="6 h")'
     >>> window_text({"gap_ms": 1_800_000, "cut_ms": 86_400_000})
     'session("30 min", cut="1 day")'
+    >>> window_text({"assigned": "Shifts", "parameters": {"hours": [6, 14, 22]}})
+    'assigned(Shifts(hours=(6, 14, 22)))'
     """
     if window is None:
         return "none"
@@ -53,6 +55,9 @@ def window_text(window: Mapping[str, Any] | None) -> str:
         return "everything()"
     if "gap_ms" in window:
         return f'session("{duration_text(window["gap_ms"])}", cut="{duration_text(window["cut_ms"])}")'
+    if "assigned" in window:
+        parameters = ", ".join(f"{name}={_value_text(value)}" for name, value in window["parameters"].items())
+        return f"assigned({window['assigned']}({parameters}))"
     moved = f', offset="{duration_text(window["offset_ms"])}"' if "offset_ms" in window else ""
     if "calendar" in window:
         zone = "" if window["zone"] == "UTC" else f', tz="{window["zone"]}"'

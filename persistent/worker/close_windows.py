@@ -101,7 +101,8 @@ def window_pieces(job: Job, rows: GroupSums, windows: WindowRange) -> Iterator[G
         starts = segment_starts((keys[1:] != keys[:-1]) | (panes[1:] != panes[:-1]))
         if len(starts) < len(panes):
             keys, panes, columns = keys[starts], panes[starts], monoid.reduce_sorted(columns, starts)
-        pieces = slide(monoid, PaneSums(keys, panes, columns), window.width, low, high)
+        by_pane = PaneSums(keys, panes, columns)
+        pieces = slide(monoid, by_pane, window.width, low, high) if window.overlaps else _within(by_pane, low, high)
     most = _rows_max(rows)
     for numbers, held_windows, sums in pieces:
         for start in range(0, len(numbers), most):
@@ -109,6 +110,13 @@ def window_pieces(job: Job, rows: GroupSums, windows: WindowRange) -> Iterator[G
             held = key_rows[numbers[piece]]
             starts = window.start_of(held_windows[piece])
             yield GroupSums(rows.hashes[held], take_keys(rows.keys, held), starts, take(sums, piece))
+
+
+def _within(sums: PaneSums, low: int, high: int) -> Iterator[PaneSums]:
+    """The windows in a range of numbers, each of which is one pane: however far apart the numbers of two are."""
+    inside = (sums.panes >= low) & (sums.panes <= high)
+    if inside.any():
+        yield sums if inside.all() else sums.take(np.flatnonzero(inside))
 
 
 def _rows_max(rows: GroupSums) -> int:
