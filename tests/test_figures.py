@@ -38,7 +38,7 @@ MANY_PARAMETERS = {
 }
 IMPORTS_MAX = 18
 MANY_IMPORTS = {
-    "persistent": 20,  # What users name.
+    "persistent": 21,  # What users name.
     "persistent.pipeline": 36,  # Where sources, sinks, engines, the driver and readers meet.
     "monoids": 31,  # The catalogue.
     "persistent.sources.file": 22,  # One source with three formats, and the index of what it has listed.
