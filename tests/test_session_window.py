@@ -148,6 +148,13 @@ def test_open_sessions_are_counted_by_their_cells_and_shown() -> None:
         assert verify(run.storage).ok
 
 
+def test_a_run_that_publishes_nothing_says_until_when_at_least() -> None:
+    """A message makes a session longer than it is."""
+    with run_of(at(8)) as run:
+        said = "sessions are open, and none closes before the clock reaches 1970-01-01 00:00:00.018Z; it is at"
+        assert said in str(run.run(run.rows))
+
+
 def test_a_savepoint_starts_a_job_that_publishes_the_rest() -> None:
     rows = disordered(3, 30, 0, 10)
     with run_of(rows, step_rows=5) as run, run_of(rows, step_rows=5) as other:
