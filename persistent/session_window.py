@@ -85,7 +85,7 @@ def session(gap: Duration, *, cut: Duration = "1 day") -> SessionWindow:
     session that has closed stays in the state until then.
 
     >>> str(session("30 min"))
-    'session("30 min", cut="1 day")'
+    'session("30 min", cut="1 d")'
     """
     cut_ms = duration_ms(cut, "cut")
     written = f"session({gap!r})" if bare(gap=gap) else ""

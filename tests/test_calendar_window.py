@@ -307,6 +307,14 @@ def _distinct(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
+def test_what_may_be_late_and_what_is_untouched_ends_with_the_window() -> None:
+    """A late message would not be looked at; a restart would publish a window twice."""
+    day = CalendarWindow("day", Zone("UTC", ((-97_459_200, 0),)))
+    start, end = day.last_start(86_400_000 * 10 + 5), day.last_end(86_400_000 * 10 + 5)
+    assert [day.may_be_late(start, clock) for clock in (end - 1, end)] == [False, True]
+    assert [day.is_untouched(start, closed) for closed in (end - 1, end)] == [True, False]
+
+
 @given(rules, rules, st.integers(600_000_000, 661_000_000), st.sampled_from(["day", "week", "month"]))
 @settings(max_examples=60, deadline=None)
 @example(Zone("Z", ((-97_459_200, 0), (630_000_000, 3_600))), Zone("Z", ((-97_459_200, -1_800),)), 629_999_000, "hour")

@@ -15,6 +15,7 @@ from persistent.driver.output_batches import former_name
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.unpublished import Ended, why
 from persistent.driver.workbench import Workbench
+from persistent.session_window import SessionWindow
 from persistent.sources.protocol import Reached
 from persistent.text.figures import utc_text
 
@@ -226,5 +227,6 @@ class Notes:
                 ended=clock.end_of_input,
                 reached=reached,
                 of_changes=job.state.lateness.of_changes is not None,
+                of_sessions=isinstance(job.state.window, SessionWindow),
             )
         )

@@ -45,7 +45,7 @@ def window_text(window: Mapping[str, Any] | None) -> str:
     >>> window_text({"calendar": "day", "zone": "Asia/Kolkata", "offset_ms": 21_600_000})
     'calendar("day", tz="Asia/Kolkata", offset="6 h")'
     >>> window_text({"gap_ms": 1_800_000, "cut_ms": 86_400_000})
-    'session("30 min", cut="1 day")'
+    'session("30 min", cut="1 d")'
     >>> window_text({"assigned": "Shifts", "parameters": {"hours": [6, 14, 22]}})
     'assigned(Shifts(hours=(6, 14, 22)))'
     """

@@ -10,7 +10,6 @@ import numpy as np
 from monoids import SetUnion
 from monoids.column import Columns, Ragged, concat, take
 from monoids.containers.sessions import Sessions
-from monoids.groupby.cells import Integers
 from monoids.groupby.summing import GroupSums
 from persistent.errors import PersistentError
 from persistent.session_window import SessionWindow, each_session, values_of
@@ -74,7 +73,7 @@ def _folded(job: Job, due: GroupSums, inner: Columns, failing: list[FailingKey])
         return
     start, last, *held = due.columns[0].flat()
     members = _NUMBERS.unpack(tuple(held))
-    order: Integers = np.array([number for some in members for number in sorted(some)], np.int64)
+    order = np.array([number for some in members for number in sorted(some)], np.int64)
     lengths = np.array([len(some) for some in members], np.int64)
     try:
         sums = values_of(job.state.monoid).reduce_sorted(take(inner, order), np.cumsum(lengths) - lengths)

@@ -245,6 +245,13 @@ def test_verify(tmp_path: Path) -> None:
     assert values(line)["state"] > 3
 
 
+def test_sessions_are_the_plain_ones(tmp_path: Path) -> None:
+    """Fewer rows, or sessions closed too early, would be fast for the wrong reason."""
+    sizes = ("--rows", 30_000, "--keys", 10, "--step-rows", 5_000, "--open-keys", 1_000, "--delta-rows", 50)
+    line = run("sessions", tmp_path, *sizes, "--steps", 5, "--runs", 1)
+    assert values(line)["sessions"] > 0 and values(line)["sessions / windows"] > 0
+
+
 def test_lateness_is_compared_on_equal_rows(tmp_path: Path) -> None:
     """A side that published other rows would be fast for the wrong reason."""
     line = run("late", tmp_path, "--rows", 30_000, "--keys", 10, "--step-rows", 5_000, "--runs", 1)
