@@ -148,6 +148,9 @@ class AssignedWindow:
             return int(start), int(end)
         if not len(times):
             return times, times
+        if int(times.min()) < 0:
+            # The start of the window that holds the beginning of 1970 may be before it: nothing earlier is asked for.
+            times = np.maximum(times, 0)
         starts, ends = self._asked(times)
         outside = np.flatnonzero((starts > times) | (times >= ends))
         if len(outside):
@@ -211,8 +214,6 @@ class AssignedWindow:
         """Ask again: for one time alone, and for some of the times among the borders of some windows. The last time of
         a window is in it, and its end is the start of the next one."""
         rows, windows = _some(len(times)), _some(len(firsts))
-        # Nobody asks for times before 1970.
-        windows = windows[lasts[windows] > 0]
         alone, one, other = rows[len(rows) // 2 :][:1], firsts[windows], lasts[windows]
         begun = np.concatenate([starts[rows], one, one])
         over = np.concatenate([ends[rows], other, other])

@@ -9,8 +9,8 @@ A record is judged by the clock of what came before it, never by the one that is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from persistent.clock import Duration, duration_ms
@@ -27,22 +27,51 @@ EMISSIONS: Final = (CLOSE, FINAL, CHANGE)
 """When a result is published: when its window closes, whenever a step has changed it, or once, when it is final."""
 CHANGES: Final = {"update": ACCUMULATE, "retract": RETRACT}
 """How a change is published, in the words of the option."""
+EARLY: Final = "early"
+"""Not each step publishes what it has changed, but one now and then, and each that closes a window."""
+EVENT: Final = "event"
+PROCESSING: Final = "processing"
+CLOCKS: Final = (EVENT, PROCESSING)
+"""What says when results are published early: the clock of the job, or the time of day of the plan."""
 
 
 @dataclass(frozen=True)
 class Lateness:
     """``allowed_ms``: how long after its end a window still takes records. ``answer``: how it is then corrected, one of
     ``ANSWERS``; None for a state that neither allows lateness nor names an answer: its rows carry no revision.
-    ``emit``: when a result is published, one of ``EMISSIONS``."""
+    ``emit``: when a result is published, one of ``EMISSIONS``. ``early_ms``: the time between two early publications of
+    what has changed, by ``early_by``, one of ``CLOCKS``; None without them."""
 
     allowed_ms: int = 0
     answer: str | None = None
     emit: str = CLOSE
+    early_ms: int | None = None
+    early_by: str = EVENT
 
     @property
     def of_changes(self) -> str | None:
-        """``CHANGE`` if each step publishes what it has changed; None if it publishes what closes or is final."""
+        """``CHANGE`` if each step publishes what it has changed, ``EARLY`` if one now and then publishes what was
+        changed since; None if a step publishes what closes or is final."""
+        if self.early_ms is not None:
+            return EARLY
         return CHANGE if self.emit == CHANGE else None
+
+    def planned(
+        self, passed: Mapping[str, int] | None, watermark: int, wall_ms: int
+    ) -> tuple[str | None, Mapping[str, int] | None]:
+        """What a plan says of changes: ``CHANGE`` if its step publishes them, ``EARLY`` if only where it must; and
+        where the clock of early results stands then. ``passed``: where it stood at the step before. The time of day,
+        ``wall_ms``, never goes back.
+
+        >>> Lateness(early_ms=10).planned({"event": 19}, 21, 0), Lateness(early_ms=10).planned({"event": 11}, 19, 0)
+        (('change', {'event': 21}), ('early', {'event': 19}))
+        """
+        if self.early_ms is None:
+            return self.of_changes, None
+        before = (passed or {}).get(self.early_by)
+        now = watermark if self.early_by == EVENT else max(wall_ms, before or 0)
+        has_passed = before is not None and now // self.early_ms != before // self.early_ms
+        return CHANGE if has_passed else EARLY, {self.early_by: now}
 
     def closes(self, closed: int, watermark: int) -> int:
         """The clock up to which a step closes windows that had closed up to ``closed``."""
@@ -63,11 +92,18 @@ class Lateness:
 ALLOWS_NONE: Final = Lateness()
 
 
-def checked_lateness(allowed_lateness: Duration, late: Any, emit: Any, changes: Any = "update") -> Lateness:
+def checked_lateness(
+    allowed_lateness: Duration,
+    late: Any,
+    emit: Any,
+    changes: Any = "update",
+    early: Duration | None = None,
+    early_by: Any = EVENT,
+) -> Lateness:
     """The lateness of these options of a state. ValueError, TypeError if they are not possible.
 
     >>> checked_lateness("1 h", None, "close")
-    Lateness(allowed_ms=3600000, answer='accumulate', emit='close')
+    Lateness(allowed_ms=3600000, answer='accumulate', emit='close', early_ms=None, early_by='event')
     """
     allowed = duration_ms(allowed_lateness, "allowed_lateness")
     answer = checked_changes(emit, changes, EMISSIONS)
@@ -83,7 +119,8 @@ def checked_lateness(allowed_lateness: Duration, late: Any, emit: Any, changes: 
             f'late={late!r} says how a published result is corrected, and emit="final" publishes each once, when '
             "nothing can change it: omit one of them"
         )
-    return Lateness(allowed, answer or late or (ACCUMULATE if allowed else None), emit)
+    lateness = Lateness(allowed, answer or late or (ACCUMULATE if allowed else None), emit)
+    return _with_early(lateness, early, early_by)
 
 
 def checked_changes(emit: Any, changes: Any, emissions: Sequence[str]) -> str | None:
@@ -105,3 +142,25 @@ def checked_changes(emit: Any, changes: Any, emissions: Sequence[str]) -> str | 
             'emit="change", or omit changes'
         )
     return None
+
+
+def _with_early(lateness: Lateness, early: Duration | None, early_by: Any) -> Lateness:
+    """The lateness with these options of early results, whose rows carry a revision."""
+    if early_by not in CLOCKS:
+        raise ValueError(f"early_by={early_by!r}: choose one of {', '.join(CLOCKS)}")
+    if early is None:
+        if early_by != EVENT:
+            raise ValueError(
+                f"early_by={early_by!r} says which clock early results follow, and there are none: add early=, such as "
+                'early="10 s", or omit early_by'
+            )
+        return lateness
+    early_ms = duration_ms(early, "early")
+    if early_ms < 1:
+        raise ValueError(f"early={early!r}: the time between two early results is at least 1 ms")
+    if lateness.emit != CLOSE:
+        other = "publishes each change in its step" if lateness.emit == CHANGE else "publishes each window once"
+        raise ValueError(
+            f"early={early!r} publishes open windows now and then, and emit={lateness.emit!r} {other}: omit one of them"
+        )
+    return replace(lateness, answer=lateness.answer or ACCUMULATE, early_ms=early_ms, early_by=early_by)

@@ -298,7 +298,9 @@ class WindowState(PersistentState):
     with ``retracted`` = true and then the new one; "delta" what the late records add. The rows carry ``revision``, and
     the largest wins. ``emit``: "close" publishes a window when the clock passes its end; "change" whenever a step has
     changed it, open or closed, and not again when it closes; "final" once, when nothing can change it. ``changes``:
-    with emit="change", "update" publishes the new value, and "retract" the old row before it.
+    with emit="change", "update" publishes the new value, and "retract" the old row before it. ``early``: each time that
+    the clock (``early_by="event"``) or the time of day ("processing") has passed a multiple of it, what has changed is
+    published before its window closes, and then corrected in the way of ``late``.
 
     >>> from monoids import Max
     >>> from persistent.window import sliding
@@ -318,6 +320,8 @@ class WindowState(PersistentState):
         late: str | None = None,
         emit: str = CLOSE,
         changes: str = "update",
+        early: Duration | None = None,
+        early_by: str = "event",
     ) -> None:
         if not isinstance(window, Window | CalendarWindow | AssignedWindow | Everything):
             raise TypeError(
@@ -332,12 +336,12 @@ class WindowState(PersistentState):
             super().__init__(monoid, Panes(None, _GRID_MS if interval is None else interval))
         else:
             super().__init__(sessions.kept_as(monoid, window), Panes(window, interval))
-        self.lateness = checked_lateness(allowed_lateness, late, emit, changes)
+        self.lateness = checked_lateness(allowed_lateness, late, emit, changes, early, early_by)
         sessions.check_sessions(window, interval, self.lateness)
-        self.bare = bare(allowed_lateness=allowed_lateness)
+        self.bare = bare(allowed_lateness=allowed_lateness, early=early)
         if self._everything is not None and self.lateness != ALLOWS_NONE:
             raise ValueError(
-                "everything() is never closed, so nothing is late in it: omit allowed_lateness=, late= and emit="
+                "everything() is never closed, so nothing is late in it: omit allowed_lateness=, late=, emit=, early="
             )
         if late == DELTA and not monoid.additive:
             raise TypeError(

@@ -65,7 +65,11 @@ class World:
 
     def run(self, rows: Sequence[Row], *, engine: Any = None, end_of_input: bool = False, **options: Any) -> Any:
         def on_step(step: Any) -> None:
-            is_kept = "one" in self.sinks and "task" not in options and self.options.get("emit") != "close"
+            is_kept = (
+                "one" in self.sinks
+                and "task" not in options
+                and ("early" in self.options or self.options.get("emit") != "close")
+            )
             self.steps.append((step.rows, self.table() if is_kept else {}))
 
         running = self.pipeline(rows, **options)
@@ -75,7 +79,8 @@ class World:
         return published(self.sinks[sink].rows())
 
     def table(self, sink: str = "one") -> Table:
-        return table_of(self.rows(sink), retracts=self.options.get("changes") == "retract")
+        retracts = "retract" in (self.options.get("changes"), self.options.get("late"))
+        return table_of(self.rows(sink), retracts=retracts)
 
 
 def published(rows: Sequence[Row]) -> list[Row]:

@@ -30,6 +30,7 @@ class Cycle:
 
     def windows(self, timestamps: Any) -> Any:
         self.calls += 1
+        assert (timestamps >= 0).all(), "before 1970"
         borders = np.cumsum([0, *self.lengths])
         cycle, within = np.divmod(timestamps - self.first, borders[-1])
         numbers = np.searchsorted(borders, within, side="right") - 1

@@ -46,6 +46,7 @@ MANY_IMPORTS = {
     "persistent.driver.commit": 20,
     "persistent.operations.restarting": 19,  # State, sources and seen records are cut at one clock.
     "persistent.driver.step_effects": 22,  # Each effect of a step is performed there.
+    "persistent.worker.map_split": 19,  # Every record is judged there, and counted.
 }
 IMPORTERS_MAX = 40
 MANY_IMPORTERS = {

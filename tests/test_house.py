@@ -99,6 +99,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.engines.protocol",
         "persistent.engines.embedded",
         "persistent.engines",
+        "persistent.worker.late_windows",
         "persistent.worker.seen_items",
         "persistent.worker.job",
         "persistent.worker.requirements",

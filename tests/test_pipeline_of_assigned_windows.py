@@ -20,14 +20,18 @@ from persistent import (
     MemorySource,
     PersistentTask,
     Pipeline,
+    UnknownCheckpoint,
     WindowState,
     assigned,
 )
 from persistent.assigned_window import AssignedWindow
+from persistent.checkpoint.log import Log
 from persistent.cli import main
 from persistent.clock import instant_ms
 from persistent.driver import step
+from persistent.operations import compact, rollback, savepoint
 from persistent.testing import verify_task
+from persistent.verify import verify
 from tests.changes import World
 from tests.changes import expected as expected_after_each_step
 from tests.late import disordered, expected, run_of
@@ -112,6 +116,51 @@ def usage(window: Any, rows: Any, checkpoint: Any, sink: Any = None, **options: 
 
 def rows_at(*times: int) -> list[dict[str, Any]]:
     return [{"ts": time, "meter": "a", "used": 1} for time in times]
+
+
+def windows_of(sink: Any) -> list[tuple[int, int, int]]:
+    """Start, end and rows of each window published."""
+    borders = ("window_start", "window_end")
+    return sorted((*(round(row[name].timestamp() * 1_000) for name in borders), row["n"]) for row in sink.rows())
+
+
+def test_commands_on_a_checkpoint_know_such_windows() -> None:
+    """A state of these windows could not be read at an earlier time, folded, copied or taken back."""
+    window, sink, where = assigned(Cycle(5, 10)), MemorySink(), "memory://assigned-commands"
+    rows = rows_at(1, 3, 6, 7, 14, 16, 18, 21)
+    job = usage(window, rows[:6], where, sink, step_rows=1)
+    job.run(engine="embedded")
+    (row,) = job.state().to_pylist()
+    assert (row["n"], windows_of(sink)) == (1, [(0, 5, 2), (5, 15, 3)])
+    newest = Log(job.storage).newest()
+    assert newest is not None
+    compact(job)
+    saved, other = savepoint(job.storage, "s"), MemorySink()
+    usage(window, rows, "memory://assigned-copy", other, start_from=saved).run(engine="embedded", end_of_input=True)
+    usage(window, rows, where, sink).run(engine="embedded", end_of_input=True)
+    assert windows_of(sink) == [(0, 5, 2), (5, 15, 3), (15, 20, 2), (20, 30, 1)]
+    assert windows_of(other) == [(15, 20, 2), (20, 30, 1)] and verify(job.storage).ok
+    rollback(job.storage, newest.manifest.base, outputs="retract")
+    usage(window, rows[:7], where, sink).run(engine="embedded", end_of_input=True)
+    assert windows_of(sink) == [(0, 5, 2), (5, 15, 3), (15, 20, 2)] and verify(job.storage).ok
+
+
+def test_the_state_is_read_as_of_a_clock_between_the_borders() -> None:
+    """With a grid of clocks a window is several panes, and only the assigner knows which."""
+    rows = rows_at(1, 3, 6, 7, 14, 16)
+    job = Pipeline(
+        source=MemorySource(rows, timestamp="ts", ordered=True),
+        task=Usage(assigned(Cycle(5, 13)), interval_ms=5),
+        sink=MemorySink(),
+        checkpoint="memory://assigned-as-of",
+        step_rows=1,
+    )
+    job.run(engine="embedded")
+    for clock, count in ((10, 2), (15, 3)):
+        (row,) = job.state(as_of=clock).to_pylist()
+        assert (row["n"], round(row["window_end"].timestamp() * 1_000)) == (count, 18)
+    with pytest.raises(UnknownCheckpoint, match="not on the grid"):
+        job.state(as_of=12)
 
 
 def test_a_task_with_assigned_windows_verifies() -> None:

@@ -72,7 +72,7 @@ def additive_present(monoid: M, a: Any, b: Any) -> Sides:
     total = monoid.combine(a, b)
     if not all(presentable(monoid, element) for element in (a, b, total)):
         return NOTHING
-    return _plus(monoid.present(total), None), _plus(monoid.present(a), monoid.present(b))
+    return plus(monoid.present(total), None), plus(monoid.present(a), monoid.present(b))
 
 
 def left_identity(monoid: M, a: Any) -> Sides:
@@ -186,11 +186,11 @@ def presentable(monoid: M, element: Any) -> bool:
 # Internals.
 
 
-def _plus(a: Any, b: Any) -> Any:
+def plus(a: Any, b: Any) -> Any:
     """The sum of two presented values, field by field, with null as 0. TypeError for what is not a number."""
     if isinstance(a, Mapping) or isinstance(b, Mapping):
         one, other = a or {}, b or {}
-        return {name: _plus(one.get(name), other.get(name)) for name in dict.fromkeys([*one, *other])}
+        return {name: plus(one.get(name), other.get(name)) for name in dict.fromkeys([*one, *other])}
     one, other = (0 if value is None else value for value in (a, b))
     for value in (one, other):
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal):

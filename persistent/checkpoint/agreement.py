@@ -10,6 +10,7 @@ from typing import Any
 
 from persistent.checkpoint.positions import CODECS, positions_from_json
 from persistent.codec.shapes import Misfit
+from persistent.lateness import EARLY
 
 
 def manifest_agrees(body: Mapping[str, Any]) -> None:
@@ -29,6 +30,10 @@ def manifest_agrees(body: Mapping[str, Any]) -> None:
             _check_same(accounts, body["sources"][name]["partitions"], f"ledger.{task}.{name}")
         for name, state in operator["states"].items():
             _check_closed(state.get("final"), body["clocks"][task]["closed"], f"operators.{task}.states.{name}.final")
+            if "passed" in state and "emit" not in state:
+                raise Misfit("the clock of early results, of which there are none").below(
+                    f"operators.{task}.states.{name}"
+                )
 
 
 def plan_agrees(body: Mapping[str, Any]) -> None:
@@ -48,6 +53,8 @@ def plan_agrees(body: Mapping[str, Any]) -> None:
         _check_no_way_back(source, place)
     for task, step in body["tasks"].items():
         _check_closed(step.get("final_at"), step["close_at"], f"tasks.{task}.final_at")
+        if step.get("emit") == EARLY and not step.get("passed"):
+            raise Misfit("is early, and by no clock").below(f"tasks.{task}.emit")
 
 
 def _check_closed(final: int | None, closed: int, place: str) -> None:

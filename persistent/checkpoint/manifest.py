@@ -32,6 +32,7 @@ from persistent.checkpoint.parts import (
 )
 from persistent.checkpoint.shapes import (
     DEDUPLICATION,
+    EARLY_RESULTS,
     FORMATS,
     LATENESS,
     LIMITED,
@@ -47,6 +48,7 @@ from persistent.clock import Clock
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import Misfit, both, check_shape
 from persistent.errors import LawBroken
+from persistent.lateness import EARLY
 
 T = TypeVar("T")
 
@@ -216,6 +218,9 @@ class Manifest:
             DEDUPLICATION: any(one.seen is not None for one in self.sources.values()),
             READINGS: any(one.readings for one in self.sources.values()),
             ZONES: any(state.zone is not None for one in self.operators.values() for state in one.states.values()),
+            EARLY_RESULTS: any(
+                state.emit == EARLY or state.passed for one in self.operators.values() for state in one.states.values()
+            ),
             LATENESS: any(state.late for one in self.operators.values() for state in one.states.values()),
             QUIET: any(one.quiet_ms for one in self.clocks.values()),
             LIMITED: self.not_after is not None,

@@ -19,7 +19,7 @@ from persistent.zone import Zone
 
 STATE = "state"
 """The name of a task's only state, if the task gives it none."""
-_OPTIONAL = ("zone", "final", "late", "emit")
+_OPTIONAL = ("zone", "final", "late", "emit", "passed")
 _MODULUS = 1 << 64
 _FOREIGN = re.compile(r"[^A-Za-z0-9._=@+-]+")
 _NAME_LENGTH_MAX = 200
@@ -62,15 +62,8 @@ class Account:
     skipped: int = 0
 
     def __add__(self, other: Account) -> Account:
-        return Account(
-            self.read + other.read,
-            self.processed + other.processed,
-            self.late + other.late,
-            self.dead + other.dead,
-            self.duplicate + other.duplicate,
-            (self.mix + other.mix) % _MODULUS,
-            self.skipped + other.skipped,
-        )
+        sums = {name: value + getattr(other, name) for name, value in self.__dict__.items()}
+        return Account(**{**sums, "mix": sums["mix"] % _MODULUS})
 
     @property
     def balances(self) -> bool:
@@ -220,7 +213,8 @@ class StateRuns:
     whatever history it had; None without, or if an older release has not recorded it. ``zone``: the rules of the time
     zone by which its windows have their borders; None without a calendar. ``final``: every window with ``end <= final``
     is final, and its panes are gone; None if all closed ones are. ``late``: how late records, or changes, correct what
-    is published; None if the rows carry no revision. ``emit``: ``CHANGE`` if each step publishes what it has changed.
+    is published; None if the rows carry no revision. ``emit``: ``CHANGE`` if each step publishes what it has changed,
+    ``EARLY`` if some do. ``passed``: the clock of early results, by name, where it stood at the last step.
     """
 
     fingerprint: Mapping[str, Any]
@@ -232,6 +226,7 @@ class StateRuns:
     final: int | None = None
     late: str | None = None
     emit: str | None = None
+    passed: Mapping[str, int] | None = None
 
     def fresh(self) -> tuple[Run, ...]:
         """The runs of which nothing is published."""
@@ -254,8 +249,8 @@ class StateRuns:
         return replace(self, runs=tuple(runs), published=0)
 
     def to_json(self) -> dict[str, Any]:
-        """``zone``, ``final``, ``late`` and ``emit`` are written only if they are set: releases without them can read
-        all other documents."""
+        """Those of ``_OPTIONAL`` are written only if they are set: releases without them can read all other
+        documents."""
         body = {name: value for name, value in self.__dict__.items() if name not in _OPTIONAL or value is not None}
         zone = {} if self.zone is None else {"zone": self.zone.to_json()}
         return {**body, "runs": [run.to_json() for run in self.runs], **zone}

@@ -14,7 +14,16 @@ from persistent.checkpoint.manifest import FORMAT
 from persistent.checkpoint.older_formats import PLAN, UNNAMED, plan_of_today
 from persistent.checkpoint.parts import SourcePart, runs_from_json
 from persistent.checkpoint.positions import CODECS, ORDINAL_OFFSET, positions_from_json, positions_to_json
-from persistent.checkpoint.shapes import LATENESS, LIMITED, MANY_SOURCES, QUIET, ZONES, check_format, check_known
+from persistent.checkpoint.shapes import (
+    EARLY_RESULTS,
+    LATENESS,
+    LIMITED,
+    MANY_SOURCES,
+    QUIET,
+    ZONES,
+    check_format,
+    check_known,
+)
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import Misfit, check_shape
 from persistent.errors import LawBroken
@@ -82,14 +91,16 @@ class TaskStep:
     """``close_at``: windows of the task that end at or before it are closed. ``ends``: its input was declared
     complete. ``zone``: the rules of the time zone of its windows from this step on; None if they are those of the
     checkpoint that the plan continues, which never change. ``final_at``: windows that end at or before it are final;
-    None if all that are closed are. ``emit``: ``CHANGE`` if the step publishes what it has changed; None if it
-    publishes what closes."""
+    None if all that are closed are. ``emit``: ``CHANGE`` if the step publishes what it has changed, ``EARLY`` if only
+    where it must; None if it publishes what closes. ``passed``: with early results, the clock that they follow, and
+    where it stands."""
 
     close_at: int = 0
     ends: bool = False
     zone: Zone | None = None
     final_at: int | None = None
     emit: str | None = None
+    passed: Mapping[str, int] | None = None
 
     @property
     def final(self) -> int:
@@ -97,8 +108,8 @@ class TaskStep:
         return self.close_at if self.final_at is None else self.final_at
 
     def to_json(self) -> dict[str, Any]:
-        """``zone``, ``final_at`` and ``emit`` are written only if they are set, so that releases without them can read
-        all other plans."""
+        """``zone``, ``final_at``, ``emit`` and ``passed`` are written only if they are set, so that releases without
+        them can read all other plans."""
         body = {name: value for name, value in self.__dict__.items() if value is not None}
         return body if self.zone is None else {**body, "zone": self.zone.to_json()}
 
@@ -173,6 +184,7 @@ class StepPlan:
             MANY_SOURCES: len(self.sources) > 1,
             ZONES: any(task.zone is not None for task in self.tasks.values()),
             LATENESS: any(task.final_at is not None or task.emit for task in self.tasks.values()),
+            EARLY_RESULTS: any(task.passed is not None for task in self.tasks.values()),
             QUIET: self.quiet_ms > 0,
             LIMITED: self.not_after is not None,
         }

@@ -28,7 +28,7 @@ from persistent.codec.shapes import (
     whole,
 )
 from persistent.errors import CorruptCheckpoint, NewerFormat
-from persistent.lateness import ANSWERS, CHANGE
+from persistent.lateness import ANSWERS, CHANGE, CLOCKS, EARLY
 
 FORMATS = (1, 2, 3)
 """The formats that this release reads, oldest first. It writes the newest."""
@@ -52,8 +52,11 @@ QUIET = "quiet streams"
 """The feature of a manifest or plan whose clock has moved on while nothing was read."""
 LIMITED = "limited timestamps"
 """The feature of a manifest or plan of a job whose clock was set back: later timestamps are dead letters."""
+EARLY_RESULTS = "early results"
+"""The feature of a manifest or plan of a state that is published early: without it all that has changed since would be
+published when its windows close, or never."""
 FEATURES = frozenset(
-    {WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, ZONES, LATENESS, QUIET, LIMITED}
+    {WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, ZONES, LATENESS, QUIET, LIMITED, EARLY_RESULTS}
 )
 """The features that a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
@@ -170,7 +173,8 @@ _SOURCE = both(
     lambda source: agree(source, ("positions",)),
     _readings_agree,
 )
-_ANSWERED = {"late": one_of(*ANSWERS), "emit": one_of(CHANGE)}
+_EMITTED = {"emit": one_of(CHANGE, EARLY), "passed": mapping(one_of(*CLOCKS), whole(0), 1)}
+_ANSWERED = {"late": one_of(*ANSWERS), **_EMITTED}
 _OPERATOR = both(
     fields(
         {
@@ -306,9 +310,7 @@ PLAN = fields(
                 lambda source: agree(source, ("start", "end")),
             )
         ),
-        "tasks": named(
-            fields({"close_at": whole(), "ends": flag}, {"zone": _ZONE, "final_at": whole(0), "emit": one_of(CHANGE)})
-        ),
+        "tasks": named(fields({"close_at": whole(), "ends": flag}, {"zone": _ZONE, "final_at": whole(0), **_EMITTED})),
         "max_future_ms": optional(COUNT),
     },
     {"quiet_ms": whole(1), "not_after": whole()},

@@ -357,6 +357,8 @@ OPTIONS = tuple(
                 f'"change": {_OTHER_ROWS}',
             ),
             ("changes", OnChange.RECORDED, _OTHER_ROWS),
+            ("early", OnChange.PLAN, f"when open windows are published. To add it or remove it: {_OTHER_ROWS}"),
+            ("early_by", OnChange.PLAN, "which clock early results follow, from where it stands"),
         ),
         "tumbling": (("size", OnChange.RECORDED, _OTHER_PANES), ("offset", OnChange.RECORDED, _OTHER_PANES)),
         "sliding": tuple((name, OnChange.RECORDED, _OTHER_PANES) for name in ("size", "every", "offset")),
@@ -372,10 +374,9 @@ OPTIONS = tuple(
             ("offset", OnChange.RECORDED, _OTHER_PANES),
         ),
         "assigned": (("assigner", OnChange.RECORDED, f"its class, by name, and its `fingerprint()`: {_OTHER_PANES}"),),
-        "Retention": (
-            ("last", OnChange.NONE, "which checkpoints are kept after the next one"),
-            ("hourly", OnChange.NONE, "which checkpoints are kept after the next one"),
-            ("daily", OnChange.NONE, "which checkpoints are kept after the next one"),
+        "Retention": tuple(
+            (name, OnChange.NONE, "which checkpoints are kept after the next one")
+            for name in ("last", "hourly", "daily")
         ),
         "Evolution": (
             ("renamed", OnChange.STEP, "applied once, if the fields of the record differ"),

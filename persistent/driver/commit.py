@@ -191,6 +191,7 @@ def next_manifest(
         final=None if plan.task.final_at is None else final,
         late=late,
         emit=emit,
+        passed=plan.task.passed if emit else None,
     )
     return succeed(
         last,

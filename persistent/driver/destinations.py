@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from persistent.errors import InvalidPipeline
-from persistent.lateness import ACCUMULATE
+from persistent.lateness import ACCUMULATE, CHANGE
 from persistent.sinks.protocol import AnySink
 from persistent.state import PersistentState
 from persistent.worker.output_tables import check_names
@@ -33,7 +33,7 @@ def check_destinations(
             "nothing: omit one of them"
         )
     option, other = f"late={state.lateness.answer!r}", 'late="accumulate"'
-    if state.lateness.of_changes:
+    if state.lateness.emit == CHANGE:
         option, other = 'changes="retract"', 'changes="update"'
     for sink in sinks.values() if state.lateness.answer not in (None, ACCUMULATE) else ():
         if getattr(sink, "replaces", False):

@@ -23,7 +23,7 @@ from persistent.codec import canonical_json
 from persistent.driver.commit import check_same_job
 from persistent.driver.seen_part import check_seen
 from persistent.errors import FingerprintChanged, InvalidPipeline
-from persistent.lateness import CHANGES, RETRACT
+from persistent.lateness import CHANGES, EARLY, RETRACT
 from persistent.session_window import SessionWindow
 from persistent.state import PersistentState
 from persistent.text.figures import utc_text
@@ -185,7 +185,9 @@ def check_emission(found: Manifest, expected: Manifest, url: str) -> None:
         state, old = new.state, found.operators[name].state
         was, now = (old.emit, old.late), (state.emit, state.late)
         replaces = state.fingerprint["window"] is None and RETRACT not in (old.late, state.late)
-        if was != now and (old.emit or state.emit) and not replaces:
+        # Early results are changes, published less often.
+        is_same = (bool(old.emit), old.late) == (bool(state.emit), state.late)
+        if not is_same and (old.emit or state.emit) and not replaces:
             raise InvalidPipeline(
                 f"{url}: the state of {name} was published with {_emission_text(*was)}, and now has "
                 f"{_emission_text(*now)}: its sinks would hold rows of both. Restore the option; or give the job a new "
@@ -194,6 +196,8 @@ def check_emission(found: Manifest, expected: Manifest, url: str) -> None:
 
 
 def _emission_text(emit: str | None, late: str | None) -> str:
+    if emit == EARLY:
+        return f"early=, late={late!r}"
     changes = [word for word, answer in CHANGES.items() if answer == late]
     return f'emit="change", changes="{changes[0]}"' if emit else "another emit"
 

@@ -51,7 +51,8 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
     planned = _planned(bench, manifest, rows)
     lags = {name: _lag_ms(job.sources[name], one) for name, one in planned.items()}
     sources = {name: _source_step(manifest.sources[name], one, lags[name]) for name, one in planned.items()}
-    lateness = job.state.lateness
+    lateness, now = job.state.lateness, wall_ms()
+    emit, passed = lateness.planned(manifest.operator.state.passed, clock.watermark, now)
     close_at, ends, quiet_ms = lateness.closes(clock.closed, clock.watermark), False, 0
     reading = [name for name, one in planned.items() if one.splits]
     for name in reading:
@@ -68,17 +69,17 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         quiet_ms = _quiet_ms(bench, manifest, reached)
         joins = any(one.joins or one.skipped for one in planned.values())
         moves = reached > clock.watermark or quiet_ms
-        is_due = run_cache.is_due(runs, clock, close_at) or lacks_changes(job, manifest)
+        is_due = run_cache.is_due(runs, clock, close_at) or lacks_changes(job, manifest, emit)
         if not (ends or moves or joins or is_due):
             return None
     bench.busy = len(reading) or len(planned)
-    task_step = TaskStep(close_at, ends, None, lateness.final(manifest.final, close_at), lateness.of_changes)
+    task_step = TaskStep(close_at, ends, None, lateness.final(manifest.final, close_at), emit, passed)
     plan = StepPlan(
         job=manifest.job,
         base=manifest.base,
         number=manifest.replan,
         nonce=new_nonce(),
-        wall_ms=wall_ms(),
+        wall_ms=now,
         sources=sources,
         tasks={manifest.task_name: replace(task_step, zone=None if zone == manifest.operator.state.zone else zone)},
         max_future_ms=options.max_future_ms,

@@ -15,9 +15,11 @@ from persistent.driver.output_batches import former_name
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.unpublished import Ended, why
 from persistent.driver.workbench import Workbench
+from persistent.lateness import CHANGE
 from persistent.session_window import SessionWindow
 from persistent.sources.protocol import Reached
 from persistent.text.figures import utc_text
+from persistent.worker.late_windows import LateWindows, added
 
 logger = logging.getLogger("persistent.driver")
 
@@ -35,6 +37,7 @@ class Notes:
         self._behind_ms: dict[str, int] = {}
         self._notes: dict[str, str] = {}
         self._first_dead = ""
+        self._late_windows: LateWindows = {}
         self._idle: Idle | None = None
         self._is_new = False
 
@@ -63,6 +66,7 @@ class Notes:
         self._totals.update({name: getattr(report, name) for name in _SUMMED})
         self._silence_ms = later_of(self._silence_ms, report.silence_ms)
         self._behind_ms = later_of(self._behind_ms, report.behind_ms)
+        self._late_windows = added([self._late_windows, report.late_windows])
         logger.debug("step %s", report)
         self._note_fates(ended=False)
         if self._is_new:
@@ -200,6 +204,7 @@ class Notes:
             set_aside=totals["set_aside"],
             reached=reached,
             corrected=totals["corrected"],
+            late_windows={manifest.task_name: self._late_windows} if self._late_windows else {},
             unpublished="" if totals["outputs"] else self._unpublished(manifest, open_windows, reached),
         )
 
@@ -226,7 +231,7 @@ class Notes:
                 clock_ms=clock.watermark,
                 ended=clock.end_of_input,
                 reached=reached,
-                of_changes=job.state.lateness.of_changes is not None,
+                of_changes=job.state.lateness.emit == CHANGE,
                 of_sessions=isinstance(job.state.window, SessionWindow),
             )
         )

@@ -15,6 +15,7 @@ from persistent.checkpoint.names import Staged
 from persistent.checkpoint.older_formats import SINK
 from persistent.checkpoint.parts import Inheritance, SinkPart
 from persistent.codec import type_of
+from persistent.lateness import CHANGE
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.task import key_names
 from persistent.worker.job import Job
@@ -88,17 +89,21 @@ def lacks_totals(job: Job, manifest: Manifest) -> bool:
     return job.state.window is None and _lacks(job, manifest)
 
 
-def lacks_changes(job: Job, manifest: Manifest) -> bool:
-    """Whether a state that is published as it changes holds something for a sink."""
-    return job.state.lateness.of_changes is not None and _lacks(job, manifest)
+def lacks_changes(job: Job, manifest: Manifest, emit: str | None = CHANGE) -> bool:
+    """Whether a state that is published as it changes holds something for a sink. ``emit``: as its plan says, if it is
+    published early."""
+    lacks = _lacks if emit == CHANGE else lacks_all
+    return job.state.lateness.of_changes is not None and lacks(job, manifest)
+
+
+def lacks_all(job: Job, manifest: Manifest) -> bool:
+    """Whether a sink has come that lacks all that the state holds."""
+    new = (name for name in job.sinks if name not in manifest.sinks and not former_name(job, manifest, name))
+    return bool(manifest.operator.state.runs) and any(new)
 
 
 def _lacks(job: Job, manifest: Manifest) -> bool:
-    state = manifest.operator.state
-    if not job.sinks:
-        return False
-    new = [name for name in job.sinks if name not in manifest.sinks and not former_name(job, manifest, name)]
-    return bool(state.runs if new else state.fresh())
+    return lacks_all(job, manifest) or (bool(job.sinks) and bool(manifest.operator.state.fresh()))
 
 
 def former_name(job: Job, manifest: Manifest, sink: str) -> str:

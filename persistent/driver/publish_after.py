@@ -5,7 +5,8 @@ would lack what the step has read. The job is left out where no window closes an
 nothing late costs nothing.
 
 A state that is published as it changes is published in the same way: the keys and windows of what is not published yet,
-which is the delta, and all else that a sink lacks.
+which is the delta, and all else that a sink lacks. With early results it is so in the steps whose plan says that a
+clock has passed a multiple, and where it must be; the others publish nothing.
 """
 
 from __future__ import annotations
@@ -18,26 +19,62 @@ import numpy as np
 
 from monoids.groupby.cells import Integers
 from persistent.driver.commit import final_after, key_types
+from persistent.driver.output_batches import lacks_all
 from persistent.driver.publish import joining_sinks
 from persistent.driver.step import Step, changing, closing_of, in_shards
 from persistent.driver.workbench import Workbench
-from persistent.lateness import CHANGE
+from persistent.lateness import CHANGE, EARLY
 from persistent.window import AnyWindow
 from persistent.worker.job import Closed, CloseShard, Job, Mapped
 
 
 def publishes_after(job: Job, step: Step) -> bool:
     """Whether what the step publishes depends on what it maps: windows that are not final take late records, or it
-    publishes what it has changed."""
-    return publishes_changes(job, step) or (step.plan.task.final_at is not None and step.plan.reads)
+    publishes what it has changed, or does so if it must."""
+    after = publishes_changes(job, step) or _holds_back(job, step)
+    return after or (step.plan.task.final_at is not None and step.plan.reads)
+
+
+def outputs_after(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> tuple[tuple[Closed, ...], int, bool]:
+    """The results of a step that publishes after it has mapped; without a sink, how many windows close; and whether
+    all that has changed is published."""
+    if _holds_back(bench.job, step):
+        changes = _must_publish(bench, step, mapped)
+    else:
+        changes = publishes_changes(bench.job, step)
+        if not changes:
+            return *published_after(bench, step, mapped), False
+    return changes_after(bench, step, mapped) if changes else (), 0, changes
 
 
 def publishes_changes(job: Job, step: Step) -> bool:
     """Whether the step publishes what has changed, as its plan says. Before its first checkpoint a job can have a plan
     of another option; windows are then published as they are now, and nothing is lost: what is not published yet is
     published by the next step that publishes what has changed, or when they close."""
-    fits = job.state.window is None or job.state.lateness.emit == CHANGE
+    fits = job.state.window is None or job.state.lateness.of_changes is not None
     return bool(job.sinks) and step.plan.task.emit == CHANGE and fits
+
+
+def _holds_back(job: Job, step: Step) -> bool:
+    """Whether the step publishes only if it must. An option that has changed since the plan was put counts where the
+    plan says nothing of changes."""
+    of_changes, planned = job.state.lateness.of_changes, step.plan.task.emit
+    is_early = planned == EARLY or (planned is None and of_changes == EARLY)
+    return bool(job.sinks) and of_changes is not None and is_early
+
+
+def _must_publish(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> bool:
+    """Whether a step that holds back publishes what has changed all the same: a window closes, or has closed, of which
+    something is not published, and its panes may leave; the input ends; or a sink has come that lacks every key."""
+    last, task, window = step.last.manifest, step.plan.task, bench.job.state.window
+    if task.ends or lacks_all(bench.job, last):
+        return True
+    assert window is not None
+    old = bench.run_cache.panes(last.operator.state.fresh())
+    new = [one.panes for one in mapped if one.panes is not None]
+    # As below: windows that become final take nothing of the step.
+    final, closed = final_after(last, step.plan), task.close_at
+    return bool(touched(window, old, last.final, closed) or touched(window, new, final, closed))
 
 
 def changes_after(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> tuple[Closed, ...]:

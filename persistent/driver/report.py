@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from persistent.checkpoint.parts import Account
 from persistent.sources.protocol import Reached
 from persistent.text.figures import bytes_text, clock_text, count_text
+from persistent.worker.late_windows import LateWindows, missed_text
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class StepReport:
     """Results of closed windows that late records have changed, and that are published again."""
     behind_ms: Mapping[str, int] = field(default_factory=dict)
     """With deduplication, how far behind the clock the oldest record was that a copy repeats, by source."""
+    late_windows: LateWindows = field(default_factory=dict)
+    """Late records by the start of the window that they missed (ms since 1970); None: of all others."""
 
     @property
     def rows_per_second(self) -> float:
@@ -62,7 +65,9 @@ class RunReport:
     cautions, a sentence each. ``unfolded``: runs whose fold raised, and that stay unchanged. ``set_aside``: results
     that could not be summed up or presented, and are dead letters. ``reached``: how far the source has been read, if
     known. ``unpublished``: why nothing was published, and when something would be. ``corrected``: results of closed
-    windows that late records have changed, and that were published again.
+    windows that late records have changed, and that were published again. ``late_windows``: late records by task, and
+    by the start of the last window that held them (ms since 1970): of the thousand windows that most have missed; None:
+    of all others.
     """
 
     engine: str
@@ -88,6 +93,7 @@ class RunReport:
     reached: Reached | None = None
     unpublished: str = ""
     corrected: int = 0
+    late_windows: Mapping[str, LateWindows] = field(default_factory=dict)
 
     @property
     def rows_per_second(self) -> float:
@@ -116,6 +122,7 @@ class RunReport:
             text += f"; {count_text(self.discarded, 'window')} closed and discarded (discard_closed=True)"
         if self.corrected:
             text += f"; {count_text(self.corrected, 'result')} of closed windows corrected by late records"
+        text += "".join(f"; late in {task}: {missed_text(missed)}" for task, missed in self.late_windows.items())
         if self.set_aside:
             results = count_text(self.set_aside, "result")
             text += f"; {results} could not be shown: see the dead letters, with the reason"

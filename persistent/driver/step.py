@@ -25,6 +25,7 @@ from persistent.driver.report import StepReport
 from persistent.sources.protocol import Reached, Split
 from persistent.window import AnyWindow
 from persistent.worker.job import CloseShard, FoldRuns, MapSplit
+from persistent.worker.late_windows import added
 from persistent.worker.seen_items import SeenAfter, SeenBefore, silence_ms
 
 _SHARD_ROWS = 200_000
@@ -180,6 +181,7 @@ class Step:
             duplicates=sum(account.duplicate for account in accounts) - sum(account.duplicate for account in old),
             silence_ms={name: silence_ms([one.span for one in some]) for name, some in seen.items()},
             corrected=results.corrected,
+            late_windows=added(one.late_windows for one in results.mapped),
             behind_ms={name: max(one.behind_ms for one in some) for name, some in seen.items()},
         )
 

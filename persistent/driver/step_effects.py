@@ -17,7 +17,7 @@ from persistent.driver.commit import Results, next_manifest
 from persistent.driver.effects import Effect
 from persistent.driver.overlaps import set_apart
 from persistent.driver.publish import collect, joining_sinks, no_longer_kept, publish, sweep
-from persistent.driver.publish_after import changes_after, published_after, publishes_after, publishes_changes
+from persistent.driver.publish_after import outputs_after, publishes_after
 from persistent.driver.report import StepReport
 from persistent.driver.seen_part import kinds_read, seen_before
 from persistent.driver.step import Step
@@ -74,7 +74,7 @@ def _put_plan(bench: Workbench, step: Step) -> StepPlan:
 
 
 def _run_items(bench: Workbench, step: Step) -> Results:
-    after, changes = publishes_after(bench.job, step), publishes_changes(bench.job, step)
+    after, changes = publishes_after(bench.job, step), False
     closes, discarded = ([], 0) if after else _closes(bench, step)
     seen, unfolded = seen_before(step.last.manifest, bench.job.dedupe), frozenset(bench.unfolded)
     folds, seen_folds = step.folds(unfolded), step.seen_folds(seen, unfolded)
@@ -88,10 +88,8 @@ def _run_items(bench: Workbench, step: Step) -> Results:
     for one in written:
         if one.run is not None and one.panes is not None:
             bench.run_cache.learn(one.run, one.panes, one.agenda)
-    if changes:
-        closed = changes_after(bench, step, mapped)
-    elif after:
-        closed, discarded = published_after(bench, step, mapped)
+    if after:
+        closed, discarded, changes = outputs_after(bench, step, mapped)
     results = Results(
         mapped, closed, tuple(zip(folds, folded)), discarded, tuple(zip(seen_folds, seen_folded)), changes
     )

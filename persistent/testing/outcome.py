@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from monoids.laws.scalar import plus
 from persistent.checkpoint.log import Log
-from persistent.lateness import RETRACT
+from persistent.lateness import DELTA, RETRACT
 from persistent.pipeline import Pipeline
 from persistent.task import key_names
 from persistent.worker.output_tables import END, RETRACTED, REVISION, START
@@ -103,8 +104,9 @@ def outcome_of(pipeline: Pipeline, published: Iterable[OutputRow], *, positions:
     """
     names = key_names(pipeline.task)
     rows: dict[Slot, list[OutputRow]] = {}
-    outputs = _newest(names, published)
-    if pipeline.job().state.lateness.answer == RETRACT:
+    answer = pipeline.job().state.lateness.answer
+    outputs = _summed(names, published) if answer == DELTA else _newest(names, published)
+    if answer == RETRACT:
         outputs = [_without(row, RETRACTED) for row in outputs if not row[RETRACTED]]
     for part, found in (("state", pipeline.state().to_pylist()), ("outputs", outputs)):
         for row in found:
@@ -193,6 +195,16 @@ def _newest(names: Sequence[str], rows: Iterable[OutputRow]) -> list[OutputRow]:
         place, _ = _placed("outputs", names, row)
         newest[place] = max(row[REVISION], newest.get(place, -1))
     return [row for row in found if row[REVISION] == newest[_placed("outputs", names, row)[0]]]
+
+
+def _summed(names: Sequence[str], rows: Iterable[OutputRow]) -> list[OutputRow]:
+    """One row for each key and window, whose values are the sums over all revisions, as readers of deltas add them."""
+    sums: dict[Slot, OutputRow] = {}
+    for row in rows:
+        place, values = _placed("outputs", names, row)
+        before = sums.get(place, {})
+        sums[place] = {**row, **{name: plus(before.get(name), value) for name, value in values.items()}}
+    return list(sums.values())
 
 
 def _without(row: OutputRow, name: str) -> OutputRow:

@@ -27,6 +27,7 @@ from persistent.sources.protocol import Source, Split
 from persistent.state import PersistentState
 from persistent.storage import Storage
 from persistent.task import PersistentTask, operator_name
+from persistent.worker.late_windows import LateWindows
 from persistent.worker.seen_items import SeenAfter, SeenBefore
 from persistent.zone import Zone
 
@@ -145,6 +146,7 @@ class Mapped:
     seen: SeenAfter | None = None
     agenda: Agenda | None = None
     """Of the run, if its windows are sessions."""
+    late_windows: LateWindows = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from persistent.text.figures import date_text
 from persistent.window import AnyWindow
 from persistent.worker.duplicates import Duplicates, Fate
 from persistent.worker.job import Job, Mapped, MapSplit
+from persistent.worker.late_windows import LateWindows, added, windows_missed
 from persistent.worker.merge_runs import monoid_errors, write_run
 from persistent.worker.seen_items import SeenAfter
 from persistent.worker.seen_state import SeenCache, seen_job
@@ -73,6 +74,7 @@ def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mappe
         dead=_stage_aside(job, item.attempt, tally.dead),
         first_dead=tally.dead[0].column("reason")[0].as_py() if tally.dead else "",
         seen=None if seen is None else _seen_after(job, item, seen),
+        late_windows=tally.late_windows,
     )
 
 
@@ -102,6 +104,7 @@ class _SplitTally:
     largest: int | None = None
     late: list[pa.RecordBatch] = field(default_factory=list)
     dead: list[pa.RecordBatch] = field(default_factory=list)
+    late_windows: LateWindows = field(default_factory=dict)
 
 
 def _judge(
@@ -142,6 +145,7 @@ def _judge(
                 is_late, partly = is_late & kept, partly & kept
             if is_late.any():
                 late += int(is_late.sum())
+                tally.late_windows = added([tally.late_windows, windows_missed(window, times[is_late])])
                 tally.late.append(aside.rows(np.flatnonzero(is_late), "late"))
                 kept = ~is_late if kept is None else kept & ~is_late
             if partly.any():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from monoids import Count, Sum, record
-from persistent import NonWindowState, PersistentTask, WindowState, sliding
+from persistent import NonWindowState, PersistentTask, WindowState, sliding, tumbling
 from tests.crash.sweep import calm, sweep
 from tests.crash.worlds import ROWS, CrashJob
 
@@ -34,9 +34,18 @@ class Open(Running):
         return WindowState(monoid, window, emit="change", changes="retract", allowed_lateness=5)
 
 
+class Early(Running):
+    """The same by windows, published now and then before they close."""
+
+    def persistent_state(self) -> Any:
+        monoid = record(visits=Count(), total=Sum())
+        return WindowState(monoid, tumbling(20), early=6, late="retract", allowed_lateness=5)
+
+
 JOBS = (
     CrashJob("running", Running, ROWS, 3, splits=2),
     CrashJob("open windows", Open, ROWS, 3),
+    CrashJob("early", Early, ROWS, 2),
 )
 
 

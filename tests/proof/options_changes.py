@@ -283,6 +283,8 @@ NOT_RUN = {
     "calendar.tz": "is another window, which is refused: tests/test_pipeline_of_calendar_windows.py",
     "calendar.offset": "is another window, which is refused: tests/test_pipeline_of_calendar_windows.py",
     "assigned.assigner": "is another window, which is refused: tests/test_pipeline_of_assigned_windows.py",
+    "WindowState.early": "needs a clock that goes on between steps: tests/test_lateness_of_early_results.py",
+    "WindowState.early_by": "needs a clock that goes on between steps: tests/test_lateness_of_early_results.py",
     "WindowState.late": "is refused only while a published window can be corrected: tests/test_lateness_over_runs.py",
     "Pipeline.run.follow": "never ends by itself; a run that follows is one in tests/driver/test_loop.py",
     **{
