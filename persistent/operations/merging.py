@@ -288,7 +288,9 @@ def _emptied(there: Log, operators: Mapping[str, OperatorState], sources: Mappin
     """A fence on the empty checkpoint of the new job, which an interrupted call may have created."""
     nonce = new_nonce()
     none = {
-        task: replace(one.with_state(runs=(), lowest=None, published=0), key_types=(), inputs=tuple(sources))
+        task: replace(
+            one.with_state(runs=(), lowest=None, published=0, final=None), key_types=(), inputs=tuple(sources)
+        )
         for task, one in operators.items()
     }
     empty = first(nonce, sources, none)

@@ -178,6 +178,28 @@ def test_merged_they_go_on_as_one_job_over_both(task: type[PersistentTask]) -> N
     assert not verify(into.storage).findings
 
 
+class Corrected(Windows):
+    """Windows that take late records."""
+
+    def persistent_state(self) -> WindowState:
+        return WindowState(record(count=Count(), total=Sum()), tumbling(10), allowed_lateness=15)
+
+
+def test_what_is_final_in_two_jobs_is_none_of_the_empty_one_that_is_filled_with_them() -> None:
+    """Nothing is closed in an empty job, so nothing can be final: jobs that take late records could not be merged."""
+    one, other = begun(Corrected, end=True)
+    into = side(Corrected)
+    merged = merge(one.storage, other.storage, into.storage).manifest
+    assert Log(into.storage).read(0).manifest.final == 0 < merged.final == merged.clock.closed
+    more = {"a": A + rows(2, 8, 30), "b": B + rows(5, 8, 30)}
+    whole = side(Corrected)
+    whole.run({"a": A, "b": B}, end=True)
+    before = len(whole.sink.rows())
+    for job in (into, whole):
+        job.run(more, end=True)
+    assert shown(into.sink.rows()) == shown(whole.sink.rows()[before:])
+
+
 def test_two_that_have_ended_at_different_times_are_merged() -> None:
     """The way out for jobs whose windows are closed up to different times: both hold nothing any more."""
     one, other = side(Windows), side(Windows)
