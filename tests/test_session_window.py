@@ -35,6 +35,7 @@ from persistent.session_window import SessionWindow, group_sessions
 from persistent.state_rows import fold
 from persistent.storage import MemoryStorage
 from persistent.verify import verify
+from tests.few import examples
 from tests.sessions import Run, Visits, disordered, expected, kept_of, run_of, sessions_in
 
 GAPS_AND_CUTS = st.sampled_from(((10, 50), (1, 7), (10, 10), (7, 1000), (3, 8)))
@@ -52,7 +53,7 @@ def test_sessions_come_to_the_plain_ones(seed: int, sizes: tuple[int, int], step
 
 
 @pytest.mark.check
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.integers(0, 10**6), GAPS_AND_CUTS, st.sampled_from((1, 2, 3, 7, 60)), st.lists(st.integers(1, 40), max_size=3)
 )
@@ -298,7 +299,7 @@ def test_windows_are_as_they_read() -> None:
     assert NonWindowState(First(int)).window is None
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(0, 99), st.integers(0, 99))
 def test_what_is_late_is_before_the_clock(time: int, clock: int) -> None:
     """Looked at one by one, or all at once."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from persistent import zone as module
 from persistent.zone import END_S, FIRST_S, Zone
-from tests.few import share
+from tests.few import examples, share
 
 ZONES = [
     "Europe/Berlin",
@@ -61,7 +61,7 @@ def test_no_zone_changes_twice_within_the_look_that_finds_changes(name: str) -> 
 
 
 @given(tables, tables, st.integers(-60, 60))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_table_that_follows_another_has_the_rules_of_both(
     first: list[tuple[int, int]], second: list[tuple[int, int]], since: int
 ) -> None:

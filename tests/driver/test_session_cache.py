@@ -22,6 +22,7 @@ from persistent.driver.session_cache import SessionCache
 from persistent.session_window import group_sessions, session
 from persistent.storage import MemoryStorage
 from persistent.worker.job import CloseShard
+from tests.few import examples
 
 WINDOW = session(5, cut=20)
 MONOID = Sessions(5, record(n=Count()))
@@ -30,7 +31,7 @@ RUNS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(RUNS, st.integers(0, 110), st.integers(0, 50), st.booleans())
 def test_what_is_due_is_as_defined(
     inputs: list[list[tuple[int, int]]], closed: int, ahead: int, restarted: bool
