@@ -19,7 +19,8 @@ BENCH ?= clicks views checkpoint memory many_steps kernels sketches verify store
 help:
 	@echo 'make run     make events, run a task over them, kill its driver twice with -9, compare every row'
 	@echo 'make test    linter, types, doctests and all short tests; ONLY=persistent/sources/text.py: of one module'
-	@echo 'make check   the other tests: real servers, Spark, kills at every operation, every law on 200 examples'
+	@echo 'make check   the other tests: real servers, Spark, kills at one in three operations, every law on 200 examples;'
+	@echo '             SEED= repeats the draw, and CASES=all kills at every operation'
 	@echo 'make integration  sources and sinks on the servers that it starts: suites, a round of the matrix; SEED= repeats it'
 	@echo 'make matrix  every source and sink beside every accident, in ROUNDS=20, and its page in the docs'
 	@echo 'make marathon  Kafka to PostgreSQL and Kafka, a topic, a queue: everything dies in turn, MINUTES=5 each'
@@ -34,8 +35,9 @@ help:
 
 # Hundreds of the tests start a Python of their own: from byte code it starts in half the time, whatever the shell says.
 test check integration matrix marathon: export PYTHONDONTWRITEBYTECODE =
-# What the rounds of a run are drawn from.
+# What the rounds of a run are drawn from, and which share of the longest rows of cases make check tries.
 check integration matrix: export SEED := $(SEED)
+integration: export CASES = all
 # In memory where 8 GB of it are free: a disk syncs for a third of the time. Nothing here depends on a disk's own ways.
 ifneq ($(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 8000000'),)
 test check: export TMPDIR = /dev/shm
@@ -63,7 +65,7 @@ tests:
 	$(python) -m pytest -n 2 -m 'not check' --durations=10
 
 check: .venv/installed
-	@echo 'the seed of the matrix is $(SEED)'
+	@echo 'the seed of this run is $(SEED)'
 	@# Three for two processors: servers and Spark are waited for half of the time.
 	$(python) -m pytest -n 3 -m 'check or hypothesis' --durations=10
 	$(python) -m pytest -n 2 --monoid-laws=monoids --monoid-laws-examples=200 --quiet

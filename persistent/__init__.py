@@ -45,6 +45,7 @@ from persistent.message import Batch, Message
 from persistent.offsets import LevelDbOffsets, SqliteOffsets, StoredOffsets
 from persistent.pipeline import Pipeline
 from persistent.requests import PostgresRequestLog, SqliteRequestLog
+from persistent.session_window import session
 from persistent.sinks import (
     FileSink,
     FunctionSink,
@@ -146,6 +147,7 @@ __all__ = [
     "assigned",
     "calendar",
     "everything",
+    "session",
     "sliding",
     "then",
     "tumbling",

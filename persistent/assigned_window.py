@@ -81,6 +81,14 @@ class AssignedWindow:
         """For each time, whether its window had ended at the watermark; and nowhere whether only some had."""
         return np.asarray(timestamps < self.last_start(watermark)), np.zeros(len(timestamps), bool)
 
+    def may_be_late(self, time: int, watermark: int) -> bool:
+        """Whether the window of a time has ended at the watermark."""
+        return bool(self.last_end(time) <= watermark)
+
+    def is_untouched(self, clock: int, closed: int) -> bool:
+        """Whether the window of ``clock`` ends after ``closed``."""
+        return bool(self.last_start(closed) <= self.last_start(clock))
+
     def first_number(self, times: Any) -> Any:
         """The number of the window that holds each time."""
         return self.last_start(times)

@@ -19,6 +19,7 @@ from monoids.hashing import key_column
 from persistent.codec.key_types import agreed_types
 from persistent.event_times import TIMESTAMP_MAX, checked_timestamp, checked_timestamps
 from persistent.message import Batch
+from persistent.session_window import SessionWindow, group_sessions, values_of
 from persistent.state import PersistentState
 from persistent.state_rows import fold
 from persistent.text.figures import date_text, utc_text
@@ -102,7 +103,7 @@ class Delta:
             columns = own.keys if own is not None else ()
         else:
             columns = self._key_columns(keys, len(times))
-        self._sum(columns, times, self._state.monoid.lift_rows(values, len(times)))
+        self._sum(columns, times, values_of(self._state.monoid).lift_rows(values, len(times)))
 
     def get(self) -> Any:
         raise TypeError(
@@ -164,7 +165,7 @@ class Delta:
         if self._times:
             times = _listed_timestamps(self._times)
             self._check_not_swapped(times)
-            self._sum(self._listed_keys(), times, self._state.monoid.lift_list(self._values))
+            self._sum(self._listed_keys(), times, values_of(self._state.monoid).lift_list(self._values))
             self._clear()
 
     def _check_not_swapped(self, times: Integers) -> None:
@@ -186,13 +187,12 @@ class Delta:
                 "far ahead (see max_future); update at the message's own timestamp"
             )
         if window is not None and len(times):
-            if window.end_of(window.first_number(int(times.min()))) <= self._watermark:
+            if window.may_be_late(int(times.min()), self._watermark):
                 ended, _ = window.late(times, self._watermark)
                 if ended.any():
                     raise ValueError(
-                        f"an update at {int(times[ended][0])} ({utc_text(int(times[ended][0]))}): every window of that "
-                        f"time ended before the clock of the step{self._less_lateness()}, {utc_text(self._watermark)}; "
-                        "update at the message's own timestamp"
+                        f"an update at {int(times[ended][0])} ({utc_text(int(times[ended][0]))}): {self._why_late()}, "
+                        f"{utc_text(self._watermark)}; update at the message's own timestamp"
                     )
             held = window.holds(times)
             if not held.all():
@@ -202,11 +202,19 @@ class Delta:
                 times, columns = times[rows], take(columns, rows)
         if len(times):
             self._pending_types = self._agreed_types(keys)
-            panes = self._state.stored_panes(times, self._watermark)
-            self._pending.append(group_by(self._state.monoid, keys, panes, columns, self._state.panes.step))
+            self._pending.append(self._grouped(keys, times, columns))
 
-    def _less_lateness(self) -> str:
-        return ", less the allowed lateness" if self._state.lateness.allowed_ms else ""
+    def _grouped(self, keys: Sequence[pa.Array], times: Integers, columns: Columns) -> GroupSums:
+        state = self._state
+        if isinstance(state.window, SessionWindow):
+            return group_sessions(state.monoid, state.window, keys, times, columns)
+        return group_by(state.monoid, keys, state.stored_panes(times, self._watermark), columns, state.panes.step)
+
+    def _why_late(self) -> str:
+        if isinstance(self._state.window, SessionWindow):
+            return "it could join a session that has closed, because it is before the clock of the step"
+        less = ", less the allowed lateness" if self._state.lateness.allowed_ms else ""
+        return f"every window of that time ended before the clock of the step{less}"
 
     def _agreed_types(self, keys: Sequence[pa.Array]) -> tuple[pa.DataType, ...]:
         """The types of the key columns, including these. TypeError if one differs from those of earlier keys."""

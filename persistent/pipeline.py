@@ -144,7 +144,7 @@ class Pipeline:
         if evolve is not None and not isinstance(evolve, Evolution):
             raise InvalidPipeline(f"evolve={evolve!r}: give Evolution(...), or None")
         if evolve is not None:
-            evolve.check_for(self._state.monoid)
+            evolve.check_for(self._state)
         self.evolve = evolve
         self.allow_dropped = checked_names(allow_dropped, "allow_dropped")
         if operator_name(task) in self.allow_dropped:

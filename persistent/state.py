@@ -25,6 +25,7 @@ from monoids.column import take
 from monoids.groupby.cells import Integers, group_codes
 from monoids.groupby.summing import GroupSums
 from monoids.monoid import check
+from persistent import session_window as sessions
 from persistent.assigned_window import AssignedWindow
 from persistent.calendar_window import CalendarWindow
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
@@ -122,7 +123,8 @@ class PersistentState:
 
     def fingerprint(self) -> dict[str, Any]:
         """JSON values by which a checkpoint recognises this state and refuses another."""
-        return {"state": type(self).__name__, "monoid": self.monoid.fingerprint(), **self.panes.fingerprint()}
+        values = sessions.values_of(self.monoid)
+        return {"state": type(self).__name__, "monoid": values.fingerprint(), **self.panes.fingerprint()}
 
     # -- on its own ------------------------------------------------------------------------------------------
 
@@ -130,14 +132,15 @@ class PersistentState:
         """Add one value at a time (ms since the epoch)."""
         if key is not None:
             raise TypeError("a state on its own is one key: omit key=, or run the task in a pipeline")
-        self._add(checked_timestamp(timestamp), self.monoid.lift(value))
+        time = checked_timestamp(timestamp)
+        self._add(time, sessions.lift_at(self.monoid, time, value))
 
     def update_batch(self, timestamps: Any, values: Any, *, keys: Any = None) -> None:
         """Add many values: ``timestamps`` int64 ms; Arrow and NumPy arrays in ``values`` are columns of that length."""
         if keys is not None:
             raise TypeError("a state on its own is one key: omit keys=, or run the task in a pipeline")
         times = checked_timestamps(timestamps)
-        columns = self.monoid.lift_rows(values, len(times))
+        columns = sessions.at_times(self.monoid, times, sessions.values_of(self.monoid).lift_rows(values, len(times)))
         held = self._held(times)
         panes, rows = self.panes.starts(times[held]), np.flatnonzero(held)
         order, starts = group_codes(np.zeros(len(panes), np.int64), panes)
@@ -204,10 +207,7 @@ class PersistentState:
         return time
 
     def _total(self, elements: list[Any]) -> Any:
-        total = self.monoid.identity
-        for element in elements:
-            total = self.monoid.combine(total, element)
-        return total
+        return self.monoid.fold(elements)
 
 
 class NonWindowState(PersistentState):
@@ -325,8 +325,8 @@ class WindowState(PersistentState):
     ) -> None:
         if not isinstance(window, Window | CalendarWindow | AssignedWindow | Everything):
             raise TypeError(
-                "a window is made by tumbling(size), sliding(size, every), calendar(unit), assigned(assigner) or "
-                f"everything(), not {window!r}"
+                "a window is made by tumbling(size), sliding(size, every), session(gap), calendar(unit), "
+                f"assigned(assigner) or everything(), not {window!r}"
             )
         interval = None if interval_ms is None else duration_ms(interval_ms, "interval_ms")
         if interval is not None and interval < 1:
@@ -335,8 +335,9 @@ class WindowState(PersistentState):
         if isinstance(window, Everything):
             super().__init__(monoid, Panes(None, _GRID_MS if interval is None else interval))
         else:
-            super().__init__(monoid, Panes(window, interval))
+            super().__init__(sessions.kept_as(monoid, window), Panes(window, interval))
         self.lateness = checked_lateness(allowed_lateness, late, emit, changes, early, early_by)
+        sessions.check_sessions(window, interval, self.lateness)
         self.bare = bare(allowed_lateness=allowed_lateness, early=early)
         if self._everything is not None and self.lateness != ALLOWS_NONE:
             raise ValueError(
@@ -371,6 +372,8 @@ class WindowState(PersistentState):
         if window is None:
             every = [element for _, element in elements]
             return {(None, None): self.monoid.present(self._total(every))} if every else {}
+        if isinstance(window, sessions.SessionWindow):
+            return sessions.presented_sessions(self.monoid, window, [element for _, element in elements])
         found: dict[int, list[Any]] = {}
         for pane, element in elements:
             for number in range(window.first_number(pane), window.last_number(pane) + 1):

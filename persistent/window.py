@@ -66,6 +66,12 @@ class AnyWindow(Protocol):
     def late(self, timestamps: Integers, watermark: int) -> tuple[Mask, Mask]:
         """For each time in a window: whether all its windows had ended at the watermark; whether only some had."""
 
+    def may_be_late(self, time: int, watermark: int) -> bool:
+        """Whether some window that holds a time has ended at the watermark."""
+
+    def is_untouched(self, clock: int, closed: int) -> bool:
+        """Whether no window that ends at or before ``closed`` holds ``clock`` or a later time."""
+
     def first_number(self, times: Any) -> Any:
         """The smallest number of a window that ends after each time."""
 
@@ -159,6 +165,14 @@ class Window:
         first_end = self.end_of(self.first_number(timestamps))
         partly = (first_end <= watermark) & ~ended & self.holds(timestamps)
         return late, partly
+
+    def may_be_late(self, time: int, watermark: int) -> bool:
+        """Whether some window that holds a time has ended at the watermark."""
+        return bool(self.end_of(self.first_number(time)) <= watermark)
+
+    def is_untouched(self, clock: int, closed: int) -> bool:
+        """Whether no window that ends at or before ``closed`` holds ``clock`` or a later time."""
+        return bool(self.first_number(closed) <= self.first_number(clock))
 
     def first_number(self, times: Any) -> Any:
         """The smallest k whose window ends after each time."""

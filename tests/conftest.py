@@ -38,7 +38,9 @@ _INTEGRATION = "tests/integration/"
 _LONGER = "tests/integration/test_marathon"
 _INTEGRATION_SECONDS = 60
 """That a test on real servers may take, without the start of the servers."""
-_GROUPS = ("spark", "servers", "integration")
+_SERVED_APART = {"rabbit": ("rabbit",), "cluster": ("test_cluster", "test_visits", "test_connect")}
+"""What needs one server that others do not need can run beside them, by words in the names of the files."""
+_GROUPS = ("spark", "servers", "integration", *_SERVED_APART)
 _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A Java that lives for minutes is done before optimising its code has paid: half of its processor time."""
 SECONDS_MAX = 20.0
@@ -59,7 +61,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker("integration")
                 item.add_marker(pytest.mark.timeout(_INTEGRATION_SECONDS, func_only=True))
         if item.nodeid.startswith(_SERVED) and item.get_closest_marker("check"):
-            group = "servers"
+            apart = (name for name, words in _SERVED_APART.items() if any(word in item.nodeid for word in words))
+            group = next(apart, "servers")
         elif item.get_closest_marker("spark"):
             group = "spark"
         if group and hasattr(item.config, "workerinput"):

@@ -1,13 +1,17 @@
-"""A few of many cases are for ``make test``; all of them are for ``make check``."""
+"""A few of many cases are for ``make test``; all of them are for ``make check``, but for the longest rows of cases: it
+tries a share of each that its seed draws, so that a few runs try them all. ``make check CASES=all`` tries them at once.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+
+T = TypeVar("T")
 
 
 def one_in(count: int, cases: Iterable[Any]) -> list[Any]:
@@ -29,6 +33,13 @@ def paired(*axes: Iterable[Any]) -> list[Any]:
         (*before, last), case = (number for number, _ in places), tuple(value for _, value in places)
         cases.append(case if last == sum(before) % len(numbered[-1]) else checked(case))
     return cases
+
+
+def share(count: int, cases: Iterable[T]) -> list[T]:
+    """Every so-many-th case, from one that the seed of ``make check`` draws; all where the environment says
+    ``CASES=all``."""
+    found = list(cases)
+    return found if os.environ.get("CASES") == "all" else found[int(os.environ.get("SEED", 0)) % count :: count]
 
 
 def checked(case: Any) -> Any:

@@ -17,6 +17,7 @@ from persistent import AssignerFailed, WindowState, assigned
 from persistent.assigned_window import AssignedWindow
 from persistent.clock import instant_ms
 from persistent.window import Panes
+from tests.few import examples
 
 HOUR = 3_600_000
 
@@ -56,7 +57,7 @@ times = st.lists(st.integers(0, 120), min_size=1, max_size=30)
 
 
 @given(cycles, times, st.integers(0, 120))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_windows_are_those_of_a_plain_walk(cycle: Any, some: list[int], clock: int) -> None:
     """A row would count in another window, or a window close at another clock than its end."""
     lengths, first = cycle
@@ -75,7 +76,7 @@ def test_windows_are_those_of_a_plain_walk(cycle: Any, some: list[int], clock: i
 
 
 @given(cycles, st.integers(0, 60), st.integers(0, 60))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_a_range_of_numbers_covers_the_windows_that_start_in_it(cycle: Any, low: int, more: int) -> None:
     """Numbers between two starts are bounds only: a closing would leave out a window, or take one too many."""
     lengths, first = cycle

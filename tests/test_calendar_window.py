@@ -16,6 +16,7 @@ from persistent.calendar_window import SHORTEST_MS, CalendarWindow
 from persistent.clock import instant_ms
 from persistent.window import Panes
 from persistent.zone import Zone
+from tests.few import examples
 
 ZONES = [
     "UTC",
@@ -117,7 +118,7 @@ near_changes = st.sampled_from(ZONES).flatmap(
 
 
 @given(near_changes, st.sampled_from(sorted(SHORTEST_MS)), st.integers(0, 59) | st.just(0))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @example(("Pacific/Apia", instant_ms("2011-12-30T10:00Z")), "day", 0)
 @example(("Pacific/Apia", instant_ms("2011-12-30T09:59:59Z")), "day", 30)
 @example(("America/St_Johns", instant_ms("2010-11-07T02:45Z")), "day", 0)
@@ -307,8 +308,16 @@ def _distinct(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
+def test_what_may_be_late_and_what_is_untouched_ends_with_the_window() -> None:
+    """A late message would not be looked at; a restart would publish a window twice."""
+    day = CalendarWindow("day", Zone("UTC", ((-97_459_200, 0),)))
+    start, end = day.last_start(86_400_000 * 10 + 5), day.last_end(86_400_000 * 10 + 5)
+    assert [day.may_be_late(start, clock) for clock in (end - 1, end)] == [False, True]
+    assert [day.is_untouched(start, closed) for closed in (end - 1, end)] == [True, False]
+
+
 @given(rules, rules, st.integers(600_000_000, 661_000_000), st.sampled_from(["day", "week", "month"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @example(Zone("Z", ((-97_459_200, 0), (630_000_000, 3_600))), Zone("Z", ((-97_459_200, -1_800),)), 629_999_000, "hour")
 def test_rules_that_change_move_only_windows_that_have_not_begun(old: Zone, new: Zone, begun: int, unit: str) -> None:
     """Rows would lie in other windows than those they were counted in, or a closed window open again."""

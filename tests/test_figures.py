@@ -38,7 +38,7 @@ MANY_PARAMETERS = {
 }
 IMPORTS_MAX = 18
 MANY_IMPORTS = {
-    "persistent": 20,  # What users name.
+    "persistent": 21,  # What users name.
     "persistent.pipeline": 36,  # Where sources, sinks, engines, the driver and readers meet.
     "monoids": 31,  # The catalogue.
     "persistent.sources.file": 22,  # One source with three formats, and the index of what it has listed.
@@ -52,11 +52,11 @@ IMPORTERS_MAX = 40
 MANY_IMPORTERS = {
     "persistent.errors": 172,  # Errors, columns and the one class all monoids derive from are everybody's words.
     "monoids.monoid": 60,
-    "monoids.column": 62,
-    "monoids.groupby.cells": 42,  # The types of arrays.
+    "monoids.column": 66,
+    "monoids.groupby.cells": 45,  # The types of arrays.
     "persistent.clock": 75,  # Durations and pauses; nobody else reads the time.
-    "persistent.codec": 46,
-    "persistent.storage": 42,  # Where a checkpoint lies: what every command is given.
+    "persistent.codec": 47,
+    "persistent.storage": 43,  # Where a checkpoint lies: what every command is given.
     "persistent.checkpoint.manifest": 42,
     "persistent.sources.protocol": 48,  # What a source is, said to each of them and to who drives it.
 }

@@ -70,6 +70,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.window",
         "persistent.assigned_window",
         "persistent.calendar_window",
+        "persistent.session_window",
+        "persistent.agenda",
         "persistent.lateness",
         "persistent.event_times",
         "persistent.text.fingerprints",
@@ -109,6 +111,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.worker.map_split",
         "persistent.worker.failing_keys",
         "persistent.worker.close_windows",
+        "persistent.worker.close_sessions",
         "persistent.worker.correct_windows",
         "persistent.worker.publish_shard",
         "persistent.worker.dispatch",
@@ -120,6 +123,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.driver.seen_part",
         "persistent.driver.commit",
         "persistent.driver.run_cache",
+        "persistent.driver.session_cache",
         "persistent.worker.state_tables",
         "persistent.driver.output_batches",
         "persistent.driver.publish",
@@ -160,14 +164,13 @@ ROOMS = {
     "sinks": "errors clock stopping promises text codec storage log clients checkpoint.names checkpoint.garbage",
     "checkpoint": "errors clock zone text codec storage sources lateness state task",
     "engines": "errors storage worker.requirements",
-    "worker": "errors zone text codec storage sources sinks message window lateness state_rows state delta task "
-    "checkpoint dedupe",
-    "driver": "errors clock zone stopping text codec storage sources sinks window lateness state state_rows task "
-    "checkpoint "
-    "engines worker dedupe",
+    "worker": "errors zone text codec storage sources sinks message window session_window agenda lateness state_rows "
+    "state delta task checkpoint dedupe",
+    "driver": "errors clock zone stopping text codec storage sources sinks window session_window agenda lateness state "
+    "state_rows task checkpoint engines worker dedupe",
     "pipeline": "errors clock promises text codec storage sources sinks state task checkpoint engines worker driver "
     "dedupe",
-    "reading": "errors clock text codec storage window task checkpoint worker driver pipeline",
+    "reading": "errors clock text codec storage window session_window task checkpoint worker driver pipeline",
     "verify": "errors codec storage sources sinks checkpoint driver pipeline",
     "operations": "errors clock text codec storage sources sinks task checkpoint worker driver pipeline",
 }

@@ -14,6 +14,7 @@ from monoids import Count, Max, Mean, Sum, record
 from persistent import FileSink, WindowState, calendar
 from persistent.lateness import Lateness, checked_lateness
 from persistent.window import sliding, tumbling
+from tests.few import examples
 from tests.late import Run, disordered, expected, run_of
 
 WINDOWS = (
@@ -39,7 +40,7 @@ DRAWN = (
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(*DRAWN)
 def test_the_table_comes_to_the_plain_one(seed: int, window: Any, allowed: int, late: str, step_rows: int) -> None:
     """Whatever the disorder, the windows and the steps; and what is late is counted, record by record."""
@@ -47,7 +48,7 @@ def test_the_table_comes_to_the_plain_one(seed: int, window: Any, allowed: int, 
 
 
 @pytest.mark.check
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(*DRAWN)
 def test_many_tables_come_to_the_plain_ones(seed: int, window: Any, allowed: int, late: str, step_rows: int) -> None:
     comes_to_the_plain_one(seed, window, allowed, late, step_rows)

@@ -21,12 +21,13 @@ from persistent.lateness import Lateness
 from persistent.sinks import SqliteSink
 from persistent.window import sliding, tumbling
 from tests.changes import World, expected, published, table_of
+from tests.few import examples
 from tests.late import disordered
 
 WINDOWS = (None, None, tumbling(10), tumbling(10, offset=3), sliding(20, every=5), sliding(10, every=4))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     st.integers(0, 10**6),
     st.sampled_from(WINDOWS),

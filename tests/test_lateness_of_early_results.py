@@ -21,6 +21,7 @@ from persistent.engines import Embedded
 from persistent.lateness import ALLOWS_NONE, EARLY, Lateness
 from persistent.window import sliding, tumbling
 from tests.changes import Row, Table, World, expected
+from tests.few import examples
 from tests.late import Run, disordered, run_of
 from tests.late import expected as final_table
 from tests.test_lateness import Published
@@ -57,7 +58,7 @@ DRAWN = (
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(*DRAWN, st.integers(1, 24))
 def test_the_table_is_that_of_the_last_publication(
     seed: int, window: Any, allowed: int, late: str, early: int, step_rows: int, by: str, stops: int
@@ -67,7 +68,7 @@ def test_the_table_is_that_of_the_last_publication(
 
 
 @pytest.mark.check
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(*DRAWN, st.integers(1, 24))
 def test_many_tables_are_those_of_the_last_publication(
     seed: int, window: Any, allowed: int, late: str, early: int, step_rows: int, by: str, stops: int

@@ -46,7 +46,7 @@ from persistent.verify import verify
 from persistent.zone import FIRST_S, Zone
 from tests import faults
 from tests.faults import DEATHS, FaultyStorage, Operations
-from tests.few import one_in
+from tests.few import examples, one_in
 from tests.operations.test_merging import Named
 from tests.test_calendar_window import plain
 
@@ -130,7 +130,7 @@ streams = st.sampled_from([(name, begin) for name, begins in _STREAMS.items() fo
 
 
 @given(streams, st.sampled_from(["hour", "day", "week", "month"]), st.integers(1, 20), st.integers(1, 3), st.booleans())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_outputs_are_those_of_a_plain_sum(
     stream: tuple[str, Rows], unit: str, step_rows: int, runs: int, grid: bool
 ) -> None:
@@ -420,7 +420,7 @@ def check_each_row_counts_where_it_is(job: Pipeline, given: Rows) -> None:
     st.sampled_from(["0 ms", "2 days", "5 days"]),
     st.sampled_from(["day", "week"]),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_rules_that_change_at_any_restart_lose_no_row(
     hours: list[int], runs: list[tuple[Any, int, bool]], disorder: str, unit: str
 ) -> None:

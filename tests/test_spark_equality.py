@@ -21,7 +21,7 @@ import pytest
 from persistent import FileSink, Pipeline
 from persistent.checkpoint.log import Log
 from persistent.storage import LocalStorage
-from tests.few import one_in
+from tests.few import one_in, share
 from tests.jobs import BY_NAME, JOBS, Job
 from tests.test_equality import check_equal
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[1]
 STEP_ROWS = 90
-KILLED = ("visits", "words", "sliding-not-dividing", "trails")
+KILLED = share(2, ("visits", "words", "sliding-not-dividing", "trails"))
 WAIT_SECONDS = 120
 
 DRIVER = """

@@ -38,6 +38,7 @@ from persistent.reading import diff, place
 from persistent.testing import verify_task
 from persistent.verify import verify
 from persistent.window import Everything
+from tests.few import examples
 
 Rows = Sequence[dict[str, Any]]
 COLUMNS = ["page", "window_start", "window_end", "n", "sum", "revision"]
@@ -99,7 +100,7 @@ streams = st.lists(
 
 
 @given(streams, st.integers(1, 9), st.lists(st.booleans(), min_size=1, max_size=4))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_what_is_published_is_a_plain_sum(given: Rows, step_rows: int, ends: list[bool]) -> None:
     """A row that is older than others would be missing, or one count twice after a restart."""
     sink, where = MemorySink(), f"memory://everything-{uuid4().hex}"

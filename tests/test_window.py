@@ -62,6 +62,15 @@ def test_a_time_is_late_when_all_its_windows_have_ended(window: Window, time: in
     assert partly.tolist() == [any(ended) and not all(ended)]
 
 
+@given(windows, times, st.integers(0, 90))
+def test_what_may_be_late_and_what_is_untouched_is_as_defined(window: Window, time: int, clock: int) -> None:
+    """A late message would not be looked at; a restart would publish a window twice."""
+    ended = [end <= clock for _, end in spans(window, time)]
+    assert not ended or window.may_be_late(time, clock) == any(ended)
+    numbers = range(window.first_number(time), window.last_number(clock) + 1)
+    assert window.is_untouched(time, clock) == (not any(window.end_of(number) <= clock for number in numbers))
+
+
 @given(windows | st.none(), st.integers(1, 9) | st.none(), st.lists(times, min_size=1))
 def test_a_pane_lies_between_neighbouring_cuts(
     window: Window | None, interval_ms: int | None, moments: list[int]

@@ -6,4 +6,5 @@ lists.py        ListConcat
 ranges.py       Ranges
 histogram.py    Histogram, ExponentialHistogram
 mappings.py     mapping
+sessions.py     what the session windows of persistent are sums of
 """

@@ -60,6 +60,7 @@ from monoids import (
     record,
 )
 from monoids import Any as AnyTrue
+from monoids.containers.sessions import Sessions
 from monoids.monoid import Group, Monoid
 from monoids.numbers.entries import EntrySum
 
@@ -103,6 +104,12 @@ _HASHED = KEYS | st.none() | st.binary(max_size=2) | _DECIMALS | st.dates() | st
 
 def _weighted(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.none() | values | st.fixed_dictionaries({"value": values, "weight": st.none() | st.integers(-5, 5)})
+
+
+def _timed(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Times so near that sessions touch, overlap and are joined by a third."""
+    times = st.none() | st.integers(-9, 30) | st.sampled_from([2**62 - 1, 1 - 2**62])
+    return st.none() | st.tuples(times, values) | st.fixed_dictionaries({"timestamp": times, "value": values})
 
 
 def _occurrences(ids: st.SearchStrategy[Any], values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -211,6 +218,10 @@ INSTANCES: tuple[tuple[Monoid[Any], st.SearchStrategy[Any]], ...] = (
         record(a=SetUnion(str), b=mapping(Sum()), c=SetIntersection(int)),
         st.fixed_dictionaries({"a": TEXTS}, optional={"b": st.dictionaries(KEYS, SMALL), "c": st.lists(SMALL)}),
     ),
+    (Sessions(3, Sum()), _timed(INTEGERS)),
+    (Sessions(1, Max(str)), _timed(_TEXTS)),
+    (Sessions(5, mapping(Sum(float))), _timed(st.dictionaries(st.integers(0, 2), FLOATS, max_size=2))),
+    (Sessions(4, record(a=SetUnion(str), b=Sum(int, unbounded=True))), _timed(st.fixed_dictionaries({"b": UNBOUNDED}))),
     (HyperLogLog(4), _HASHED),
     (HyperLogLog(12), _HASHED),
     (Theta(2), _HASHED),

@@ -94,10 +94,12 @@ class _Asked:
         since = None if operator is None else operator.state.known_from
         state = self.state.in_zone(None if operator is None else operator.state.zone)
         known, window = state.knows(self.clock, times.watermark), state.window
-        # No window that was open at the clock has lost its panes since.
-        gone = times.closed if self.unpublished or operator is None else operator.state.final_at(times.closed)
-        is_open = not known or window is None or window.first_number(gone) <= window.first_number(self.clock)
-        return known and is_open and (since is None or self.clock >= since)
+        if known and window is not None:
+            # No window that was open at the clock has lost its panes since.
+            gone = times.closed if self.unpublished or operator is None else operator.state.final_at(times.closed)
+            known = window.first_number(gone) <= window.first_number(self.clock)
+            known = known and (not self.unpublished or window.is_untouched(self.clock, times.closed))
+        return known and (since is None or self.clock >= since)
 
     def has_state_of(self, manifest: Manifest) -> bool:
         """Whether the manifest holds the state of the current task."""

@@ -17,6 +17,7 @@ from typing import Any
 from monoids import Monoid
 from persistent.errors import InvalidPipeline, PersistentError
 from persistent.pipeline import Pipeline
+from persistent.session_window import values_of
 from persistent.task import PersistentTask, check_task
 
 _TARGET = re.compile(r"(.+):([A-Za-z_]\w*)")
@@ -61,7 +62,7 @@ def load_monoid(target: str) -> tuple[Monoid[Any], Any]:
     if isinstance(found, Pipeline):
         found = found.task
     if isinstance(found, PersistentTask):
-        found = check_task(found).monoid
+        found = values_of(check_task(found).monoid)
     if not isinstance(found, Monoid):
         raise InvalidPipeline(
             f"{target} is {type(found).__name__}, not a monoid, nor a task or pipeline, whose state has one"

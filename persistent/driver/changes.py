@@ -362,6 +362,7 @@ OPTIONS = tuple(
         ),
         "tumbling": (("size", OnChange.RECORDED, _OTHER_PANES), ("offset", OnChange.RECORDED, _OTHER_PANES)),
         "sliding": tuple((name, OnChange.RECORDED, _OTHER_PANES) for name in ("size", "every", "offset")),
+        "session": (("gap", OnChange.RECORDED, _OTHER_PANES), ("cut", OnChange.RECORDED, _OTHER_PANES)),
         "calendar": (
             ("unit", OnChange.RECORDED, _OTHER_PANES),
             (

@@ -24,6 +24,8 @@ from persistent.driver.commit import check_same_job
 from persistent.driver.seen_part import check_seen
 from persistent.errors import FingerprintChanged, InvalidPipeline
 from persistent.lateness import CHANGES, EARLY, RETRACT
+from persistent.session_window import SessionWindow
+from persistent.state import PersistentState
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import change_text, changes_text
 
@@ -78,9 +80,15 @@ class Evolution:
             return f"Evolution(before={self.before!r}, change={name})"
         return f"Evolution(renamed={dict(self.renamed)}, removed={self.removed})"
 
-    def check_for(self, monoid: Monoid[Any]) -> None:
-        """Raise InvalidPipeline if it names fields that the current state cannot have, or if the state looks the same
-        before and after it."""
+    def check_for(self, state: PersistentState) -> None:
+        """Raise InvalidPipeline if it names fields that the current state cannot have, if the state looks the same
+        before and after it, or if it keeps sessions."""
+        monoid = state.monoid
+        if isinstance(state.window, SessionWindow):
+            raise InvalidPipeline(
+                f"{self!r}: the state of {state.window} cannot be migrated: omit evolve=, give the changed task a new "
+                "checkpoint, and read the source again"
+            )
         if self.before is not None and _equal(self.before.fingerprint(), monoid.fingerprint()):
             raise InvalidPipeline(
                 f"{self!r} changes a monoid into the same one, so a migrated state looks like an old one. Make them "

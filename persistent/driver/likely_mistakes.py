@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from persistent.dedupe import Dedupe
+from persistent.session_window import SessionWindow
 from persistent.task import PersistentTask
 from persistent.text.figures import utc_text
 from persistent.window import Window
@@ -25,7 +26,9 @@ def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
             "key = None, if that is intended"
         )
     window = job.state.window
-    if isinstance(window, Window) and window.bare:
+    if isinstance(window, SessionWindow) and window.bare:
+        yield _seconds_meant(f"{window.bare} has a gap of", window.gap_ms)
+    elif isinstance(window, Window) and window.bare:
         yield _seconds_meant(f"{window.bare} is windows of", window.size_ms)
     of_sources = [getattr(source, "bare", {}) for source in job.sources.values()]
     for part in (*of_sources, getattr(job.state, "bare", {}), bare):

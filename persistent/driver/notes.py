@@ -16,6 +16,7 @@ from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.unpublished import Ended, why
 from persistent.driver.workbench import Workbench
 from persistent.lateness import CHANGE
+from persistent.session_window import SessionWindow
 from persistent.sources.protocol import Reached
 from persistent.text.figures import utc_text
 from persistent.worker.late_windows import LateWindows, added
@@ -231,5 +232,6 @@ class Notes:
                 ended=clock.end_of_input,
                 reached=reached,
                 of_changes=job.state.lateness.emit == CHANGE,
+                of_sessions=isinstance(job.state.window, SessionWindow),
             )
         )

@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.groupby.cells import Integers
+from persistent.agenda import Agenda
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.runs import read_run, read_table, run_place, with_recovery_advice
 from persistent.clock import Clock
 from persistent.codec import Run, decode_panes
 from persistent.storage import Storage
 from persistent.window import AnyWindow
+from persistent.worker.job import CloseShard
 
 
 class RunCache:
@@ -28,8 +30,8 @@ class RunCache:
         self._panes: dict[str, Integers] = {}
         self._index: dict[str, tuple[tuple[str, ...], pa.Table | None]] = {}
 
-    def learn(self, run: Run, panes: Integers) -> None:
-        """Store the panes of a run just written."""
+    def learn(self, run: Run, panes: Integers, agenda: Agenda | None = None) -> None:
+        """Store the panes of a run just written. ``agenda``: of its sessions, if its windows are some."""
         self._panes[run.name] = panes
 
     def forget_all_but(self, runs: Iterable[Run]) -> None:
@@ -84,6 +86,10 @@ class RunCache:
             if window.end_of(max(window.first_number(pane), first)) <= close_at:
                 return True
         return False
+
+    def with_due(self, closings: Sequence[CloseShard]) -> list[CloseShard]:
+        """The closings that may have something to close, with the keys that may."""
+        return list(closings)
 
     def first_end(self, runs: Iterable[Run], clock: Clock) -> int | None:
         """The smallest end of a non-empty window that is not closed; None without one."""

@@ -84,9 +84,10 @@ def _run_items(bench: Workbench, step: Step) -> Results:
     closed = tuple(result for result in found if isinstance(result, Closed))
     every_fold = [result for result in found if isinstance(result, Folded)]
     folded, seen_folded = every_fold[: len(folds)], every_fold[len(folds) :]
-    for run, panes in [(one.run, one.panes) for one in mapped] + [(one.run, one.panes) for one in folded]:
-        if run is not None and panes is not None:
-            bench.run_cache.learn(run, panes)
+    written: list[Mapped | Folded] = [*mapped, *folded]
+    for one in written:
+        if one.run is not None and one.panes is not None:
+            bench.run_cache.learn(one.run, one.panes, one.agenda)
     if after:
         closed, discarded, changes = outputs_after(bench, step, mapped)
     results = Results(
@@ -104,7 +105,9 @@ def _closes(bench: Workbench, step: Step) -> tuple[list[CloseShard], int]:
     is_due = step.ends_with_changes(joining) if window is None else bench.run_cache.is_due(*open_and_due)
     if is_due and not bench.job.sinks:
         return [], bench.run_cache.windows_over(*open_and_due)
-    return step.closes(window, bench.engine.parallelism, joining) if is_due else [], 0
+    if not is_due:
+        return [], 0
+    return bench.run_cache.with_due(step.closes(window, bench.engine.parallelism, joining)), 0
 
 
 def _with_splits(

@@ -15,7 +15,7 @@ _STATE = "'persistent state' and pipeline.state() show it"
 class Ended:
     """The end of a run. ``first_end``: the end of the first open window; ``ended``: whether the input was declared
     complete; ``reached``: how far the source has been read, if known; ``of_changes``: whether each step publishes what
-    it has changed."""
+    it has changed; ``of_sessions``: whether its windows are sessions, which messages make longer."""
 
     rows: int
     late: int
@@ -28,6 +28,7 @@ class Ended:
     ended: bool
     reached: Reached | None
     of_changes: bool = False
+    of_sessions: bool = False
 
 
 def why(run: Ended) -> str:
@@ -60,6 +61,8 @@ def _reason(run: Ended) -> str:
 def _open(run: Ended) -> str:
     """Which windows wait for the clock."""
     end = "" if run.first_end is None else utc_text(run.first_end)
+    if run.of_sessions:
+        return f"sessions are open, and none closes before the clock reaches {end}"
     if run.open_windows == 1:
         return f"1 window is open, until the clock reaches {end}"
     return f"{run.open_windows:,} windows are open, the first until the clock reaches {end}"

@@ -14,7 +14,7 @@ from persistent.driver.commit import Results, first_manifest
 from persistent.driver.folds import unfolded
 from persistent.driver.options import Options
 from persistent.driver.quiet import QuietWatch
-from persistent.driver.run_cache import RunCache
+from persistent.driver.session_cache import run_cache_of
 from persistent.engines.protocol import Engine
 from persistent.sources.protocol import ConfirmingSource, LosingSource, MeasuredSource, Reached, SourceState, together
 from persistent.worker.dispatch import Work
@@ -39,7 +39,7 @@ class Workbench:
         self.options = options
         self.work = Work(job)
         self.log = Log(job.storage)
-        self.run_cache = RunCache(job.storage, job.state.window)
+        self.run_cache = run_cache_of(job)
         self.nonce = new_nonce()
         self.first = first_manifest(job, self.nonce)
         self.kept: dict[int, Manifest] = {}

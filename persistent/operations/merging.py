@@ -222,6 +222,11 @@ def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> TaskClock:
     If one job has published a window, the other must hold no state for it.
     """
     a, b = (job.clock for job in jobs)
+    if _have_sessions(jobs[0]) and not (a.end_of_input and b.end_of_input):
+        raise Refused(
+            f"{urls[0]} and {urls[1]} keep sessions: a session that one has published, and one of the same key that is "
+            "open in the other, may be one. Run both to their end (--end-of-input), then merge"
+        )
     closed = min(a.closed, b.closed)
     if a.closed != b.closed and _have_windows(jobs[0]):
         behind = 0 if a.closed < b.closed else 1
@@ -238,6 +243,11 @@ def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> TaskClock:
         closed=closed,
         ended=a.end_of_input and b.end_of_input,
     )
+
+
+def _have_sessions(manifest: Manifest) -> bool:
+    """Whether the windows of the state are sessions, which a record can make longer, or join."""
+    return "gap_ms" in (manifest.operator.state.fingerprint["window"] or {})
 
 
 def _have_windows(manifest: Manifest) -> bool:
@@ -278,7 +288,9 @@ def _emptied(there: Log, operators: Mapping[str, OperatorState], sources: Mappin
     """A fence on the empty checkpoint of the new job, which an interrupted call may have created."""
     nonce = new_nonce()
     none = {
-        task: replace(one.with_state(runs=(), lowest=None, published=0), key_types=(), inputs=tuple(sources))
+        task: replace(
+            one.with_state(runs=(), lowest=None, published=0, final=None), key_types=(), inputs=tuple(sources)
+        )
         for task, one in operators.items()
     }
     empty = first(nonce, sources, none)

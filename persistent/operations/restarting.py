@@ -80,6 +80,9 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
         begins = {name: _begins(job.sources[name], source, clock) for name, source in target.sources.items()}
         seen = {name: seen_until(job, name, source, clock, attempt) for name, source in target.sources.items()}
         copy = _as_of(target, clock, begins, seen, tuple(_runs_before(job, target, clock, attempt)))
+    if copy.id == last.manifest.id and last.manifest.parent is not None:
+        # A copy of our own fence is one of what it stands on: of that it is known what it has published.
+        copy = replace(copy, id=last.manifest.parent[0])
     return committed(log, rolled_back(last, copy, kept, attempt.id, attempt.epoch, take_back=outputs == "retract"))
 
 

@@ -20,6 +20,7 @@ from persistent.checkpoint.positions import positions_to_json
 from persistent.codec import Run
 from persistent.pipeline import Pipeline
 from persistent.reading.place import Place, checked_job, read_place
+from persistent.session_window import SessionWindow
 from persistent.task import key_names
 from persistent.text.fingerprints import monoid_text, window_text
 from persistent.worker.job import Job
@@ -227,8 +228,8 @@ def _aligned(job: Job, before: pa.Table, after: pa.Table) -> tuple[Integers, Int
     panes, step = np.zeros(first + second, np.int64), 1
     if job.state.window is not None and first + second:
         starts = [table[START].cast(pa.int64()).to_numpy() for table in (before, after)]
-        panes, step = np.concatenate(starts), job.state.window.step
-        panes = panes - panes.min()
+        panes = np.concatenate(starts)
+        panes, step = panes - panes.min(), 1 if isinstance(job.state.window, SessionWindow) else job.state.window.step
     sums = group_by(_SIDES, keys, panes, rows, step)
     return sums.columns[0] - 1, sums.columns[1] - 1
 

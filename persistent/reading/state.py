@@ -17,6 +17,7 @@ from persistent.codec import type_of
 from persistent.errors import InvalidPipeline
 from persistent.pipeline import Pipeline
 from persistent.reading.place import Place, checked_job, place
+from persistent.session_window import SessionWindow
 from persistent.task import key_names
 from persistent.text.figures import utc_text
 from persistent.window import AnyWindow
@@ -103,6 +104,11 @@ def _checked(names: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
 def _number(window: AnyWindow | None, start: int) -> int:
     if window is None:
         raise InvalidPipeline("this state has no windows")
+    if isinstance(window, SessionWindow):
+        raise InvalidPipeline(
+            f"{window} has no windows that are the same for all keys: omit window=, and choose from the sessions of "
+            "the state, or of one key"
+        )
     try:
         number = int(window.last_number(start))
     except ValueError as error:

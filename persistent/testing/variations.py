@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from persistent.message import Batch
+from persistent.session_window import values_of
 from persistent.sources.protocol import Budget, SourceState
 from persistent.task import PersistentTask, key_columns, operator_name
 from persistent.testing.clock import START_MS
@@ -132,7 +133,7 @@ def shuffled(seed: int, disorder_ms: int | None, commutative: bool) -> Variation
     def run(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
         task = make()
         times, keys = _times_and_keys(task, records, settings)
-        lots = draws_lots(task.persistent_state().monoid)
+        lots = draws_lots(values_of(task.persistent_state().monoid))
         if commutative:
             order = _by_time(times, disorder_ms, seed)
         else:

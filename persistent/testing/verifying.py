@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline, PersistentError
+from persistent.session_window import values_of
 from persistent.state import PersistentState
 from persistent.task import PersistentTask, check_task, operator_name
 from persistent.testing.other_process import OtherProcess
@@ -128,7 +129,7 @@ class _Verifying:
             )
             difference = Difference(Slot("state"), (), None, changed.before, changed.after)
             raise TaskDiffers(message, "watched", difference, [changed.record]) from None
-        violation = law_broken(self.state.monoid, seen.values)
+        violation = law_broken(values_of(self.state.monoid), seen.values)
         if violation is not None:
             message = f"{self.name}: its state is not a sum, because\n{violation}\nSee docs/monoids.md."
             raise TaskDiffers(message, "laws", None, self.records) from violation

@@ -44,6 +44,8 @@ def window_text(window: Mapping[str, Any] | None) -> str:
     ('sliding("1 h", every="1 min")', 'tumbling("1500 ms")')
     >>> window_text({"calendar": "day", "zone": "Asia/Kolkata", "offset_ms": 21_600_000})
     'calendar("day", tz="Asia/Kolkata", offset="6 h")'
+    >>> window_text({"gap_ms": 1_800_000, "cut_ms": 86_400_000})
+    'session("30 min", cut="1 d")'
     >>> window_text({"assigned": "Shifts", "parameters": {"hours": [6, 14, 22]}})
     'assigned(Shifts(hours=(6, 14, 22)))'
     """
@@ -51,6 +53,8 @@ def window_text(window: Mapping[str, Any] | None) -> str:
         return "none"
     if "everything" in window:
         return "everything()"
+    if "gap_ms" in window:
+        return f'session("{duration_text(window["gap_ms"])}", cut="{duration_text(window["cut_ms"])}")'
     if "assigned" in window:
         parameters = ", ".join(f"{name}={_value_text(value)}" for name, value in window["parameters"].items())
         return f"assigned({window['assigned']}({parameters}))"

@@ -20,6 +20,7 @@ from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.runs import write_table
 from persistent.codec.sealed import HASH_LIMIT
 from persistent.errors import PersistentError, UserCodeError
+from persistent.session_window import SessionWindow, ends_of
 from persistent.task import key_names
 from persistent.text.figures import utc_text
 from persistent.window import WindowRange
@@ -52,10 +53,12 @@ class FailingKey:
 
 def no_result(job: Job, failing: FailingKey) -> UserCodeError:
     """The error that stops a run, or a read."""
+    another = "Keep the state and give it another monoid, with Pipeline(evolve=Evolution(before=..., change=...))"
+    if isinstance(job.state.window, SessionWindow):
+        another = "Give the task another monoid and a new checkpoint, and read the source again"
     error = UserCodeError(
-        f"{type(job.task).__name__}: no result for {failing.text(key_names(job.task))}. Committed state stays. Keep "
-        "the state and give it another monoid, with Pipeline(evolve=Evolution(before=..., change=...)); or set such "
-        'results aside, with their reason, and get all others: on_error="dead-letter"'
+        f"{type(job.task).__name__}: no result for {failing.text(key_names(job.task))}. Committed state stays. "
+        f'{another}; or set such results aside, with their reason, and get all others: on_error="dead-letter"'
     )
     error.__cause__ = failing.error
     return error
@@ -96,7 +99,7 @@ def presented(table_of: Callable[[GroupSums], pa.Table], rows: GroupSums) -> pa.
 def failing_key(job: Job, rows: GroupSums, error: Exception) -> FailingKey:
     """The key of one row that has no result."""
     start, window = int(rows.panes[0]), job.state.window
-    times = None if window is None else (start, window.ends(start))
+    times = None if window is None else (start, int(ends_of(window, rows.slice(0, 1))[0]))
     return FailingKey(_first_key(rows), times, error, _encoded(job.state.monoid, rows))
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from monoids.groupby.cells import Integers
+from monoids.text import Words
+from persistent.agenda import Agenda
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.names import Attempt, Staged, runs_folder
 from persistent.checkpoint.parts import Account
@@ -94,7 +96,9 @@ class CloseShard:
     With windows, ``delta``: the runs of the step itself, if it has lateness to answer. They count in windows with
     ``end > final``; those that were closed before, and that they touch, are the ranges ``corrected`` of window numbers,
     first to last: they are published again for the keys of the delta. A state that is published as it changes closes
-    none: its delta is what is not published, and open windows are corrected as closed ones are."""
+    none: its delta is what is not published, and open windows are corrected as closed ones are.
+
+    ``hashes``: of the keys that may have a session that closes, ascending; None if windows are not sessions."""
 
     attempt: Attempt
     runs: tuple[Run, ...]
@@ -108,6 +112,7 @@ class CloseShard:
     final: int = 0
     delta: tuple[Run, ...] = ()
     corrected: tuple[tuple[int, int], ...] = ()
+    hashes: Words | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,8 @@ class Mapped:
     first_dead: str = ""
     """The reason of the first dead letter."""
     seen: SeenAfter | None = None
+    agenda: Agenda | None = None
+    """Of the run, if its windows are sessions."""
     late_windows: LateWindows = field(default_factory=dict)
 
 
@@ -154,8 +161,9 @@ class Closed:
 
 @dataclass(frozen=True)
 class Folded:
-    """A compacted run. ``failure``: why the fold raised; then the runs stay unchanged."""
+    """A compacted run. ``failure``: why the fold raised; then the runs stay unchanged. ``agenda``: as of ``Mapped``."""
 
     run: Run | None
     panes: Integers | None
     failure: str = ""
+    agenda: Agenda | None = None

@@ -58,14 +58,15 @@ def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mappe
         assert tally.account.balances, f"the account of {item.split} does not balance: {tally.account}"
     with monoid_errors(job):
         rows = delta.rows()
-    run = panes = None
+    run = panes = agenda = None
     if rows is not None and len(rows):
-        run, panes = write_run(job, item.attempt, rows, item.attempt.id, item.attempt.id)
+        run, panes, agenda = write_run(job, item.attempt, rows, item.attempt.id, item.attempt.id)
     return Mapped(
         source=item.source,
         partition=item.split.partition,
         run=run,
         panes=panes,
+        agenda=agenda,
         key_types=tuple(str(column.type) for column in rows.keys) if rows is not None else (),
         account=tally.account,
         largest=tally.largest,
@@ -91,7 +92,7 @@ def _seen_after(job: Job, item: MapSplit, seen: Duplicates) -> SeenAfter:
     if rows is not None:
         assert item.seen is not None
         whose = seen_job(job, item.source, item.seen.pane_ms)
-        run, _ = write_run(whose, item.attempt, rows, item.attempt.id, item.attempt.id)
+        run, *_ = write_run(whose, item.attempt, rows, item.attempt.id, item.attempt.id)
     return SeenAfter(run, seen.span(), seen.doubtful(), behind_ms)
 
 
@@ -138,7 +139,7 @@ def _judge(
         if seen is not None:
             kept, nameless, copies, old = _judge_copies(seen, records, kept, aside, tally)
             dead, again, late = dead + nameless, again + copies, late + old
-        if window is not None and window.end_of(window.first_number(lowest)) <= item.final:
+        if window is not None and window.may_be_late(lowest, item.final):
             is_late, partly = window.late(times, item.final)
             if kept is not None:
                 is_late, partly = is_late & kept, partly & kept

@@ -11,6 +11,7 @@ import numpy as np
 from monoids.groupby.cells import Integers, distinct_panes
 from monoids.groupby.summing import GroupSums
 from monoids.text import Words
+from persistent.agenda import Agenda, agenda_of
 from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice, write_new
 from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run, find_in_run, is_wide
@@ -122,14 +123,16 @@ def find_rows(job: Job, run: Run, hashes: Words) -> GroupSums:
 
 def write_run(
     job: Job, attempt: Attempt, rows: GroupSums, first: int, last: int, low: int = 0, high: int = KEY_GROUPS
-) -> tuple[Run, Integers]:
-    """Write rows as a run of the deltas ``first`` to ``last``; returns it, and its panes in ascending order."""
+) -> tuple[Run, Integers, Agenda | None]:
+    """Write rows as a run of the deltas ``first`` to ``last``; returns it, its panes in ascending order, and the agenda
+    of its sessions, if it has some."""
     panes = distinct_panes(rows.panes, job.state.panes.step)
     with monoid_errors(job):
         data, sha256 = encode_run(job.state.monoid, rows, key_names(job.task), panes.tolist())
     name = write_new(job.storage, job.folder(), attempt, data)
     run = Run(name, len(rows), len(data), sha256, low, low, high, int(panes[0]), int(panes[-1]), first, last)
-    return (replace(run, wide=True) if is_wide(job.state.monoid, data) else run), panes
+    run = replace(run, wide=True) if is_wide(job.state.monoid, data) else run
+    return run, panes, agenda_of(job.state.window, rows)
 
 
 def compact_runs(job: Job, item: FoldRuns) -> Folded:
@@ -154,7 +157,8 @@ def _compacted(job: Job, item: FoldRuns) -> Folded:
         rows = rows if panes is rows.panes else in_panes(job.state.monoid, rows, panes)
     first = min(run.first for run in merge.inputs)
     last = max(run.last for run in merge.inputs)
-    return Folded(*write_run(job, item.attempt, rows, first, last, merge.low, merge.high))
+    run, panes, agenda = write_run(job, item.attempt, rows, first, last, merge.low, merge.high)
+    return Folded(run, panes, agenda=agenda)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums
 from persistent.errors import InvalidPipeline
 from persistent.lateness import RETRACT
+from persistent.session_window import ends_of, presented_fields, values_of
 from persistent.sinks.protocol import NUMBERED
 from persistent.state import PersistentState
 from persistent.window import AnyWindow
@@ -48,7 +49,7 @@ def marks_of(state: PersistentState, revision: int, *, retracted: bool = False) 
 def check_names(state: PersistentState, key_names: Sequence[str]) -> None:
     """InvalidPipeline if two output columns would share a name."""
     monoid, borders = state.monoid, (START, END) if state.has_borders else ()
-    names = [*key_names, *borders, *monoid.output_fields(), *(mark.name for mark in marks_of(state, 0))]
+    names = [*key_names, *borders, *values_of(monoid).output_fields(), *(mark.name for mark in marks_of(state, 0))]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidPipeline(
@@ -74,8 +75,8 @@ def window_outputs(
     """One row per (key, window); ``rows.panes`` are the starts of the windows."""
     columns = _key_columns(key_names, key_types, rows)
     columns[START] = pa.array(rows.panes).cast(TIMESTAMP)
-    columns[END] = pa.array(window.ends(rows.panes)).cast(TIMESTAMP)
-    return _marked(pa.table({**columns, **monoid.present_fields(rows.columns)}), marks or {})
+    columns[END] = pa.array(ends_of(window, rows)).cast(TIMESTAMP)
+    return _marked(pa.table({**columns, **presented_fields(monoid, rows.columns)}), marks or {})
 
 
 def key_outputs(
@@ -100,7 +101,7 @@ def empty_outputs(
     fields = [(name, key_types[i] if i < len(key_types) else pa.null()) for i, name in enumerate(key_names)]
     if state.has_borders:
         fields += [(START, TIMESTAMP), (END, TIMESTAMP)]
-    return pa.schema([*fields, *state.monoid.output_fields().items(), *(marks or {})]).empty_table()
+    return pa.schema([*fields, *values_of(state.monoid).output_fields().items(), *(marks or {})]).empty_table()
 
 
 def equal_values(before: pa.Array, after: pa.Array) -> Mask:

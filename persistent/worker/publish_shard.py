@@ -11,7 +11,9 @@ import pyarrow as pa
 from monoids.groupby.summing import GroupSums
 from persistent.codec import type_of
 from persistent.errors import UserCodeError
+from persistent.session_window import SessionWindow
 from persistent.task import key_names
+from persistent.worker.close_sessions import due_sessions, due_sessions_apart
 from persistent.worker.close_windows import closing_sums, closing_sums_apart
 from persistent.worker.correct_windows import (
     Corrected,
@@ -70,12 +72,16 @@ def _presented(job: Job, item: CloseShard) -> tuple[list[pa.Table], list[Failing
 def _sums(job: Job, item: CloseShard) -> Iterator[GroupSums]:
     if job.state.window is None:
         return changed_keys(job, item)
+    if isinstance(job.state.window, SessionWindow):
+        return due_sessions(job, item)
     return chain(closing_sums(job, item), corrections(job, item))
 
 
 def _sums_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
     if job.state.window is None:
         return changed_keys_apart(job, item, failing)
+    if isinstance(job.state.window, SessionWindow):
+        return due_sessions_apart(job, item, failing)
     return chain(closing_sums_apart(job, item, failing), corrections_apart(job, item, failing))
 
 

@@ -16,6 +16,7 @@ from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import OperatorState
 from persistent.codec import KEY_GROUPS, groups_of, type_of
+from persistent.session_window import SessionWindow, each_session
 from persistent.task import key_names, operator_name
 from persistent.window import WindowRange
 from persistent.worker.close_windows import window_sums
@@ -125,9 +126,11 @@ def _sums(job: Job, manifest: Manifest, groups: tuple[int, int], part: StatePart
         if folded is not None:
             yield folded
         return
-    first, last = window.first_number(manifest.clock.closed if part.as_of is None else part.as_of), part.window
+    closed = manifest.clock.closed if part.as_of is None else part.as_of
+    first, last = window.first_number(closed), part.window
     if last is not None:
         if last < first:
             return
         first = last
-    yield from window_sums(job, runs, groups, WindowRange(window, first, last, part.as_of))
+    for rows in window_sums(job, runs, groups, WindowRange(window, first, last, part.as_of)):
+        yield each_session(window, rows, closed) if isinstance(window, SessionWindow) else rows

@@ -191,7 +191,7 @@ def test_clicks_embedded(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_clicks_on_spark(tmp_path: Path) -> None:
     """Without it the comparison with Spark's own streaming aggregation could rot."""
-    line = run("clicks", tmp_path, "--rows", 160_000, "--file-rows", 40_000, "--runs", 1)
+    line = run("clicks", tmp_path, "--rows", 80_000, "--file-rows", 40_000, "--runs", 1)
     assert values(line)["ours on Spark / Spark streaming"] > 0
     assert values(line)["ours embedded / Spark streaming"] > 0
 
@@ -243,6 +243,13 @@ def test_verify(tmp_path: Path) -> None:
     line = run("verify", tmp_path, "--megabytes", 4, "--step-rows", 20_000, "--runs", 1)
     assert values(line)["verify"] > 0
     assert values(line)["state"] > 3
+
+
+def test_sessions_are_the_plain_ones(tmp_path: Path) -> None:
+    """Fewer rows, or sessions closed too early, would be fast for the wrong reason."""
+    sizes = ("--rows", 30_000, "--keys", 10, "--step-rows", 5_000, "--open-keys", 1_000, "--delta-rows", 50)
+    line = run("sessions", tmp_path, *sizes, "--steps", 5, "--runs", 1)
+    assert values(line)["sessions"] > 0 and values(line)["sessions / windows"] > 0
 
 
 def test_lateness_is_compared_on_equal_rows(tmp_path: Path) -> None:

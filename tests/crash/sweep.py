@@ -14,9 +14,13 @@ from persistent import Fenced, RunReport
 from tests.crash.pauses import Once
 from tests.crash.worlds import LONG, CrashJob, Outcome, World, check_invariants
 from tests.faults import DEATHS, Killed, Operations
+from tests.few import share
 
 _CHANGES = ("put_if_absent", "write", "rename", "delete")
 _TORN = ("put_if_absent", "write", "rename")
+_SLEEPS_MAX = 90
+_FEW, _SHARE = 30, 3
+"""One in so many deaths is tried by ``make check``, and all by ``make check CASES=all``."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +68,19 @@ def few_deaths(operations: list[tuple[str, str, str]]) -> list[Death]:
     return sorted(kinds.values(), key=lambda death: death.at)
 
 
+def shared_deaths(operations: list[tuple[str, str, str]]) -> list[Death]:
+    """Those of all deaths that are this run's share: of a few, all."""
+    found = list(deaths(operations))
+    return share(_SHARE, found) if len(found) > _FEW else found
+
+
 Deaths = Callable[[list[tuple[str, str, str]]], Iterable[Death]]
 
 anywhere = pytest.mark.parametrize(
-    "deaths", [few_deaths, pytest.param(deaths, marks=pytest.mark.check)], ids=["few", "all"]
+    "deaths", [few_deaths, pytest.param(shared_deaths, marks=pytest.mark.check)], ids=["few", "share"]
 )
-"""A test that kills somebody wherever it can: once at each kind of operation in ``make test``, else at every one."""
+"""A test that kills somebody wherever it can: once at each kind of operation in ``make test``, else at every one of the
+run's share."""
 
 
 def die(world: World, death: Death) -> bool:
@@ -106,23 +117,23 @@ def check_same(world: World, expected: Outcome, story: object) -> None:
     assert world.sink.list("") == shown, f"{story}: running again published something"
 
 
-def sweep(job: CrashJob, folder: Path, reference: Calm | None = None) -> int:
+def sweep(job: CrashJob, folder: Path, reference: Calm | None = None, *, whole: bool = False) -> int:
     """Die at every operation, then once more, in a story of its own, at a drawn operation of the recovery; the number
-    of cases. ``make proof`` dies at more of them, and more often."""
+    of cases, of which this run tries its share. ``whole``: all. ``make proof`` dies at more, and more often."""
     reference = reference or calm(job, folder)
-    drawn, cases = random.Random(job.name), 0
-    for death in deaths(reference.operations):
+    cases, drawn = list(deaths(reference.operations)), random.Random(job.name)
+    for death in cases if whole else shared_deaths(reference.operations):
         recovery = survive(job, folder, reference.outcome, death)
         survive(job, folder, reference.outcome, death, Death(drawn.randrange(recovery), drawn.choice(DEATHS)))
-        cases += 2
-    return cases
+    return 2 * len(cases)
 
 
-def sleep_everywhere(job: CrashJob, folder: Path, reference: Calm | None = None, operations_max: int = 90) -> None:
+def sleep_everywhere(job: CrashJob, folder: Path, reference: Calm | None = None, *, whole: bool = False) -> None:
     """One driver stops before an operation, another does all there is to do, the first goes on: for each of the first
-    operations."""
+    operations, or this run's share of them. ``whole``: for all."""
     reference = reference or calm(job, folder)
-    for at, operation in enumerate(reference.operations[:operations_max]):
+    cases = list(enumerate(reference.operations[:_SLEEPS_MAX]))
+    for at, operation in cases if whole else share(_SHARE, cases):
         world = World(job, folder)
         story = f"asleep before operation {at}, {operation}"
         sleeper, other = _overtaken(world, at)

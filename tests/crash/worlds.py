@@ -24,6 +24,7 @@ from persistent import (
     PersistentTask,
     Pipeline,
     WindowState,
+    session,
     sliding,
     then,
     tumbling,
@@ -62,6 +63,13 @@ class Corrected(Visits):
     def persistent_state(self) -> WindowState:
         monoid = record(visits=Count(), total=Sum())
         return WindowState(monoid, tumbling(10), allowed_lateness=20, late="retract")
+
+
+class Sessions(Visits):
+    """Sums by session."""
+
+    def persistent_state(self) -> WindowState:
+        return WindowState(record(visits=Count(), total=Sum()), session(10, cut=40))
 
 
 class Peaks(PersistentTask):

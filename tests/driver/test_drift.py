@@ -28,6 +28,7 @@ from persistent.sources.protocol import Budget, SourcePlan, SourceState, Span, S
 from persistent.storage import MemoryStorage
 from persistent.verify import verify, verify_source
 from tests.driver.shop import Visits
+from tests.few import examples
 from tests.topics import Topic, TopicSource
 
 
@@ -203,7 +204,7 @@ def running(steps: list[int]) -> list[int | None]:
     return times
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(BACKLOGS, st.integers(1, 60), st.sampled_from([1, 3, 8, None]))
 def test_any_backlog_is_counted_whole_and_none_runs_ahead(
     backlog: Mapping[str, list[int | None]], drift: int, step_rows: int | None

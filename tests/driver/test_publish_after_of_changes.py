@@ -22,6 +22,7 @@ from persistent.worker.job import CloseShard
 from tests.changes import World, expected
 from tests.crash.worlds import InTurn
 from tests.faults import FaultyStorage, Killed, Operations
+from tests.few import examples
 from tests.late import disordered
 from tests.operations.test_merging import Named
 from tests.totals import One
@@ -175,7 +176,7 @@ def test_every_key_is_published_anew_after_an_evolution() -> None:
     assert after == {key: sum(row["value"] for row in ROWS[:20] if row["key"] == key) for key in "abcd"}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     st.sampled_from(WINDOWS),
     st.lists(

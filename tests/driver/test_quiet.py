@@ -39,6 +39,7 @@ from persistent.testing.faults import FaultyStorage, Operations
 from persistent.verify import verify
 from tests.checkpoint.samples import manifest
 from tests.faults import Killed
+from tests.few import examples
 from tests.topics import Topic, TopicSource
 
 MINUTE = 60_000
@@ -473,7 +474,7 @@ def reference(events: Sequence[tuple[str, int]]) -> tuple[int, int, int]:
     return watermark, late, len(windows)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(EVENTS)
 def test_any_story_comes_to_what_a_plain_clock_says(events: list[tuple[str, int]]) -> None:
     """Records in any order, silences of any length, and drivers that come and go."""

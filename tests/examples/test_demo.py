@@ -38,4 +38,4 @@ def test_the_demo_survives_its_kills_embedded(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_demo_survives_its_kills_on_spark() -> None:
     """Without it the first command a new user types could fail."""
-    check(demo("--engine", "spark", "--rows", 800_000, "--step-rows", 40_000, "--seed", 12))
+    check(demo("--engine", "spark", "--rows", 400_000, "--step-rows", 40_000, "--seed", 12))

@@ -22,6 +22,7 @@ from persistent import (
     StillRunning,
     UnknownCheckpoint,
     WindowState,
+    session,
     tumbling,
 )
 from persistent.checkpoint.copies import newest_of
@@ -91,6 +92,13 @@ class Windows(PersistentTask):
 
     def process_message(self, state: Any, message: Any) -> None:
         state.update(message.timestamp, {"count": 1, "total": message.value["n"]})
+
+
+class Sessions(Windows):
+    """Sums by page and session."""
+
+    def persistent_state(self) -> WindowState:
+        return WindowState(record(count=Count(), total=Sum()), session(5))
 
 
 class Totals(PersistentTask):
@@ -170,6 +178,28 @@ def test_merged_they_go_on_as_one_job_over_both(task: type[PersistentTask]) -> N
     assert not verify(into.storage).findings
 
 
+class Corrected(Windows):
+    """Windows that take late records."""
+
+    def persistent_state(self) -> WindowState:
+        return WindowState(record(count=Count(), total=Sum()), tumbling(10), allowed_lateness=15)
+
+
+def test_what_is_final_in_two_jobs_is_none_of_the_empty_one_that_is_filled_with_them() -> None:
+    """Nothing is closed in an empty job, so nothing can be final: jobs that take late records could not be merged."""
+    one, other = begun(Corrected, end=True)
+    into = side(Corrected)
+    merged = merge(one.storage, other.storage, into.storage).manifest
+    assert Log(into.storage).read(0).manifest.final == 0 < merged.final == merged.clock.closed
+    more = {"a": A + rows(2, 8, 30), "b": B + rows(5, 8, 30)}
+    whole = side(Corrected)
+    whole.run({"a": A, "b": B}, end=True)
+    before = len(whole.sink.rows())
+    for job in (into, whole):
+        job.run(more, end=True)
+    assert shown(into.sink.rows()) == shown(whole.sink.rows()[before:])
+
+
 def test_two_that_have_ended_at_different_times_are_merged() -> None:
     """The way out for jobs whose windows are closed up to different times: both hold nothing any more."""
     one, other = side(Windows), side(Windows)
@@ -238,6 +268,23 @@ def test_windows_closed_in_one_and_held_by_the_other_are_refused() -> None:
         merge(one.storage, other.storage, into.storage)
     other.run({"b": B[:5]}, end=True)
     merge(one.storage, other.storage, into.storage)
+
+
+def test_sessions_are_merged_only_where_both_have_ended() -> None:
+    """An open session of one and a published one of the other may be one."""
+    sides = [Side(Sessions(), MemoryStorage(uuid.uuid4().hex), MemorySink()) for _ in range(3)]
+    for side, name, some in ((sides[0], "x", A), (sides[1], "y", B)):
+        side.run({name: some[:4]})
+    with pytest.raises(Refused, match=r"keep sessions: .* Run both to their end \(--end-of-input\), then merge"):
+        merge(sides[0].storage, sides[1].storage, sides[2].storage)
+    for side, name, some in ((sides[0], "x", A), (sides[1], "y", B[:4])):
+        side.run({name: some}, end=True)
+    merge(sides[0].storage, sides[1].storage, sides[2].storage)
+    before = len(sides[0].sink.rows()) + len(sides[1].sink.rows())
+    grown = [*A, {"ts": 900, "page": "a", "n": 1}, {"ts": 901, "page": "a", "n": 2}]
+    assert before and sides[2].run({"x": grown, "y": B[:4]}, end=True).outputs == 1
+    (row,) = sides[2].sink.rows()
+    assert (row["page"], row["count"], row["total"]) == ("a", 2, 3), "and no session of either again"
 
 
 def test_what_cannot_be_added_up_is_refused_and_nothing_is_made() -> None:

@@ -62,6 +62,18 @@ def test_restart_goes_behind_what_a_state_without_windows_has_closed() -> None:
     assert shown(job.state()) == totals(ROWS)
 
 
+@pytest.mark.parametrize("sink", [None, MemorySink()])
+def test_a_restart_goes_back_to_a_checkpoint_and_not_to_its_own_fence(sink: MemorySink | None) -> None:
+    """What that fence has published nobody knows: a job that never had a sink would have to bring one."""
+    job = pipeline(sink=sink, rows=ROWS[:60])
+    before = job.run(engine="embedded").checkpoint
+    clock = next(clock for clock in range(300, 0, -10) if _is_known(job, clock))
+    manifest = restart(job, clock, outputs="retract").manifest
+    assert (manifest.target, manifest.left) == (before, ((before + 1, manifest.id, True),))
+    assert manifest.publishes is (sink is not None)
+    assert job.run(engine="embedded").steps and shown(job.state()) == totals(ROWS[:60])
+
+
 def test_a_sink_that_cannot_take_back_refuses_a_restart_that_needs_it() -> None:
     """Set to the clock, the job could not run."""
     job = pipeline(sink=FunctionSink(lambda table, id: None))

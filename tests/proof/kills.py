@@ -16,8 +16,9 @@ checkpoint id has been committed, and a drawn part of a step later, it happens:
     away          the S3 server does not answer for a while
     ailing        the S3 server answers 503, loses answers and closes connections
 
-Afterwards state, outputs, late rows, dead letters and ledger are those of a calm run in memory, ``verify`` finds no
-fault, the laws of the log hold and nothing lies there that no manifest names.
+Afterwards state, outputs, late rows, dead letters and ledger are those of a calm run in memory, what a reader of
+revisions holds is what a plain computation says, ``verify`` finds no fault, the laws of the log hold and nothing lies
+there that no manifest names.
 """
 
 from __future__ import annotations
@@ -29,19 +30,25 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from persistent.storage import open_storage
 from persistent.verify import verify
 from tests.crash.worlds import CrashJob, Outcome, Peaks, Totals, Visits, World, check_invariants, write_files
+from tests.proof import worlds
+from tests.proof.emission import DAYS, EVERYTHING, Emission
 from tests.proof.result import Result
+from tests.proof.twin import Twin
 from tests.servers.drivers import Driver, Order, descendants, driver, kill, spark_home
 from tests.servers.hdfs import HdfsServer, hdfs_server
 from tests.servers.s3 import Fault, S3Server, client_environment, s3_server
 
 STEPS = 10
+revision_of = itemgetter("revision")
 _STEP_ROWS = 12
 _FILES = 7
 _AWAY_SECONDS_MAX = 2.0
@@ -73,7 +80,21 @@ PLAN: tuple[tuple[str, str, str, int], ...] = (
 )
 """(engine, store, what happens, how often): 60 cases."""
 
-JOBS = {"visits": (Visits, True, "parquet"), "peaks": (Peaks, False, "jsonl"), "totals": (Totals, True, "jsonl")}
+EMISSIONS = {
+    "corrected": Emission((10, 10, 0), 100, "retract"),
+    "added": Emission((10, 10, 0), 200, "delta"),
+    "days": Emission(DAYS, 100, "accumulate"),
+    "changing": Emission((10, 10, 0), 100, emit="change"),
+    "running": Emission(emit="change", changes="retract"),
+    "everything": Emission(EVERYTHING),
+}
+"""Jobs that take late rows, or publish what changes."""
+JOBS = {
+    "visits": (Visits, True, "parquet"),
+    "peaks": (Peaks, False, "jsonl"),
+    "totals": (Totals, True, "jsonl"),
+    **{name: (partial(worlds.Visits, emission), True, "parquet") for name, emission in EMISSIONS.items()},
+}
 """Task, whether rows come in order (and some are late), format of the results."""
 
 
@@ -203,13 +224,17 @@ def job_of(name: str) -> CrashJob:
     """Rows with disorder; where they are late, or negative, some are set aside."""
     task, ordered, format = JOBS[name]
     rng = random.Random(f"kills {name}")
+    # A step has windows of the one before to close: what corrects them is far behind.
+    share, far = (0.4, 150) if name in EMISSIONS else (0.15, 60)
     rows = []
     for number in range(STEPS * _STEP_ROWS):
-        behind = rng.randrange(60) if rng.random() < 0.15 else rng.randrange(8)
+        behind = rng.randrange(far) if rng.random() < share else rng.randrange(8)
         ts = -7 if rng.random() < 0.02 else max(4 * number - behind, 0)
         rows.append({"ts": ts, "page": rng.choice(["a", "b", "é", None]), "n": rng.randrange(-1, 30)})
     if task is not Visits:
         rows = [{**row, "n": abs(row["n"])} for row in rows]
+    if name in EMISSIONS:
+        rows = [{**row, "ts": EMISSIONS[name].at(row["ts"])} for row in rows]
     return CrashJob(f"kills-{name}", task, tuple(rows), _STEP_ROWS, ordered, files=_FILES, format=format)
 
 
@@ -220,9 +245,25 @@ def calm(name: str) -> Outcome:
         world = World(job_of(name), Path(folder))
         world.run()
         outcome = world.outcome()
+        check_table(name, world)
         world.close()
     assert outcome.published and any(account.dead for account in outcome.ledger.values())
     return outcome
+
+
+@cache
+def table(name: str) -> dict[Any, Any]:
+    """What a reader must hold at the end: a plain computation."""
+    job = job_of(name)
+    return dict(list(Twin(job.rows, job.step_rows, EMISSIONS[name]).steps().values())[-1].table)
+
+
+def check_table(name: str, world: World) -> None:
+    """The largest revision, with what was taken back gone, is the plain one."""
+    if name in EMISSIONS:
+        emission, rows = EMISSIONS[name], sorted(world.published(), key=revision_of)
+        held = emission.table(map(emission.row, some) for _, some in groupby(rows, revision_of))
+        assert held == table(name), f"a reader holds {held}, not {table(name)}"
 
 
 class Trial:
@@ -392,6 +433,7 @@ class Trial:
         for part in fields(Outcome):
             before, after = getattr(expected, part.name), getattr(found, part.name)
             assert before == after, f"{part.name} differ from those of a calm run: {_difference(before, after)}"
+        check_table(self.job, world)
         check_invariants(world)
         verified = verify(world.checkpoint)
         assert verified.ok, f"verify found {verified.findings}"

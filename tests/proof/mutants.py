@@ -1,4 +1,5 @@
-"""The section "mutants" changes the code that stores and commits, a spot at a time, and asks its tests to notice.
+"""The section "mutants" changes the code that stores and commits, a spot at a time, and asks its tests to notice; and
+plants others that break a rule by name.
 
 Each mutant runs with the tests that mirror its module: found means that one of them failed or did not end. A survivor
 that nobody can tell from the original is in ``EXPLAINED``; any other one is a failure.
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from tests.mirrors import mirrors
 from tests.proof.mutants_bench import Bench, Mirror, Verdict
+from tests.proof.mutants_planted import PLANTED
 from tests.proof.mutation import ROOT, Mutation
 from tests.proof.result import Result
 
@@ -65,7 +67,7 @@ MIRRORS = {
 
 
 def prove(seconds_max: float | None, seed: int = 0, scale: float = 1.0) -> Result:
-    """A hundred mutants, drawn from those of all modules."""
+    """The planted mutants, and a hundred drawn from those of all modules."""
     began = time.monotonic()
     count = max(1, round(_MUTANTS * scale))
     every = [one for mirror in MIRRORS.values() for one in mirror.mutations()]
@@ -73,16 +75,35 @@ def prove(seconds_max: float | None, seed: int = 0, scale: float = 1.0) -> Resul
     verdicts: list[Verdict] = []
     untold: list[str] = []
     until = began + 0.9 * seconds_max if seconds_max is not None else math.inf
+    planted = _planted(round(len(PLANTED) * min(scale, 1.0)), untold, until)
     for verdict in _tried(drawn, untold, until):
         verdicts.append(verdict)
     explained = sum(verdict.is_explained for verdict in verdicts)
     failures = tuple(untold) + tuple(f"survived: {verdict.mutation}" for verdict in verdicts if verdict.is_survivor)
-    found = sum(verdict.is_found for verdict in verdicts)
-    note = f"seed {seed}; {explained} more cannot be told from the original"
+    found = sum(verdict.is_found for verdict in verdicts) + sum(planted)
+    count = len(verdicts) + len(planted)
+    note = f"seed {seed}; {len(planted)} planted by name; {explained} more cannot be told from the original"
     if len(verdicts) < len(drawn):
         note += f"; out of time after {len(verdicts)} of {len(drawn)}"
     seconds = time.monotonic() - began
-    return Result("mutants", len(verdicts), failures, (found, len(verdicts) - explained), seconds, note)
+    return Result("mutants", count, failures, (found, count - explained), seconds, note)
+
+
+def _planted(count: int, untold: list[str], until: float) -> list[bool]:
+    """Whether each of so many planted mutants is found; ``untold``: those that are not, and why."""
+    found = []
+    for one in PLANTED[:count]:
+        left = until - time.monotonic()
+        if left <= 0:
+            break
+        try:
+            found.append(one.is_found(min(left, 900.0)))
+        except (RuntimeError, ValueError) as error:
+            if time.monotonic() < until:
+                untold.append(str(error))
+            continue
+        untold += [] if found[-1] else [f"not found: {one.rule}"]
+    return found
 
 
 def _tried(drawn: Sequence[Mutation], untold: list[str], until: float) -> Iterator[Verdict]:

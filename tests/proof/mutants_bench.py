@@ -6,6 +6,7 @@ the checkout is never written.
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import hashlib
 import importlib
@@ -112,9 +113,12 @@ class Bench:
 
     def tried(self, mutation: Mutation) -> Verdict:
         """What became of this mutant."""
-        tree = mutated(self._source, mutation.number)
-        end, seconds, _ = _run(self.mirror, compile(tree, str(self.mirror.path), "exec"), self.seconds_max)
-        return Verdict(mutation, end, seconds)
+        return Verdict(mutation, *self.ended(mutated(self._source, mutation.number)))
+
+    def ended(self, mutant: ast.Module | str) -> tuple[str, float]:
+        """How the tests ended with this in the place of the module, after how many seconds."""
+        end, seconds, _ = _run(self.mirror, compile(mutant, str(self.mirror.path), "exec"), self.seconds_max)
+        return end, seconds
 
 
 def _run(mirror: Mirror, code: Any, seconds_max: float, seen: Path | None = None) -> tuple[str, float, str]:

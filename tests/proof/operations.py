@@ -15,6 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.operations import compaction, rolling_back
+from tests.proof.emission import Emission
 from tests.proof.operations_machine import Machine
 from tests.proof.result import Result
 
@@ -113,7 +114,7 @@ def story() -> None:
     machine = Machine()
     rows = [(0, 4, "abc"[number % 3], number) for number in range(24)]
     acts: list[Callable[[], None]] = [
-        lambda: machine.begin(windows=False, partitions=1, rows=rows, step_rows=2),
+        lambda: machine.begin(emission=Emission(), partitions=1, rows=rows, step_rows=2),
         lambda: machine.pin(which=0, remove=False, crash=None),
         lambda: machine.run(steps=3, step_rows=2, ends=False, threads=1, crash=None),
         lambda: machine.run(steps=3, step_rows=2, ends=False, threads=3, crash=None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import Any
+from typing import Any, Final
 
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
@@ -21,8 +21,9 @@ from persistent.reading import diff, export, place
 from persistent.storage import MemoryStorage
 from persistent.verify import verify
 from tests.faults import DEATHS, FaultyStorage, Killed, Operations
-from tests.proof.operations_model import GRID_MS, Model, Plan, Snapshot
-from tests.proof.operations_world import World, start_of, values
+from tests.proof.emission import DAYS, EVERYTHING, Emission, start_of
+from tests.proof.operations_model import GRID, Model, Plan, Snapshot
+from tests.proof.operations_world import World, values
 from tests.proof.simulation_small import small
 from tests.proof.worlds import drawn_names
 
@@ -36,6 +37,21 @@ ROWS = st.lists(
 )
 """Of which partition, how much later than the latest before, page and number."""
 
+WINDOWS: Final = (10, 10, 0)
+EMISSIONS = st.one_of(
+    st.sampled_from((Emission(WINDOWS), Emission())),
+    st.sampled_from(
+        (
+            *(Emission(WINDOWS, 15, late) for late in ("accumulate", "retract", "delta")),
+            Emission(WINDOWS, 15, emit="final"),
+            Emission(DAYS),
+            Emission(DAYS, 15, "retract"),
+            Emission(EVERYTHING),
+            *(Emission(WINDOWS, 15, emit="change", changes=changes) for changes in ("update", "retract")),
+            *(Emission(emit="change", changes=changes) for changes in ("update", "retract")),
+        )
+    ),
+)
 NUMBER = st.integers(0, 30)
 OUTPUTS = st.sampled_from(["retract", "again"])
 CRASH = st.one_of(st.none(), st.tuples(st.integers(0, 25), st.sampled_from(DEATHS)))
@@ -70,9 +86,10 @@ class Machine(RuleBasedStateMachine):
 
     # -- rules ---------------------------------------------------------------------------------------------------
 
-    @initialize(windows=st.booleans(), partitions=st.integers(1, 2), rows=ROWS, step_rows=st.integers(1, 4))
-    def begin(self, windows: bool, partitions: int, rows: Any, step_rows: int) -> None:
-        self.windows = windows
+    @initialize(emission=EMISSIONS, partitions=st.integers(1, 2), rows=ROWS, step_rows=st.integers(1, 4))
+    def begin(self, emission: Emission, partitions: int, rows: Any, step_rows: int) -> None:
+        self.emission = emission
+        self._tell(f"begin {emission}")
         self.world = self._world([{f"p{number}": [] for number in range(partitions)}])
         self.append(rows)
         self.run(2, step_rows, False, 1, None)
@@ -83,8 +100,9 @@ class Machine(RuleBasedStateMachine):
         lists = self.world.sources[self.world.source]
         for partition, later, page, n in rows:
             name = list(lists)[partition % len(lists)]
-            latest = max((row["ts"] for row in lists[name]), default=8)
-            lists[name].append({"id": self._ids, "ts": latest + later, "page": page, "n": n})
+            latest = max((row["ts"] for row in lists[name]), default=self.emission.at(8))
+            time = latest + later * self.emission.tick_ms
+            lists[name].append({"id": self._ids, "ts": time, "page": page, "n": n})
             self._ids += 1
         self._tell(f"append {rows}")
 
@@ -111,7 +129,7 @@ class Machine(RuleBasedStateMachine):
         def step(id: int) -> None:
             if id == 0:
                 lists = self.world.sources[self.world.source]
-                model.begun(0, Snapshot.empty(self.windows, self.world.source, list(lists)))
+                model.begun(0, Snapshot.empty(self.emission, self.world.source, list(lists)))
                 return
             planned = plan()
             assert planned is not None, f"checkpoint {id} was made though there was nothing to do"
@@ -158,7 +176,8 @@ class Machine(RuleBasedStateMachine):
             return
 
         def went(id: int) -> None:
-            model.rollback(id, target, model.held[target].gone_back(model.now), take_back=outputs == "retract")
+            snapshot = model.held[target].gone_back(model.now, again=outputs == "again")
+            model.rollback(id, target, snapshot, take_back=outputs == "retract")
 
         is_calm, kinds, _ = self._do("rollback", back, crash, rollback=went)
         assert not is_calm or kinds == ["fence", "rollback"], kinds
@@ -167,11 +186,13 @@ class Machine(RuleBasedStateMachine):
     def restart(self, which: int, outputs: str, in_order: bool, crash: Any) -> None:
         """Over a source with what the state has not counted, and some of what it has, at other positions."""
         model, world = self.world.model, self.world
-        clocks = [clock for clock in range(0, model.now.watermark + 1, GRID_MS) if model.as_of(clock) is not None]
+        grid = GRID * self.emission.tick_ms
+        known = range(self.emission.at(0), model.now.watermark + 1, grid)
+        clocks = [clock for clock in known if model.as_of(clock, unpublished=True) is not None]
         if not clocks:
             return
         clock = clocks[which % len(clocks)]
-        target = model.as_of(clock)
+        target = model.as_of(clock, unpublished=True)
         assert target is not None
         self._tell(f"restart as of {clock} (from {target}) outputs={outputs} in_order={in_order} crash={crash}")
         before = model.held[target]
@@ -331,7 +352,7 @@ class Machine(RuleBasedStateMachine):
         merged = first.model.now.merged(second.model.now, 0)
         self._absorb(
             into,
-            checkpoint=lambda id: into.model.begun(id, Snapshot.empty(self.windows, 0, list(into.sources[0]))),
+            checkpoint=lambda id: into.model.begun(id, Snapshot.empty(self.emission, 0, list(into.sources[0]))),
             fence=into.model.fence,
             merge=lambda id: into.model.begun(id, merged),
         )
@@ -340,7 +361,7 @@ class Machine(RuleBasedStateMachine):
     @rule(clock=st.integers(-1, 60), on_grid=st.booleans())
     def as_of(self, clock: int, on_grid: bool) -> None:
         model = self.world.model
-        clock = clock * GRID_MS if on_grid else clock
+        clock = self.emission.at(clock * GRID if on_grid else clock)
         id = model.as_of(clock)
         if id is None:
             self._refused(UnknownCheckpoint, lambda: self.world.pipeline().state(as_of=clock))
@@ -449,7 +470,7 @@ class Machine(RuleBasedStateMachine):
 
         def step(id: int) -> None:
             if id == 0:
-                model.begun(0, Snapshot.empty(self.windows, 0, list(snapshot.positions)))
+                model.begun(0, Snapshot.empty(self.emission, 0, list(snapshot.positions)))
                 return
             planned = model.plans.get(model.base) or model.now.plan(world.sources[0], 2, False)
             assert planned is not None
@@ -483,7 +504,7 @@ class Machine(RuleBasedStateMachine):
 
     def _world(self, sources: Any, start_from: str | None = None) -> World:
         name = f"operations-{uuid.uuid4().hex}-{self._name()}"
-        self._worlds.append(World(name, self.windows, sources, start_from))
+        self._worlds.append(World(name, self.emission, sources, start_from))
         return self._worlds[-1]
 
     def _name(self) -> str:
@@ -518,7 +539,7 @@ def _changes(before: Snapshot, after: Snapshot) -> dict[Any, str]:
         if key not in one:
             found[key] = "added"
         elif key not in other:
-            is_closed = before.windows and key[1] + 10 <= after.closed
+            is_closed = before.emission.end(key[1]) <= after.closed
             found[key] = "closed" if is_closed else "removed"
         elif one[key] != other[key]:
             found[key] = "changed"

@@ -1,25 +1,25 @@
 """The dictionary model of a job under operations: what every checkpoint that was ever committed must hold.
 
-It knows collections and nothing of this package. Checkpoints are known by the ids that were seen committed; what each
-of them holds, which are kept, and what the sink shows follows from the operations alone.
+It knows collections, and of this package nothing but the options of a state. Checkpoints are known by the ids that
+were seen committed; what each of them holds, which are kept, and what the sink shows follows from the operations alone.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-WINDOW_MS, GRID_MS, HISTORY_MS = 10, 5, 40
+from tests.proof.emission import EVERYTHING, Emission, Place, Sums
+
+GRID, HISTORY_MS = 5, 40
+"""Of clocks at which the state is known, in ticks; and for how long it is, without windows."""
 FENCES_A_BLOCK = 16
 """Of ids: a fence that no checkpoint stands on is kept as long as the newest is of the same block."""
 
 Lists = Mapping[str, Sequence[Mapping[str, Any]]]
 """The rows of each partition of a source, in the order in which they are read."""
-
-Place = tuple[Any, int | None]
-"""A page, and the start of its window; None of a state without windows."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Snapshot:
     by partition, read, processed, late, dead and duplicate. ``known_from``: of a state without windows, the clock
     before which its past has been summed up. ``unlisted``: whether no sink of the job is known yet."""
 
-    windows: bool
+    emission: Emission
     source: int
     positions: Mapping[str, int]
     accounts: Mapping[str, Counter[str]]
@@ -70,40 +70,41 @@ class Snapshot:
     largest: Mapping[str, int] = field(default_factory=dict)
     watermark: int = 0
     closed: int = 0
+    final: int = 0
     ended: bool = False
     since: int | None = None
     known_from: int = 0
     unlisted: bool = False
 
     @staticmethod
-    def empty(windows: bool, source: int, partitions: Sequence[str]) -> Snapshot:
+    def empty(emission: Emission, source: int, partitions: Sequence[str]) -> Snapshot:
         accounts = {name: Counter[str]() for name in partitions}
-        return Snapshot(windows, source, dict.fromkeys(partitions, 0), accounts, unlisted=True)
+        return Snapshot(emission, source, dict.fromkeys(partitions, 0), accounts, unlisted=True)
 
     # -- what it shows -------------------------------------------------------------------------------------------
 
-    def state(self, as_of: int | None = None) -> dict[Place, tuple[int, int]]:
+    def state(self, as_of: int | None = None) -> dict[Place, Sums]:
         """Count and total of each key, and of each window that is not closed; of what was before a clock."""
         closed = self.closed if as_of is None else as_of
-        return (
-            self._folded(row for row in self.rows if as_of is None or row.ts < as_of)
-            if not self.windows
-            else (
-                self._folded(row for row in self.rows if self.end(row) > closed and (as_of is None or row.ts < as_of))
-            )
-        )
+        return self._folded(row for row in self.rows if self.end(row) > closed and (as_of is None or row.ts < as_of))
 
-    def knows(self, clock: int) -> bool:
-        """Whether what was before that clock can be told from what came after."""
-        if self.windows:
-            is_open = self.closed // WINDOW_MS <= clock // WINDOW_MS
-            return clock % GRID_MS == 0 and is_open and clock <= self.watermark
-        known_from = max(self.known_from, _summed_up(self.watermark))
-        return clock % GRID_MS == 0 and known_from <= clock <= self.watermark
+    def knows(self, clock: int, *, unpublished: bool = False) -> bool:
+        """Whether what was before that clock can be told from what came after. ``unpublished``: no window that was
+        open then has been published."""
+        emission = self.emission
+        if emission.window == EVERYTHING or clock % (GRID * emission.tick_ms) or clock > self.watermark:
+            return False
+        if emission.has_windows:
+            gone = self.closed if unpublished else self.final
+            return next(emission.starts(gone)) <= next(emission.starts(clock))  # type: ignore[operator]
+        return max(self.known_from, _summed_up(self.watermark)) <= clock
 
     def end(self, row: Held) -> int:
         """Where the window of a row ends."""
-        return row.ts // WINDOW_MS * WINDOW_MS + WINDOW_MS
+        return self.emission.end(self._place(row)[1])
+
+    def _place(self, row: Held) -> Place:
+        return row.page, next(self.emission.starts(row.ts))
 
     # -- what becomes of it --------------------------------------------------------------------------------------
 
@@ -111,65 +112,71 @@ class Snapshot:
         """The next step; None if there is nothing to do."""
         stop = {name: min(len(rows), self.positions[name] + step_rows) for name, rows in lists.items()}
         if stop != self.positions:
-            return Plan(stop, self.watermark, False)
+            return Plan(stop, self._close_at, False)
         ends = ends and not (self.ended and not self._lacks_totals())
-        open_ends = [self.end(row) for row in self.rows if self.windows and self.end(row) > self.closed]
-        close_at = max([self.watermark, *(open_ends if ends else [])])
+        is_open = [self.end(row) for row in self.rows if self.emission.has_windows and self.end(row) > self.closed]
+        close_at = max([self._close_at, *(is_open if ends else [])])
         moves = self._reached(self.largest) > self.watermark
-        if not (ends or moves or any(end <= close_at for end in open_ends)):
+        if not (ends or moves or any(end <= close_at for end in is_open) or self._lacks_changes()):
             return None
         return Plan(stop, close_at, ends)
 
     def after(self, plan: Plan, lists: Lists) -> tuple[Snapshot, Shown]:
-        """The checkpoint that a step makes of it, and what the step publishes: of what was there before its rows."""
-        values, late, dead = self._closing(plan), Counter[int](), Counter[int]()
+        """The checkpoint that a step makes of it, and what the step publishes."""
+        late, dead = Counter[int](), Counter[int]()
         accounts = {name: Counter(account) for name, account in self.accounts.items()}
-        rows, largest = list(self.rows), dict(self.largest)
-        if plan.ends and not self.windows:
-            rows = [replace(row, fresh=False) for row in rows]
+        own, largest = list[Held](), dict(self.largest)
+        judged = self.emission.judged(self.final, self.watermark)
         for name in self.positions:
             for row in lists[name][self.positions[name] : plan.stop[name]]:
-                fate = self._fate(row)
+                fate = self._fate(row, judged)
                 accounts[name].update(["read", fate])
                 if fate == "processed":
-                    rows.append(Held(row["page"], row["ts"], row["n"]))
+                    own.append(Held(row["page"], row["ts"], row["n"]))
                     largest[name] = max(row["ts"], largest.get(name, 0))
                 late.update([row["id"]] if fate == "late" else [])
                 dead.update([row["id"]] if fate == "dead" else [])
-        closed = max(self.closed, plan.close_at)
+        rows: Iterable[Held] = (*self.rows, *own)
+        if self.emission.emit == "change" or plan.ends:
+            rows = [replace(row, fresh=False) for row in rows]
+        final, reads = self.emission.final(judged, plan.close_at), plan.stop != self.positions
+        joins = self.unlisted and not self.emission.has_windows
         after = replace(
             self,
             positions=dict(plan.stop),
             accounts=accounts,
-            rows=tuple(row for row in rows if not self.windows or self.end(row) > closed),
+            rows=tuple(row for row in rows if self.end(row) > final),
             largest=largest,
             watermark=max(self.watermark, self._reached(largest), plan.close_at),
-            closed=closed,
-            ended=plan.ends or (self.ended and plan.stop == self.positions),
+            closed=max(self.closed, plan.close_at),
+            final=final,
+            ended=plan.ends or (self.ended and not reads and not joins),
             known_from=max(self.known_from, _summed_up(self.watermark)),
             unlisted=False,
         )
-        return after, Shown(values, late, dead)
+        return after, Shown(self._published(plan, own), late, dead)
 
     def restarted(self, clock: int, source: int) -> Snapshot:
         """The state as of a clock, over a source of which nothing has been read."""
-        empty = Snapshot.empty(self.windows, source, list(self.positions))
+        empty, closed = Snapshot.empty(self.emission, source, list(self.positions)), min(self.closed, clock)
         rows = tuple(replace(row, fresh=True) for row in self.rows if row.ts < clock)
-        return replace(
-            empty, rows=rows, watermark=clock, closed=min(self.closed, clock), since=clock, known_from=self.known_from
-        )
+        # A source of which nothing was read is read whole.
+        was_read = self.since is not None or any(account["read"] for account in self.accounts.values())
+        after = replace(empty, rows=rows, watermark=clock, closed=closed, final=closed, known_from=self.known_from)
+        return replace(after, since=clock if was_read else None)
 
     def merged(self, other: Snapshot, source: int) -> Snapshot:
         """The sum of two jobs that have both come to their end."""
-        closed = (max if self.windows else min)(self.closed, other.closed)
+        closed = (max if self.emission.has_windows else min)(self.closed, other.closed)
         return Snapshot(
-            self.windows,
+            self.emission,
             source,
             {**self.positions, **other.positions},
             {**self.accounts, **other.accounts},
             tuple(replace(row, fresh=True) for row in (*self.rows, *other.rows)),
             {**self.largest, **other.largest},
             max(min(self.watermark, other.watermark), closed),
+            closed,
             closed,
             self.ended and other.ended,
             self.since,
@@ -179,52 +186,65 @@ class Snapshot:
 
     def begun(self) -> Snapshot:
         """The first content of another job: nothing of it is published yet."""
-        rows = self.rows if self.windows else tuple(replace(row, fresh=True) for row in self.rows)
-        return replace(self, source=0, rows=rows, unlisted=True)
+        return replace(self, source=0, rows=self._all_fresh(), unlisted=True)
 
-    def gone_back(self, newest: Snapshot) -> Snapshot:
-        """What a rollback to it makes: a sink that came since lacks the totals, even if the input had ended."""
-        ended = self.ended and not (self._lacks_totals() and not newest.unlisted)
-        return replace(self, ended=ended, unlisted=newest.unlisted)
+    def gone_back(self, newest: Snapshot, *, again: bool) -> Snapshot:
+        """What a rollback to it makes: a sink that came since lacks the totals, even if the input had ended; and
+        changes are published ``again`` as a whole."""
+        changes = self.emission.emit == "change"
+        lacks = self._lacks_totals() or (self.unlisted and changes and bool(self.rows))
+        if (lacks and not newest.unlisted) or (changes and again and self.rows):
+            rows = self._all_fresh() if changes else self.rows
+            return replace(self, ended=False, rows=rows, unlisted=newest.unlisted)
+        return replace(self, unlisted=newest.unlisted)
+
+    def _all_fresh(self) -> tuple[Held, ...]:
+        return tuple(replace(row, fresh=True) for row in self.rows)
+
+    @property
+    def _close_at(self) -> int:
+        return self.emission.close_at(self.closed, self.watermark)
 
     def _lacks_totals(self) -> bool:
-        return self.unlisted and not self.windows and bool(self.rows)
+        return not self.emission.has_windows and bool(self.rows) and self.unlisted
 
-    def _fate(self, row: Mapping[str, Any]) -> str:
+    def _lacks_changes(self) -> bool:
+        return self.emission.emit == "change" and any(row.fresh or self.unlisted for row in self.rows)
+
+    def _fate(self, row: Mapping[str, Any], judged: int) -> str:
         ts = row["ts"]
         if ts < 0:
             return "dead"
         if self.since is not None and ts < self.since:
             return "duplicate"
-        if self.windows and ts // WINDOW_MS * WINDOW_MS + WINDOW_MS <= self.watermark:
+        if self.emission.end(next(self.emission.starts(ts))) <= judged:
             return "late"
         return "dead" if row["n"] < 0 else "processed"
 
     def _reached(self, largest: Mapping[str, int]) -> int:
         return min(largest.get(name, 0) for name in self.positions)
 
-    def _closing(self, plan: Plan) -> Counter[tuple[Any, ...]]:
-        if self.windows:
-            due = self._folded(row for row in self.rows if self.closed < self.end(row) <= plan.close_at)
-        elif plan.ends:
-            fresh = {row.page for row in self.rows if row.fresh}
-            due = self._folded(row for row in self.rows if row.page in fresh)
+    def _published(self, plan: Plan, own: Sequence[Held]) -> Counter[tuple[Any, ...]]:
+        """What a step publishes that has counted its ``own`` rows."""
+        rows, emission = (*self.rows, *own), self.emission
+        before, changed = self.rows, own
+        if emission.emit == "change":
+            changed = [row for row in rows if (row.fresh or self.unlisted) and self.end(row) > self.final]
+            before = tuple(row for row in self.rows if not (row.fresh or self.unlisted))
+        if emission.has_windows:
+            due = {self._place(row) for row in rows if self.closed < self.end(row) <= plan.close_at}
         else:
-            due = {}
-        return Counter((*place, *value) for place, value in due.items())
+            due = {self._place(row) for row in self.rows if plan.ends and row.fresh}
+        places = {self._place(row) for row in changed}
+        return Counter(emission.outputs(self._folded(before), self._folded(rows), places, due, self.closed))
 
-    def _folded(self, rows: Iterator[Held]) -> dict[Place, tuple[int, int]]:
-        sums: dict[Place, tuple[int, int]] = {}
-        for row in rows:
-            place = row.page, self.end(row) - WINDOW_MS if self.windows else None
-            count, total = sums.get(place, (0, 0))
-            sums[place] = count + 1, total + row.n
-        return sums
+    def _folded(self, rows: Iterable[Held]) -> dict[Place, Sums]:
+        return self.emission.summed((self._place(row), row.n) for row in rows)
 
 
 def _summed_up(clock: int) -> int:
     """Before which clock work sums up the past that begins at that one."""
-    return max(0, (clock - HISTORY_MS) // GRID_MS * GRID_MS)
+    return max(0, (clock - HISTORY_MS) // GRID * GRID)
 
 
 @dataclass
@@ -294,7 +314,8 @@ class Model:
 
     def compaction(self, id: int) -> None:
         base, now = self.base, self.now
-        self._put(id, replace(now, known_from=max(now.known_from, _summed_up(now.closed))))
+        rows = tuple(row for row in now.rows if now.end(row) > now.final)
+        self._put(id, replace(now, rows=rows, known_from=max(now.known_from, _summed_up(now.closed))))
         self._name(id)
         self.base = base
 
@@ -356,9 +377,10 @@ class Model:
             id = self.targets.get(id, id - 1)
         return found[::-1]
 
-    def as_of(self, clock: int) -> int | None:
+    def as_of(self, clock: int, *, unpublished: bool = False) -> int | None:
         """The newest of them that knows the state as of a clock."""
-        return next((id for id in reversed(self.line()) if self.held[id].knows(clock)), None)
+        line = reversed(self.line())
+        return next((id for id in line if self.held[id].knows(clock, unpublished=unpublished)), None)
 
     def is_taken_back(self, id: int) -> bool:
         """Whether windows that this checkpoint counts as published are not to be seen any more."""

@@ -6,29 +6,19 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 
-from monoids import Count, Sum, record
-from persistent import (
-    FileSink,
-    MemorySource,
-    NonWindowState,
-    PersistentTask,
-    Pipeline,
-    Retention,
-    WindowState,
-    tumbling,
-)
+from persistent import FileSink, MemorySource, PersistentTask, Pipeline, Retention
 from persistent.checkpoint.log import Log
 from persistent.engines.embedded import Embedded
 from persistent.sources.protocol import Budget, Positions, Records, SourcePlan, SourceState, Split
 from persistent.sources.schemas import to_json
 from persistent.storage import MemoryStorage, Storage
 from tests.faults import FaultyStorage, Operations
-from tests.proof.operations_model import GRID_MS, HISTORY_MS, WINDOW_MS, Lists, Model, Place, Shown
+from tests.proof.emission import Emission, Place, Sums, start_of
+from tests.proof.operations_model import GRID, HISTORY_MS, Lists, Model, Shown
 
 KEPT_LAST = 4
 _MEMORY = "memory"
@@ -72,19 +62,17 @@ class Visits(PersistentTask):
 
     key = "page"
 
-    def __init__(self, windows: bool) -> None:
-        self.windows = windows
+    def __init__(self, emission: Emission) -> None:
+        self.emission = emission
 
     def persistent_state(self) -> Any:
-        monoid = record(visits=Count(), total=Sum())
-        if self.windows:
-            return WindowState(monoid, tumbling(WINDOW_MS), interval_ms=GRID_MS)
-        return NonWindowState(monoid, interval_ms=GRID_MS, history=HISTORY_MS)
+        grid = {"interval_ms": GRID * self.emission.tick_ms}
+        return self.emission.state(**grid, **({"history": HISTORY_MS} if self.emission.window is None else {}))
 
     def process_message(self, state: Any, message: Any) -> None:
         if message.value["n"] < 0:
             raise ValueError("negative")
-        state.update(message.timestamp, {"visits": 1, "total": message.value["n"]})
+        state.update(message.timestamp, self.emission.values(message.value["n"]))
 
 
 class Enough(Exception):
@@ -97,7 +85,7 @@ class World:
     began with."""
 
     name: str
-    windows: bool
+    emission: Emission
     sources: list[dict[str, list[dict[str, Any]]]]
     start_from: str | None = None
     model: Model = field(default_factory=lambda: Model(KEPT_LAST))
@@ -122,7 +110,7 @@ class World:
         counted = operations or Operations()
         return Pipeline(
             source=Named(self.sources[self.source if source is None else source]),
-            task=Visits(self.windows),
+            task=Visits(self.emission),
             sink=FileSink(FaultyStorage(self.sink, counted), format="jsonl"),
             checkpoint=checkpoint or FaultyStorage(self.checkpoint, counted),
             step_rows=step_rows,
@@ -162,7 +150,7 @@ class World:
             for line in self.sink.read(name).to_pybytes().decode().splitlines():
                 row = json.loads(line)
                 assert row.get("revision", since + id) == since + id
-                values[(*_place(row), row["visits"], row["total"])] += 1
+                values[self.emission.row(row)] += 1
         pipeline = self.pipeline()
         for table, aside in ((pipeline.late(), "late"), (pipeline.dead_letters(), "dead")):
             for row in table.to_pylist():
@@ -171,20 +159,8 @@ class World:
         return found
 
 
-def values(rows: Sequence[Mapping[str, Any]]) -> dict[Place, tuple[int, int]]:
+def values(rows: Sequence[Mapping[str, Any]]) -> dict[Place, Sums]:
     """Count and total by place, of the rows of a state."""
-    found = {_place(row): (row["visits"], row["total"]) for row in rows}
+    found = {(row["page"], start_of(row)): (row["visits"], row["total"]) for row in rows}
     assert len(found) == len(rows), f"a key stands there twice: {rows}"
     return found
-
-
-def start_of(row: Mapping[str, Any]) -> int | None:
-    """Where the window of a row starts, ms since the epoch."""
-    start = row.get("window_start")
-    if isinstance(start, str):
-        start = datetime.fromisoformat(start)
-    return None if start is None else round((start - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
-
-
-def _place(row: Mapping[str, Any]) -> Place:
-    return row["page"], start_of(row)

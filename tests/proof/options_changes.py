@@ -277,6 +277,8 @@ NOT_RUN = {
     "WindowState.changes": "is refused once a sink has rows: tests/driver/test_publish_after_of_changes.py",
     "NonWindowState.emit": "switches freely between two ways: tests/driver/test_publish_after_of_changes.py",
     "NonWindowState.changes": "is refused once a sink has rows: tests/driver/test_publish_after_of_changes.py",
+    "session.gap": "is another window, which is refused: tests/test_session_window.py",
+    "session.cut": "is another window, which is refused: tests/test_session_window.py",
     "calendar.unit": "is another window, which is refused: tests/test_pipeline_of_calendar_windows.py",
     "calendar.tz": "is another window, which is refused: tests/test_pipeline_of_calendar_windows.py",
     "calendar.offset": "is another window, which is refused: tests/test_pipeline_of_calendar_windows.py",

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -17,8 +16,9 @@ import pyarrow as pa
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.codec import decode_table
+from tests.proof.emission import Emission, Place, Sums
 from tests.proof.operations_model import FENCES_A_BLOCK
-from tests.proof.twin import Expected, Place, Step
+from tests.proof.twin import Expected, Step
 
 CHECKPOINT, SINK = "/checkpoint", "/sink"
 _DIGITS = 20
@@ -46,11 +46,11 @@ class Lost(AssertionError):
 
 
 class Oracle:
-    """What a job's disk is measured against. ``window_ms`` as in the twin."""
+    """What a job's disk is measured against. ``emission`` as in the twin."""
 
-    def __init__(self, steps: Mapping[Step, Expected], window_ms: int | None) -> None:
+    def __init__(self, steps: Mapping[Step, Expected], emission: Emission) -> None:
         self.steps = steps
-        self.window_ms = window_ms
+        self.emission = emission
         self.mixes: dict[int, int] = {}
 
     def at_start(self, disk: Readable, acknowledged: Acknowledged) -> None:
@@ -118,6 +118,9 @@ class Oracle:
         if ended:
             last = list(self.steps.values())[-1]
             _require(expected == last, f"ended at {expected.step}, the twin at {last.step}")
+            if manifest.clock.end_of_input:
+                table = self.emission.table(self._batches(disk))
+                _require(table == expected.table, f"a reader holds {table}, not {expected.table}")
         return expected
 
     def clean(self, disk: Readable) -> None:
@@ -127,10 +130,16 @@ class Oracle:
 
     def shown(self, disk: Readable) -> Counter[tuple[Any, ...]]:
         """The published rows that a reader of the sink sees."""
-        found: Counter[tuple[Any, ...]] = Counter()
-        for name in disk.files_in(SINK):
-            found.update(_output_rows(disk.data(f"{SINK}/{name}"), self.window_ms is None))
-        return found
+        return Counter(row for rows in self._batches(disk) for row in rows)
+
+    def _batches(self, disk: Readable) -> Iterator[list[tuple[Any, ...]]]:
+        """What is published, in the order of the checkpoints."""
+        names = disk.files_in(SINK)
+        for id in sorted({int(name[:_DIGITS]) for name in names}):
+            files = [f"{SINK}/{name}" for name in names if int(name[:_DIGITS]) == id]
+            rows = [row for path in files for row in _output_rows(disk.data(path))]
+            _require({row.get("revision", id) for row in rows} <= {id}, f"{files}: not of revision {id}")
+            yield [self.emission.row(row) for row in rows]
 
     def _expected(self, manifest: Manifest) -> Expected:
         read = sum(account.read for account in manifest.accounts.values())
@@ -151,14 +160,14 @@ class Oracle:
 
     def _check_state(self, disk: Readable, manifest: Manifest, expected: Expected) -> None:
         """The runs, folded in plain Python, are the fold of the input."""
-        found: dict[Place, tuple[int, int]] = {}
+        found: dict[Place, Sums] = {}
         for run in manifest.state_runs():
             data = _data(disk, f"{CHECKPOINT}/{run.name}")
             _require(data is not None, f"m/{manifest.id} names {run.name}, which is not there")
             for group, key, pane, count, total in _run_rows(data or b"", run.sha256):
-                end = None if self.window_ms is None else pane + self.window_ms
-                if run.low <= group < run.high and (end is None or end > manifest.clock.closed):
-                    place = key, None if end is None else pane
+                start = pane if self.emission.has_windows else None
+                if run.low <= group < run.high and self.emission.end(start) > manifest.final:
+                    place = key, start
                     before = found.get(place, (0, 0))
                     found[place] = before[0] + count, before[1] + total
         _require(found == expected.state, f"m/{manifest.id}: state {found}, not {dict(expected.state)}")
@@ -186,13 +195,9 @@ def _run_rows(data: bytes, sha256: str) -> list[tuple[int, Any, int, int, int]]:
 
 
 @lru_cache(maxsize=4096)
-def _output_rows(data: bytes, is_final: bool) -> list[tuple[Any, ...]]:
-    """Key, window start, count and sum of each row."""
-    rows = [json.loads(line) for line in data.decode().splitlines()]
-    return [
-        (row["page"], None if is_final else _milliseconds(row["window_start"]), row["visits"], row["total"])
-        for row in rows
-    ]
+def _output_rows(data: bytes) -> list[dict[str, Any]]:
+    """The rows of a file of outputs."""
+    return [json.loads(line) for line in data.decode().splitlines()]
 
 
 @lru_cache(maxsize=4096)
@@ -228,10 +233,6 @@ def _data(disk: Readable, path: str) -> bytes | None:
         return disk.data(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-
-
-def _milliseconds(time: str) -> int:
-    return round(datetime.fromisoformat(time).timestamp() * 1000)
 
 
 def _diff(found: Counter[Any], expected: Counter[Any]) -> str:

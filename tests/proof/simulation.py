@@ -29,6 +29,7 @@ from persistent.errors import EngineError, Fenced, PersistentError, Refused, Sto
 from persistent.stopping import StopRequest
 from persistent.storage import MemoryStorage
 from persistent.testing.faults import Killed
+from tests.proof.emission import drawn_emission
 from tests.proof.result import Result
 from tests.proof.simulation_copies import drawn_copies, sent_again
 from tests.proof.simulation_mutants import MUTANTS, mutated
@@ -104,18 +105,20 @@ class Simulation:
     def __post_init__(self) -> None:
         drawn = self.drawn = random.Random(f"simulation {self.seed}")
         self.schedule = Schedule(self.seed, drawn.choice((0, 0.02, 0.06)), drawn.choice((0.005, 0.02, 0.05)))
-        self.window = drawn.choice(WINDOWS)
-        self.lag_ms = drawn.choice((0, 0, 5))
+        # By a random of its own: what else is drawn from a seed stays as it was.
+        emitted = random.Random(f"emission {self.seed}")
+        self.emission = drawn_emission(emitted, drawn.choice(WINDOWS))
+        self.lag_ms = drawn.choice((0, 0, 5)) * self.emission.tick_ms
         self.ordered = drawn.random() < 0.6
         self.files = drawn.random() < 0.25
         self.step_rows = drawn.choice((None, 1, 3, 5))
         self.retention = Retention(last=drawn.choice((1, 2, 3, 10)))
         self.runs_left = drawn.randrange(2, 9)
         self.commands_left = drawn.choice((0, 0, 1, 2, 4)) if COMMANDS else 0
-        self.coming = [_row(drawn, number) for number in range(drawn.randrange(8, 40))]
+        coming = [_row(drawn, number) for number in range(drawn.randrange(8, 40))]
+        self.coming = [{**row, "ts": self.emission.at(self._later(row["ts"], emitted))} for row in coming]
         self.rows: list[Any] = []
         self.borders: list[list[int]] = []
-        # By a random of its own: what else is drawn from a seed stays as it was.
         self.copies = random.Random(f"copies {self.seed}").random() < 0.4
         again = random.Random(f"sent again {self.seed}")
         self.recognised = drawn_copies(again)
@@ -131,7 +134,7 @@ class Simulation:
         self.oracle = Oracle(
             self.checkpoint,
             self.sinks,
-            self.window,
+            self.emission,
             self.lag_ms,
             self.rows,
             self.rows_before,
@@ -156,6 +159,11 @@ class Simulation:
             (self.folder / f"{len(self.borders):04d}.jsonl").write_text("".join(lines))
             self.borders.append(ends[:-1])
 
+    def _later(self, tick: int, drawn: random.Random) -> int:
+        """When a row is from: where windows take late rows, some correct what was published long ago."""
+        behind = drawn.choice((0, 0, 10, 25, 40)) if self.emission.allowed else 0
+        return max(tick - behind, 0) if tick >= 0 else tick
+
     def rows_before(self, position: tuple[int, int]) -> int:
         """How many rows lie before a position."""
         ordinal, offset = position
@@ -177,7 +185,7 @@ class Simulation:
         """The job over these stores."""
         return Pipeline(
             source=self._source(),
-            task=Counts(self.window),
+            task=Counts(self.emission),
             sink={name: FileSink(sink, format="jsonl") for name, sink in zip(self.sinks, sinks, strict=True)},
             checkpoint=checkpoint,
             step_rows=self.step_rows,

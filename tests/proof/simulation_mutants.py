@@ -13,8 +13,9 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SeenPart
 from persistent.checkpoint.successor import Entry
-from persistent.driver import commit, publish, recover, seen_part, step_effects
+from persistent.driver import commit, publish, publish_after, recover, seen_part, step_effects
 from persistent.sinks.file import FileSink
+from persistent.worker import map_split, publish_shard
 
 
 def _put_any(self: Log, name: str, data: bytes, is_ours: Callable[[bytes], bool]) -> bool:
@@ -59,7 +60,20 @@ def _fence_without_seen(self: Log, manifest: Manifest) -> Entry:
     return _PUT(self, replace(manifest, sources=parts))
 
 
-_PUT, _PUBLISH = Log.put, publish.publish
+def _fused(job: Any, step: Any) -> bool:
+    return publish_after.publishes_changes(job, step)
+
+
+def _by_its_own_clock(item: Any, window: Any, records: Any, *rest: Any) -> Any:
+    final = max(item.final, int(records.timestamps.max(initial=0)))
+    return _JUDGE(replace(item, final=final), window, records, *rest)
+
+
+def _twice(job: Any, item: Any) -> Any:
+    return _CORRECTIONS(job, replace(item, runs=(*item.runs, *item.delta)))
+
+
+_PUT, _PUBLISH, _JUDGE, _CORRECTIONS = Log.put, publish.publish, map_split._judge, publish_shard.corrections
 
 Patch = tuple[Any, str, Any]
 
@@ -80,6 +94,9 @@ MUTANTS: Mapping[str, Patch] = {
     "what was seen expires too early": (SeenPart, "horizon", _early),
     "splits that have seen the same both count it": (step_effects, "set_apart", lambda bench, *found: found),
     "a fence forgets what was seen": (Log, "put", _fence_without_seen),
+    "publishing is fused with mapping": (step_effects, "publishes_after", _fused),
+    "a row is judged by the clock committed with it": (map_split, "_judge", _by_its_own_clock),
+    "a correction counts late rows twice": (publish_shard, "corrections", _twice),
 }
 
 

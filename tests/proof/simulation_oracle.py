@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +23,8 @@ from persistent.codec import decode_table
 from persistent.driver.publish import aside_name
 from persistent.sinks.file import FileSink
 from persistent.storage import MemoryStorage
-from tests.proof.simulation_twin import Copies, Snapshot, Span, Step
+from tests.proof.emission import Emission
+from tests.proof.simulation_twin import Copies, Snapshot, Step
 
 _DIGITS = 20
 
@@ -36,7 +36,7 @@ class Oracle:
         self,
         checkpoint: MemoryStorage,
         sinks: Mapping[str, MemoryStorage],
-        window: Span | None,
+        emission: Emission,
         lag_ms: int,
         rows: Sequence[Any],
         rows_before: Callable[[tuple[int, int]], int],
@@ -44,7 +44,7 @@ class Oracle:
         copies: Copies | None = None,
     ) -> None:
         self.checkpoint, self.sinks = checkpoint, sinks
-        self.window, self.lag_ms, self.copies = window, lag_ms, copies
+        self.emission, self.lag_ms, self.copies = emission, lag_ms, copies
         self.rows, self.rows_before, self.reader = rows, rows_before, reader
         self.chain: dict[int, tuple[Manifest, str]] = {}
         self.snapshots: dict[int, Snapshot] = {}
@@ -122,7 +122,7 @@ class Oracle:
         ((partition, end),) = read.end.items()
         rows = self.rows[self.rows_before(read.start[partition]) : self.rows_before(end)]
         step = Step(rows, plan.task.close_at, plan.task.ends, read.cap.get(partition))
-        return self.snapshots[old.id].after(step, self.window, self.lag_ms, self.copies)
+        return self.snapshots[old.id].after(step, self.emission, self.lag_ms, self.copies)
 
     def _check_account(self, new: Manifest, expected: Snapshot) -> None:
         (account,) = new.accounts.values()
@@ -134,9 +134,10 @@ class Oracle:
 
     def _check_state(self, new: Manifest, expected: Snapshot) -> None:
         table = self._reader.state(at=new.id)
-        found = {_place(row): (row["visits"], row["total"], row["top"]) for row in table.to_pylist()}
-        _require(len(found) == table.num_rows, f"manifest {new.id}: a key stands twice")
-        _require(found == dict(expected.sums), f"manifest {new.id}: state {found}, not {dict(expected.sums)}")
+        found = sorted((self.emission.row(row) for row in table.to_pylist()), key=repr)
+        held = expected.sums.items()
+        wanted = [(*place, *sums) for place, sums in held if self.emission.end(place[1]) > expected.closed]
+        _require(found == sorted(wanted, key=repr), f"manifest {new.id}: state {found}, not {wanted}")
 
     def _check_staged(self, new: Manifest, expected: Snapshot) -> None:
         late, dead = [], []
@@ -157,7 +158,9 @@ class Oracle:
             for one in batch.staged:
                 lines = self.sinks[where].read(one.name).to_pybytes().decode().splitlines()
                 rows = [json.loads(line) for line in lines]
-                outputs += [(*_place(row), row["visits"], row["total"], row["top"]) for row in rows]
+                revisions = {row.get("revision", batch.id) for row in rows}
+                _require(revisions == {batch.id}, f"checkpoint {new.id}: revisions {revisions}")
+                outputs += [self.emission.row(row) for row in rows]
         return tuple(sorted(outputs, key=repr))
 
     def _aside(self, name: str) -> Iterable[int]:
@@ -205,10 +208,15 @@ class Oracle:
             _require(shown <= named, f"shown after {last.id}, and of no checkpoint: {sorted(shown - named)}")
 
     def at_end(self) -> None:
-        """Everything was read, nothing is left to be shown, and nothing is shown twice."""
+        """Everything was read, nothing is left to be shown, nothing is shown twice, and a reader holds the sums of all
+        that has counted."""
         self._check_published(self.newest)
         snapshot = self.snapshots[self.newest.id]
         _require(snapshot.read == len(self.rows), f"read {snapshot.read} of {len(self.rows)} rows")
+        line = [id for id in self.lineage()[::-1] if self.chain[id][0].kind == "checkpoint"]
+        table = self.emission.table(self.snapshots[id].outputs for id in line)
+        wanted = self.emission.summed(snapshot.counted)
+        _require(table == wanted, f"a reader holds {table}, not {wanted}")
 
     # -- garbage ---------------------------------------------------------------------------------------------------
 
@@ -251,13 +259,6 @@ def _batches(manifest: Manifest, where: str) -> tuple[SinkBatch, ...]:
 def _final(id: int, name: str) -> str:
     attempt, _, extension = name.rpartition("/")[2].partition(".")
     return f"{id:0{_DIGITS}d}-{attempt.rpartition('-')[2]}.{extension}"
-
-
-def _place(row: dict[str, Any]) -> tuple[Any, int | None]:
-    start = row.get("window_start")
-    if isinstance(start, str):
-        start = datetime.fromisoformat(start)
-    return row["page"], None if start is None else round(start.timestamp() * 1000)
 
 
 def _require(holds: bool, fault: str) -> None:

@@ -6,22 +6,12 @@ what it says of a checkpoint is what the calm run over the same plans would have
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from monoids import Count, Max, Sum, record
-from persistent import Dedupe, NonWindowState, PersistentTask, WindowState, sliding, tumbling
-
-Key = tuple[Any, int | None]
-"""A page, and the start of its window; None of a state without windows."""
-
-Sums = tuple[int, int, int]
-"""Visits, total and largest number."""
-
-
-Span = tuple[int, int, int]
-"""Of windows: their size, how often one starts, and the offset of all."""
+from persistent import Dedupe, PersistentTask
+from tests.proof.emission import Emission, Place, Sums
 
 
 @dataclass(frozen=True)
@@ -55,26 +45,21 @@ class Copies:
 
 
 class Counts(PersistentTask):
-    """Visits, their total and their largest number, by page and window. Raises on a negative number."""
+    """Visits, their total and mostly their largest number, by page and window. Raises on a negative number."""
 
     key = "page"
 
-    def __init__(self, window: Span | None) -> None:
-        self.window = window
+    def __init__(self, emission: Emission) -> None:
+        self.emission = emission
 
     def persistent_state(self) -> Any:
-        monoid = record(visits=Count(), total=Sum(), top=Max())
-        if self.window is None:
-            return NonWindowState(monoid)
-        size, every, offset = self.window
-        window = tumbling(size, offset=offset) if size == every else sliding(size, every=every, offset=offset)
-        return WindowState(monoid, window)
+        return self.emission.state()
 
     def process_message(self, state: Any, message: Any) -> None:
         n = message.value["n"]
         if n < 0:
             raise ValueError("negative")
-        state.update(message.timestamp, {"visits": 1, "total": n, "top": n})
+        state.update(message.timestamp, self.emission.values(n))
 
 
 @dataclass(frozen=True)
@@ -89,12 +74,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a checkpoint must hold. ``seen``: the panes of the rows seen, by name. ``outputs``, ``late``, ``dead``: what
-    its own step stages; rows by their "id". ``partly``: late in some of their windows only, which the account does not
-    count as late."""
+    """What a checkpoint must hold: the ``sums`` of the windows that are not final, and all that ever ``counted``.
+    ``changed``: without windows, the places of which something is not published. ``seen``: the panes of the rows seen,
+    by name. ``outputs``, ``late``, ``dead``: what its own step stages; rows by their "id", also those that are late in
+    some of their windows only, which the account does not count as late."""
 
-    sums: Mapping[Key, Sums] = field(default_factory=dict)
-    changed: frozenset[Any] = frozenset()
+    sums: Mapping[Place, Sums] = field(default_factory=dict)
+    changed: frozenset[Place] = frozenset()
+    counted: tuple[tuple[Place, int], ...] = ()
     read: int = 0
     late_count: int = 0
     dead_count: int = 0
@@ -102,59 +89,56 @@ class Snapshot:
     seen: Mapping[Any, int] = field(default_factory=dict)
     watermark: int = 0
     closed: int = 0
+    final: int = 0
     largest: int | None = None
     ended: bool = False
     outputs: tuple[tuple[Any, ...], ...] = ()
     late: tuple[int, ...] = ()
     dead: tuple[int, ...] = ()
 
-    def after(self, step: Step, window: Span | None, lag_ms: int, copies: Copies | None = None) -> Snapshot:
+    def after(self, step: Step, emission: Emission, lag_ms: int, copies: Copies | None = None) -> Snapshot:
         """The checkpoint that this step makes of it."""
         seen, horizon = copies.live(self.seen, self.watermark) if copies else ({}, 0)
         fates = {
             row["id"]: copies.fate(row, seen, horizon) if copies and row["ts"] >= 0 else "new" for row in step.rows
         }
-        outputs = self._outputs(step, window)
-        sums, changed = dict(self.sums), set(self.changed)
-        if window is None and step.ends:
-            changed.clear()
+        judged = emission.judged(self.final, self.watermark)
+        counted: list[tuple[Place, int]] = []
         late, dead, late_count, largest = [], [], 0, self.largest
         for row in step.rows:
             time = row["ts"]
-            starts = None if window is None or time < 0 else list(_starts(time, window))
-            open_ = [start for start in starts or () if start + window[0] > self.watermark]  # type: ignore[index]
+            starts = [] if time < 0 else list(emission.starts(time))
+            open_ = [start for start in starts if emission.end(start) > judged]
             if time < 0 or fates.get(row["id"]) == "dead":
                 dead.append(row["id"])
             elif fates.get(row["id"]) == "duplicate":
                 continue
-            elif fates.get(row["id"]) == "late" or (starts and not open_):
+            elif fates.get(row["id"]) == "late" or not open_:
                 late.append(row["id"])
                 late_count += 1
-            elif row["n"] < 0:
-                # What is late is decided before the task sees it.
-                late += [row["id"]] if starts is not None and len(open_) < len(starts) else []
-                dead.append(row["id"])
             else:
-                late += [row["id"]] if starts is not None and len(open_) < len(starts) else []
-                for start in [None] if starts is None else open_:
-                    sums[row["page"], start] = _added(sums.get((row["page"], start)), row["n"])
-                changed.add(row["page"])
+                # What is late is decided before the task sees it.
+                late += [row["id"]] if len(open_) < len(starts) else []
+                if row["n"] < 0:
+                    dead.append(row["id"])
+                    continue
+                counted += [((row["page"], start), row["n"]) for start in open_]
                 largest = time if largest is None else max(largest, time)
-        watermark = self._watermark(step, largest, lag_ms)
-        closed = max(self.closed, step.close_at)
-        if window is not None:
-            sums = {key: value for key, value in sums.items() if key[1] + window[0] > closed}  # type: ignore[operator]
+        sums, outputs = self._published(step, emission, counted)
+        final = emission.final(judged, step.close_at)
         return replace(
             self,
-            sums=sums,
-            changed=frozenset(changed),
+            sums={place: one for place, one in sums.items() if emission.end(place[1]) > final},
+            changed=frozenset() if step.ends else self.changed.union(place for place, _ in counted),
+            counted=(*self.counted, *counted),
             read=self.read + len(step.rows),
             late_count=self.late_count + late_count,
             dead_count=self.dead_count + len(dead),
             duplicates=self.duplicates + list(fates.values()).count("duplicate"),
             seen=seen,
-            watermark=watermark,
-            closed=closed,
+            watermark=self._watermark(step, largest, lag_ms),
+            closed=max(self.closed, step.close_at),
+            final=final,
             largest=largest,
             ended=step.ends or (self.ended and not step.rows),
             outputs=tuple(sorted(outputs, key=repr)),
@@ -162,29 +146,21 @@ class Snapshot:
             dead=tuple(sorted(dead)),
         )
 
-    def _outputs(self, step: Step, window: Span | None) -> list[tuple[Any, ...]]:
-        """What was there before the step's own rows, of what it closes."""
-        if window is None:
-            return [(page, None, *self.sums[page, None]) for page in self.changed] if step.ends else []
-        ends = {key: key[1] + window[0] for key in self.sums}  # type: ignore[operator]
-        return [(*key, *self.sums[key]) for key, end in ends.items() if self.closed < end <= step.close_at]
+    def _published(
+        self, step: Step, emission: Emission, counted: Sequence[tuple[Place, int]]
+    ) -> tuple[dict[Place, Sums], list[tuple[Any, ...]]]:
+        """The sums with what the step has counted, and what it publishes."""
+        sums = dict(self.sums)
+        for place, n in counted:
+            sums[place] = emission.added(sums.get(place), n)
+        if emission.has_windows:
+            due = [place for place in sums if self.closed < emission.end(place[1]) <= step.close_at]
+        else:
+            due = list(self.changed) if step.ends else []
+        return sums, emission.outputs(self.sums, sums, dict(counted), due, self.closed)
 
     def _watermark(self, step: Step, largest: int | None, lag_ms: int) -> int:
         reached = 0 if largest is None else largest - lag_ms
         if largest is not None and step.cap is not None:
             reached = min(reached, step.cap)
         return max(self.watermark, reached, step.close_at)
-
-
-def _starts(time: int, window: Span) -> Iterator[int]:
-    """The starts of the windows that hold a time."""
-    size, every, offset = window
-    start = (time - offset) // every * every + offset
-    while start + size > time:
-        yield start
-        start -= every
-
-
-def _added(sums: Sums | None, n: int) -> Sums:
-    visits, total, top = sums or (0, 0, n)
-    return visits + 1, total + n, max(top, n)

@@ -11,7 +11,8 @@ from tests.mirrors import modules
 from tests.proof.mutants import EVERY, MIRRORS, NOT_YET
 from tests.proof.mutants_bench import Bench, Mirror, Verdict
 from tests.proof.mutants_explained import EXPLAINED
-from tests.proof.mutation import Mutation, mutated, mutations
+from tests.proof.mutants_planted import PLANTED, Planted
+from tests.proof.mutation import ROOT, Mutation, mutated, mutations
 
 _MODULE = """
 def total(numbers, start=0):
@@ -89,3 +90,30 @@ def test_an_explained_survivor_is_no_failure() -> None:
     verdict = Verdict(Mutation(module, 0, 1, text, change), "survived")
     assert verdict.is_explained and not verdict.is_survivor
     assert Verdict(Mutation(module, 0, 1, "other", change), "survived").is_survivor
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.rule)
+def test_what_is_planted_is_a_change_and_its_tests_are_there(planted: Planted) -> None:
+    """A rule that is written otherwise one day would be planted no more, in silence."""
+    source = planted.mirror.path.read_text()
+    compile(planted.planted(source), planted.module, "exec")
+    assert planted.planted(source) != source
+    for test in planted.tests:
+        file, _, name = test.partition("::")
+        assert f"def {name}(" in (ROOT / file).read_text()
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.rule)
+def test_what_is_planted_is_found(planted: Planted) -> None:
+    """A rule that no test holds can go by mistake."""
+    assert planted.is_found()
+
+
+def test_a_text_that_is_not_there_once_is_told() -> None:
+    """Planted in another place, or nowhere, it would say nothing of the rule."""
+    planted = Planted("sums", "summing", "start", "stop", ())
+    for source, count in (("", 0), (_MODULE, 3)):
+        with pytest.raises(ValueError, match=f"summing has {count} times, not once: 'start'; plant 'sums' anew"):
+            planted.planted(source)
+    assert planted.planted("start = 1") == "stop = 1"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.proof.emission import Emission
 from tests.proof.operations import MUTANTS, failure_of, is_found, story
 from tests.proof.operations_machine import Machine
 from tests.proof.operations_model import Model, Plan, Shown, Snapshot
@@ -49,7 +50,7 @@ def test_the_model_counts_as_one_counts_by_hand() -> None:
             for number, (ts, n) in enumerate([(3, 1), (14, 2), (-1, 3), (16, -1), (2, 5), (27, 4)])
         ]
     }
-    empty = Snapshot.empty(True, 0, ["p"])
+    empty = Snapshot.empty(Emission((10, 10, 0)), 0, ["p"])
     plan = empty.plan(lists, 4, False)
     assert plan == Plan({"p": 4}, 0, False)
     first, shown = empty.after(plan, lists)
@@ -66,7 +67,7 @@ def test_the_model_counts_as_one_counts_by_hand() -> None:
 
 def test_the_model_keeps_what_is_pinned_and_knows_the_way_it_came() -> None:
     """Retention, pins and branches are what the ids that are kept follow from."""
-    model, empty = Model(last=2), Snapshot.empty(True, 0, ["p"])
+    model, empty = Model(last=2), Snapshot.empty(Emission((10, 10, 0)), 0, ["p"])
     model.begun(0, empty)
     for id in (1, 2):
         model.checkpoint(id, empty, Shown(dead=Counter([id])))

@@ -7,12 +7,14 @@ import pytest
 from tests.few import one_in
 from tests.proof.powercut import swept
 from tests.proof.powercut_mutants import MUTANTS, Mutant, failure_of
-from tests.proof.worlds import FILES, LONG, OPEN, TOTALS, VISITS, DiskJob
+from tests.proof.worlds import EMITTING, FILES, LONG, OPEN, TOTALS, VISITS, DiskJob
 
 
 @pytest.mark.crash
 @pytest.mark.parametrize(
-    ("job", "cases"), one_in(2, [(VISITS, 40), (TOTALS, 25), (FILES, 10), (OPEN, 15), (LONG, 10)]), ids=repr
+    ("job", "cases"),
+    one_in(2, [(VISITS, 40), (TOTALS, 25), (FILES, 10), (OPEN, 15), (LONG, 10), *((job, 8) for job in EMITTING)]),
+    ids=repr,
 )
 def test_nothing_is_lost_or_doubled(job: DiskJob, cases: int) -> None:
     """The promise, on the weakest disk that POSIX allows."""

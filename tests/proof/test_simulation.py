@@ -11,12 +11,15 @@ import pytest
 
 from persistent import Dedupe
 from tests.proof import simulation
+from tests.proof.emission import Emission
 from tests.proof.simulation import COMMANDS, simulated
 from tests.proof.simulation_copies import drawn_copies, sent_again
 from tests.proof.simulation_mutants import MUTANTS, mutated
 from tests.proof.simulation_twin import Copies, Snapshot, Step
 
 SEEDS = 12
+NAMES = ("visits", "total", "top")
+TUMBLING, FOR_EVER = Emission((10, 10, 0), names=NAMES), Emission(names=NAMES)
 QUICK = (
     "a fence does not raise the epoch",
     "outputs are published under the id of who publishes",
@@ -69,15 +72,15 @@ def test_a_rule_taken_out_of_the_code_is_missed(name: str) -> None:
 def test_the_twin_counts_as_one_counts_by_hand() -> None:
     """A twin that is wrong as the code is wrong would agree with it."""
     rows = [{"id": number, "ts": ts, "page": "a", "n": n} for number, (ts, n) in enumerate([(3, 1), (14, 2), (-1, 3)])]
-    first = Snapshot().after(Step(rows, 0, False, None), (10, 10, 0), 0)
+    first = Snapshot().after(Step(rows, 0, False, None), TUMBLING, 0)
     assert first.sums == {("a", 0): (1, 1, 1), ("a", 10): (1, 2, 2)}
     assert (first.read, first.dead, first.watermark, first.outputs) == (3, (2,), 14, ())
     late = [{"id": 3, "ts": 9, "page": "a", "n": 1}, {"id": 4, "ts": 15, "page": "a", "n": -5}]
-    second = first.after(Step(late, 14, False, None), (10, 10, 0), 0)
+    second = first.after(Step(late, 14, False, None), TUMBLING, 0)
     assert second.outputs == (("a", 0, 1, 1, 1),)
     assert second.sums == {("a", 10): (1, 2, 2)}
     assert (second.late, second.dead, second.late_count, second.dead_count) == ((3,), (4,), 1, 2)
-    sliding = first.after(Step(late[:1], 14, False, None), (10, 4, 0), 0)
+    sliding = first.after(Step(late[:1], 14, False, None), Emission((10, 4, 0), names=NAMES), 0)
     assert sliding.late == (3,) and sliding.late_count == 0
 
 
@@ -89,13 +92,15 @@ def test_the_twin_judges_copies_as_one_does_by_hand() -> None:
         {"id": id, "origin": origin, "epoch": epoch, "number": number, "ts": ts, "page": "p", "n": 1}
         for id, (origin, epoch, number, ts) in enumerate(sent)
     ]
-    first = Snapshot().after(Step(rows, 0, False, None), None, 0, copies)
+    first = Snapshot().after(Step(rows, 0, False, None), FOR_EVER, 0, copies)
     assert first.sums == {("p", None): (4, 4, 1)}
     assert (first.read, first.duplicates, first.dead, first.watermark) == (6, 1, (4,), 34)
     assert first.seen == {("a", 0, 1): 30, ("a", 0, 3): 30, ("a", 1, 1): 30, ("b", 0, 1): 30}
-    ahead = first.after(Step([{**rows[0], "id": 6, "number": 4, "ts": 58}], 0, False, None), None, 0, copies)
+    ahead = first.after(Step([{**rows[0], "id": 6, "number": 4, "ts": 58}], 0, False, None), FOR_EVER, 0, copies)
     assert ahead.watermark == 58 and len(ahead.seen) == 5, "what expires is decided by the clock before"
-    last = ahead.after(Step([{**rows[0], "id": 7}, {**rows[0], "id": 8, "ts": 35}], 0, False, None), None, 0, copies)
+    last = ahead.after(
+        Step([{**rows[0], "id": 7}, {**rows[0], "id": 8, "ts": 35}], 0, False, None), FOR_EVER, 0, copies
+    )
     assert (last.late, last.duplicates, set(last.seen)) == ((7,), 1, {("a", 0, 4), ("a", 0, 1)})
 
 

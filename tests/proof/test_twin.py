@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.proof.twin import Twin
-from tests.proof.worlds import JOBS, ROWS
+from tests.proof.worlds import FOR_EVER, JOBS, ROWS, TUMBLING
 
 
 def test_the_steps_of_a_job_worked_out_by_hand() -> None:
     """The twin is the oracle of every case: if it is wrong with the production code, all of them agree on nothing."""
-    steps = list(Twin(ROWS, 4, window_ms=10).steps().values())
+    steps = list(Twin(ROWS, 4, TUMBLING).steps().values())
     assert [each.step for each in steps] == [
         (0, 0, False),
         (4, 0, False),
@@ -28,7 +28,7 @@ def test_the_steps_of_a_job_worked_out_by_hand() -> None:
 
 def test_a_state_without_windows_is_published_at_the_end() -> None:
     """Published before it, or twice, it would be a row that no later one replaces."""
-    steps = list(Twin(ROWS, 4, window_ms=None).steps().values())
+    steps = list(Twin(ROWS, 4, FOR_EVER).steps().values())
     assert [each.outputs.total() for each in steps] == [0, 0, 0, 0, 4]
     assert steps[-1].outputs[("a", None, 4, 19)] == 1 and steps[-1].state[("b", None)] == (2, 11)
 

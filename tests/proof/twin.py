@@ -1,7 +1,7 @@
 """A twin is a job in plain Python: what must have come out after each of its steps.
 
-It knows collections and nothing of this package. Steps of ``step_rows`` rows have borders that do not depend on what
-crashes, so every checkpoint that any run commits must equal one of the twin's steps.
+It knows collections, and of this package nothing but the options of a state. Steps of ``step_rows`` rows have borders
+that do not depend on what crashes, so every checkpoint that any run commits must equal one of the twin's steps.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Place = tuple[Any, int | None]
-"""A key, and the start of its window; None of a state without windows."""
+from tests.proof.emission import Emission, Place, Sums
 
 Step = tuple[int, int, bool]
 """What tells the steps apart: rows read, windows closed up to, and whether the input was said to be complete."""
@@ -20,12 +19,15 @@ Step = tuple[int, int, bool]
 
 @dataclass(frozen=True)
 class Expected:
-    """What must be there once a step is done. ``state``: count and sum by key and window, of the windows not closed.
+    """What must be there once a step is done. ``state``: count and sum by key and window, of the windows not final.
+    ``batches``: what each step up to this one has published; ``table``: what a reader must hold, once all is published.
     ``outputs``: all that is published; ``staged``: how many of them this step adds. ``late`` and ``dead``: the numbers
     of the rows put aside. ``before``: the step before."""
 
     step: Step
-    state: Mapping[Place, tuple[int, int]]
+    state: Mapping[Place, Sums]
+    batches: tuple[tuple[tuple[Any, ...], ...], ...]
+    table: Mapping[Place, Sums]
     outputs: Counter[tuple[Any, ...]]
     late: tuple[int, ...]
     dead: tuple[int, ...]
@@ -36,12 +38,12 @@ class Expected:
 
 @dataclass(frozen=True)
 class Twin:
-    """Count and sum of "n" by "page", in windows of ``window_ms``, or (None) for ever. A row before 1970 is dead, and
-    one with a negative "n" unless it is late. ``rows``: in the order in which they are read."""
+    """Count and sum of "n" by "page", as ``emission`` says. A row before 1970 is dead, and one with a negative "n"
+    unless it is late. ``rows``: in the order in which they are read."""
 
     rows: Sequence[Mapping[str, Any]]
     step_rows: int
-    window_ms: int | None
+    emission: Emission
     end_of_input: bool = True
 
     def steps(self) -> dict[Step, Expected]:
@@ -58,73 +60,85 @@ class _Work:
 
     def __init__(self, twin: Twin) -> None:
         self._twin = twin
-        self._read = self._watermark = self._closed = 0
+        self._emission = twin.emission
+        self._read = self._watermark = self._closed = self._final = 0
         self._ended = False
-        self._panes: dict[Place, tuple[int, int]] = {}
+        self._panes: dict[Place, Sums] = {}
         self._changed: dict[Place, None] = {}
-        self._outputs: Counter[tuple[Any, ...]] = Counter()
+        self._counted: list[tuple[Place, int]] = []
+        self._batches: tuple[tuple[tuple[Any, ...], ...], ...] = ()
         self._late: tuple[int, ...] = ()
         self._dead: tuple[int, ...] = ()
-        self.expected = self._expect(0, None)
+        self.expected = self._expect(None)
 
     def advance(self) -> bool:
         """One step; False if there is nothing to do."""
-        twin = self._twin
+        twin, emission = self._twin, self._emission
         rows = twin.rows[self._read : self._read + twin.step_rows]
-        close_at, ends = self._watermark, False
+        close_at, ends = emission.close_at(self._closed, self._watermark), False
         if not rows:
             ends = twin.end_of_input and not self._ended
             if ends:
-                close_at = max([close_at, *(self._end(place) for place in self._open())])
-            if not (ends or any(self._end(place) <= close_at for place in self._open())):
+                close_at = max([close_at, *(emission.end(start) for _, start in self._open())])
+            if not (ends or any(emission.end(start) <= close_at for _, start in self._open())):
                 return False
-        closing = self._closing(close_at, ends)
-        watermark = self._watermark
-        for number, row in enumerate(rows, self._read):
-            watermark = max(watermark, self._take(number, row))
-        self._outputs = self._outputs + closing
+        judged = emission.judged(self._final, self._watermark)
+        before, own = dict(self._panes), list[Place]()
+        watermark = max(
+            [self._watermark, close_at, *(self._take(*row, judged, own) for row in enumerate(rows, self._read))]
+        )
+        outputs = emission.outputs(before, self._panes, dict.fromkeys(own), self._due(close_at, ends), self._closed)
+        self._changed = {} if ends else {**self._changed, **dict.fromkeys(own)}
+        self._batches += (tuple(outputs),)
         self._read += len(rows)
-        self._watermark = max(watermark, close_at)
+        self._watermark = watermark
         self._closed = max(self._closed, close_at)
+        self._final = emission.final(judged, close_at)
+        self._panes = {place: sums for place, sums in self._panes.items() if emission.end(place[1]) > self._final}
         self._ended = ends or (self._ended and not rows)
-        self.expected = self._expect(closing.total(), self.expected.step)
+        self.expected = self._expect(self.expected.step)
         return True
 
-    def _take(self, number: int, row: Mapping[str, Any]) -> int:
-        """Let a row count; its time, if it is processed."""
-        window_ms, time = self._twin.window_ms, row["ts"]
+    def _take(self, number: int, row: Mapping[str, Any], judged: int, own: list[Place]) -> int:
+        """Let a row count, in ``own`` places; its time, if it is processed."""
+        emission, time = self._emission, row["ts"]
+        starts = [] if time < 0 else [start for start in emission.starts(time) if emission.end(start) > judged]
         if time < 0:
             self._dead += (number,)
-        elif window_ms is not None and time // window_ms * window_ms + window_ms <= self._watermark:
+        elif not starts:
             self._late += (number,)
         elif row["n"] < 0:
             self._dead += (number,)
         else:
-            place = row["page"], None if window_ms is None else time // window_ms * window_ms
-            count, total = self._panes.get(place, (0, 0))
-            self._panes[place] = count + 1, total + row["n"]
-            self._changed[place] = None
+            for place in ((row["page"], start) for start in starts):
+                self._panes[place] = emission.added(self._panes.get(place), row["n"])
+                self._counted.append((place, row["n"]))
+                own.append(place)
             return int(time)
         return 0
 
     def _open(self) -> list[Place]:
-        return [place for place in self._panes if place[1] is not None and self._end(place) > self._closed]
+        if not self._emission.has_windows:
+            return []
+        return [place for place in self._panes if self._emission.end(place[1]) > self._closed]
 
-    def _end(self, place: Place) -> int:
-        assert place[1] is not None and self._twin.window_ms is not None
-        return place[1] + self._twin.window_ms
+    def _due(self, close_at: int, ends: bool) -> list[Place]:
+        """What is published because its window closes, or the input ends."""
+        if self._emission.has_windows:
+            return [place for place in self._open() if self._emission.end(place[1]) <= close_at]
+        return list(self._changed) if ends else []
 
-    def _closing(self, close_at: int, ends: bool) -> Counter[tuple[Any, ...]]:
-        """What a step publishes: of what was there before its own rows."""
-        if self._twin.window_ms is not None:
-            return Counter((*place, *self._panes[place]) for place in self._open() if self._end(place) <= close_at)
-        if not ends:
-            return Counter()
-        changed, self._changed = self._changed, {}
-        return Counter((*place, *self._panes[place]) for place in changed)
-
-    def _expect(self, staged: int, before: Step | None) -> Expected:
-        places = self._panes if self._twin.window_ms is None else self._open()
-        state = {place: self._panes[place] for place in places}
+    def _expect(self, before: Step | None) -> Expected:
         step = self._read, self._closed, self._ended
-        return Expected(step, state, Counter(self._outputs), self._late, self._dead, staged, self._watermark, before)
+        return Expected(
+            step,
+            dict(self._panes),
+            self._batches,
+            self._emission.summed(self._counted),
+            Counter(row for batch in self._batches for row in batch),
+            self._late,
+            self._dead,
+            len(self._batches[-1]) if self._batches else 0,
+            self._watermark,
+            before,
+        )

@@ -13,52 +13,46 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from monoids import Count, Sum, record
-from persistent import (
-    FileSink,
-    FileSource,
-    MemorySource,
-    NonWindowState,
-    PersistentTask,
-    Pipeline,
-    WindowState,
-    tumbling,
-)
+from persistent import FileSink, FileSource, MemorySource, PersistentTask, Pipeline
 from persistent.driver.report import RunReport
 from persistent.engines.embedded import Embedded
 from persistent.storage import LocalStorage, Put, Storage
 from tests.crash.worlds import write_files
 from tests.proof.disk import CHANGES, Before, SimulatedDisk, SimulatedFiles
+from tests.proof.emission import DAYS, EVERYTHING, Emission
 from tests.proof.oracle import CHECKPOINT, SINK, Acknowledged, Oracle
 from tests.proof.twin import Twin
 
 
 class Visits(PersistentTask):
-    """Count and sum by page and window, or (``window_ms`` None) for ever; raises on a negative number."""
+    """Count and sum by page; raises on a negative number."""
 
     key = "page"
 
-    def __init__(self, window_ms: int | None) -> None:
-        self.window_ms = window_ms
+    def __init__(self, emission: Emission) -> None:
+        self.emission = emission
 
     def persistent_state(self) -> Any:
-        monoid = record(visits=Count(), total=Sum())
-        return NonWindowState(monoid) if self.window_ms is None else WindowState(monoid, tumbling(self.window_ms))
+        return self.emission.state()
 
     def process_message(self, state: Any, message: Any) -> None:
         if message.value["n"] < 0:
             raise ValueError("negative")
-        state.update(message.timestamp, {"visits": 1, "total": message.value["n"]})
+        state.update(message.timestamp, self.emission.values(message.value["n"]))
+
+
+TUMBLING, FOR_EVER = Emission((10, 10, 0)), Emission()
 
 
 @dataclass(frozen=True, repr=False)
 class DiskJob:
-    """A job and its twin. ``files``: rows stand in that many JSON files. ``share``: of the cases of a sweep."""
+    """A job and its twin. ``files``: rows stand in that many JSON files. ``share``: of the cases of a sweep. The times
+    of the ``ticks`` are those of the emission."""
 
     name: str
-    rows: tuple[Any, ...]
+    ticks: tuple[Any, ...]
     step_rows: int
-    window_ms: int | None = 10
+    emission: Emission = TUMBLING
     files: int = 0
     end_of_input: bool = True
     share: float = 0.0
@@ -67,11 +61,15 @@ class DiskJob:
         return self.name
 
     @cached_property
+    def rows(self) -> tuple[Any, ...]:
+        return tuple({**row, "ts": self.emission.at(row["ts"])} for row in self.ticks)
+
+    @cached_property
     def twin(self) -> Twin:
-        return Twin(self.rows, self.step_rows, self.window_ms, self.end_of_input)
+        return Twin(self.rows, self.step_rows, self.emission, self.end_of_input)
 
     def oracle(self) -> Oracle:
-        return Oracle(self.twin.steps(), self.window_ms)
+        return Oracle(self.twin.steps(), self.emission)
 
 
 def _rows(*rows: tuple[int, str | None, int]) -> tuple[Any, ...]:
@@ -92,14 +90,34 @@ ROWS = _rows(
 )
 LONG_ROWS = _rows(*((4 * i, "ab"[i % 2], i) for i in range(13)))
 
-VISITS = DiskJob("visits", ROWS, 4, share=0.35)
-TOTALS = DiskJob("totals", ROWS, 4, window_ms=None, share=0.3)
-OPEN = DiskJob("open", ROWS, 3, end_of_input=False, share=0.15)
-FILES = DiskJob("files", ROWS, 4, files=3, share=0.08)
-LONG = DiskJob("long", LONG_ROWS, 1, share=0.12)
-"""So many steps that the first checkpoints are deleted before the last is made."""
+LATE_ROWS = (
+    *ROWS[:6],
+    *_rows((16, "b", 3), (15, "a", 4), (17, "b", -1)),
+    *ROWS[6:],
+    *_rows((25, "b", 3), (30, "a", 2), (28, "b", 1), (29, "a", 4), (9, "b", 7)),
+)
+LATE_ROWS = tuple({**row, "id": number} for number, row in enumerate(LATE_ROWS))
+"""Some of which correct what is published, where windows take late rows, or come where nothing was."""
 
-JOBS = (VISITS, TOTALS, OPEN, FILES, LONG)
+VISITS = DiskJob("visits", ROWS, 4, share=0.25)
+TOTALS = DiskJob("totals", ROWS, 4, FOR_EVER, share=0.15)
+OPEN = DiskJob("open", ROWS, 3, end_of_input=False, share=0.1)
+FILES = DiskJob("files", ROWS, 4, files=3, share=0.06)
+LONG = DiskJob("long", LONG_ROWS, 1, share=0.09)
+"""So many steps that the first checkpoints are deleted before the last is made."""
+EMITTING = (
+    DiskJob("accumulated", LATE_ROWS, 3, Emission((10, 10, 0), 15, "accumulate"), share=0.07),
+    DiskJob("taken back", LATE_ROWS, 3, Emission((10, 10, 0), 25, "retract"), share=0.05),
+    DiskJob("added", LATE_ROWS, 3, Emission((10, 10, 0), 40, "delta"), share=0.04),
+    DiskJob("final", LATE_ROWS, 3, Emission((10, 10, 0), 15, emit="final"), share=0.03),
+    DiskJob("days", LATE_ROWS, 3, Emission(DAYS, 25, "retract"), share=0.02),
+    DiskJob("changing", LATE_ROWS, 3, Emission((10, 10, 0), 15, emit="change", changes="retract"), share=0.05),
+    DiskJob("updated", ROWS, 4, Emission(emit="change"), share=0.03),
+    DiskJob("changed", ROWS, 4, Emission(emit="change", changes="retract"), share=0.03),
+    DiskJob("everything", ROWS, 4, Emission(EVERYTHING), share=0.03),
+)
+
+JOBS = (VISITS, TOTALS, OPEN, FILES, LONG, *EMITTING)
 
 
 @dataclass(frozen=True)
@@ -179,7 +197,7 @@ class Process:
         checkpoint, sink = self.storages()
         return Pipeline(
             source=source_of(self.job),
-            task=Visits(self.job.window_ms),
+            task=Visits(self.job.emission),
             sink=FileSink(self.changed(sink), format="jsonl"),
             checkpoint=Watched(self.changed(checkpoint), self._answered),
             step_rows=self.job.step_rows,

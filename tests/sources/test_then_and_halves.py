@@ -46,6 +46,7 @@ from persistent.storage import MemoryStorage
 from persistent.testing import SourceSuite
 from persistent.testing.faults import FaultyStorage, Killed, Operations
 from persistent.verify import verify_source
+from tests.few import examples
 
 AT = 1_000
 
@@ -160,7 +161,7 @@ def windows_of(stream: list[Any], size: int) -> Counter[tuple[str, int]]:
     st.integers(0, 40),
     st.lists(st.integers(0, 150), max_size=3),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_any_split_into_history_and_live_gives_the_plain_sums(
     split: tuple[list[Any], list[Any], list[Any]], step_rows: int | None, skew: int, deaths: list[int]
 ) -> None:

@@ -296,7 +296,7 @@ def test_many_batches_are_folded_and_forget_nothing() -> None:
         assert Fate.NEW not in fates[:10] or start == 0
     seen = split.rows()
     assert seen is not None
-    run, _ = write_run(made, Attempt(1, 1), seen, 1, 1)
+    run, *_ = write_run(made, Attempt(1, 1), seen, 1, 1)
     again = read_rows(made, run, 0, KEY_GROUPS)
     assert seen_monoid().unpack(again.columns) == seen_monoid().unpack(seen.columns)
     storage.clear()

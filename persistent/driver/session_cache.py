@@ -1,0 +1,87 @@
+"""A session cache holds the agenda of each run: what it asks of sessions takes no fold, and opens no run twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from monoids.groupby.cells import Integers
+from persistent.agenda import Agenda, agenda_of_table
+from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice
+from persistent.clock import Clock
+from persistent.codec import Run, decode_table, groups_of
+from persistent.driver.run_cache import RunCache
+from persistent.session_window import SessionWindow
+from persistent.storage import Storage
+from persistent.worker.job import CloseShard, Job
+
+
+class SessionCache(RunCache):
+    """The run cache of a state of sessions. Its windows are the cells that hold an open session."""
+
+    def __init__(self, storage: Storage, window: SessionWindow) -> None:
+        super().__init__(storage, window)
+        self._sessions = window
+        self._agendas: dict[str, Agenda] = {}
+
+    def learn(self, run: Run, panes: Integers, agenda: Agenda | None = None) -> None:
+        super().learn(run, panes)
+        if agenda is not None:
+            self._agendas[run.name] = agenda
+
+    def forget_all_but(self, runs: Iterable[Run]) -> None:
+        kept = list(runs)
+        super().forget_all_but(kept)
+        self._agendas = {run.name: self._agendas[run.name] for run in kept if run.name in self._agendas}
+
+    def open_windows(self, runs: Iterable[Run], clock: Clock) -> int:
+        """The number of cells with a session that is not closed."""
+        ends = [agenda.ends[agenda.between(clock.closed, clock.closed).stop :] for agenda in self._of(runs)]
+        # A cell ends with its last session, or after it.
+        return len(np.unique(self._sessions.last_start(np.concatenate(ends) - 1))) if ends else 0
+
+    def largest_end(self, runs: Iterable[Run], clock: Clock) -> int:
+        """The largest end of a session that is not closed; 0 without one."""
+        largest = max((int(agenda.ends[-1]) for agenda in self._of(runs) if len(agenda.ends)), default=0)
+        return largest if largest > clock.closed else 0
+
+    def is_due(self, runs: Iterable[Run], clock: Clock, close_at: int) -> bool:
+        """Whether a session may have ``closed < end <= close_at``."""
+        places = (agenda.between(clock.closed, close_at) for agenda in self._of(runs))
+        return any(place.start < place.stop for place in places)
+
+    def first_end(self, runs: Iterable[Run], clock: Clock) -> int | None:
+        """The clock before which no further session closes; None if none is open."""
+        starts = [(agenda, agenda.between(clock.closed, clock.closed).stop) for agenda in self._of(runs)]
+        return min((int(agenda.ends[start]) for agenda, start in starts if start < len(agenda.ends)), default=None)
+
+    def with_due(self, closings: Sequence[CloseShard]) -> list[CloseShard]:
+        """The closings of shards in which a session may end, with the hashes of the keys of these."""
+        found = []
+        for one in closings:
+            agendas = list(self._of(one.runs))
+            due = [agenda.hashes[agenda.between(one.closed, one.close_at)] for agenda in agendas]
+            groups = [groups_of(hashes) for hashes in due]
+            mine = [hashes[(one.low <= group) & (group < one.high)] for hashes, group in zip(due, groups)]
+            hashes = np.unique(np.concatenate(mine))
+            found += [replace(one, hashes=hashes)] if len(hashes) else []
+        return found
+
+    def _of(self, runs: Iterable[Run]) -> Iterable[Agenda]:
+        return (self._agenda_of(run) for run in runs)
+
+    def _agenda_of(self, run: Run) -> Agenda:
+        if run.name not in self._agendas:
+            place = run_place(self._storage, run)
+            with with_recovery_advice(self._storage.url):
+                table = decode_table(read_run(self._storage, run), run.sha256, place)
+            self._agendas[run.name] = agenda_of_table(self._sessions, table)
+        return self._agendas[run.name]
+
+
+def run_cache_of(job: Job) -> RunCache:
+    """The run cache of a job."""
+    window = job.state.window
+    return SessionCache(job.storage, window) if isinstance(window, SessionWindow) else RunCache(job.storage, window)

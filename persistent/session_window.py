@@ -1,0 +1,186 @@
+"""A session is a stretch of a key's messages without a long pause: each follows another after less than the gap.
+
+    window_start    the time of its first message
+    window_end      the time of its last message + gap; at most the next multiple of ``cut``
+
+The state keeps *cells*, which lie between two multiples of the cut, as it keeps windows side by side: a row is (key,
+cell), and its element has the sessions (``monoids.containers.sessions``). So no fold in any grouping loses a time that
+may join two of them. A session that has closed stays in its cell until that ends, and never changes:
+
+    closed up to W            last + gap <= W, or its cell ends at or before W
+    late                      timestamp < W, the clock of the step before
+    so a record that counts   is not less than the gap after a closed session, or not in its cell
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from monoids.column import Columns, Ragged, take
+from monoids.containers.sessions import Fragment, Sessions
+from monoids.groupby.cells import Integers, segment_starts
+from monoids.groupby.grouping import number_keys, take_keys
+from monoids.groupby.sorting import Mask
+from monoids.groupby.summing import GroupSums, group_by
+from monoids.monoid import Monoid
+from persistent.clock import Duration, bare, duration_ms, duration_text
+from persistent.lateness import ALLOWS_NONE, Lateness
+from persistent.window import AnyWindow, Window
+
+
+@dataclass(frozen=True)
+class SessionWindow(Window):
+    """The cells of sessions, which are windows side by side, and the gap. Made by ``session``."""
+
+    gap_ms: int = field(default=1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.size_ms < 1 or self.gap_ms < 1:
+            raise ValueError(
+                f"session(gap, cut): both are at least 1 ms, not {self.gap_ms} and {self.size_ms}: a session ends "
+                "after a pause as long as the gap, and at each multiple of the cut"
+            )
+        if self.gap_ms > self.size_ms:
+            raise ValueError(
+                f"{self}: the gap is longer than the cut, and every session ends at a multiple of the cut: give a "
+                "longer cut"
+            )
+        super().__post_init__()
+
+    def late(self, timestamps: Integers, watermark: int) -> tuple[Mask, Mask]:
+        """Whether each time could be in a session that has closed, or join two; no time is partly late."""
+        return timestamps < watermark, np.zeros(len(timestamps), bool)
+
+    def may_be_late(self, time: int, watermark: int) -> bool:
+        return time < watermark
+
+    def is_untouched(self, clock: int, closed: int) -> bool:
+        return closed <= clock
+
+    def ends(self, starts: Any) -> Any:
+        """The end of a session with one message, at each of these times."""
+        return np.minimum(starts + self.gap_ms, self.last_end(starts))
+
+    def session_ends(self, starts: Integers, lasts: Integers) -> Integers:
+        """The end of each session."""
+        return np.asarray(np.minimum(lasts + self.gap_ms, self.last_end(starts)))
+
+    def __str__(self) -> str:
+        return f'session("{duration_text(self.gap_ms)}", cut="{duration_text(self.size_ms)}")'
+
+    def fingerprint(self) -> dict[str, int]:
+        return {"gap_ms": self.gap_ms, "cut_ms": self.size_ms}
+
+
+def session(gap: Duration, *, cut: Duration = "1 day") -> SessionWindow:
+    """Windows that end when a key has been silent for the gap. Each key has its own; a message less than ``gap`` after
+    another of its key belongs to the same one, and may join two that are open.
+
+    ``cut``: every session also ends at each multiple of it since the epoch, in UTC, so that none grows for ever. A
+    session that has closed stays in the state until then.
+
+    >>> str(session("30 min"))
+    'session("30 min", cut="1 d")'
+    """
+    cut_ms = duration_ms(cut, "cut")
+    written = f"session({gap!r})" if bare(gap=gap) else ""
+    return SessionWindow(cut_ms, cut_ms, bare=written, gap_ms=duration_ms(gap, "gap"))
+
+
+def check_sessions(window: Any, interval_ms: int | None, lateness: Lateness) -> None:
+    """ValueError if these are windows of sessions, with options that those do not have."""
+    if not isinstance(window, SessionWindow):
+        return
+    if lateness != ALLOWS_NONE:
+        raise ValueError(
+            f"{window} publishes each session once, when the clock passes its end, and then nothing can join it: omit "
+            "allowed_lateness=, late= and the options of emit. Records that come out of order are waited for with "
+            "max_out_of_orderness= of the source"
+        )
+    if interval_ms is not None:
+        raise ValueError(f"{window} can be read as of the multiples of its cut: omit interval_ms=, or change the cut")
+
+
+def kept_as(monoid: Monoid[Any], window: Any) -> Monoid[Any]:
+    """The monoid of the rows of a state: its own, or that of the sessions of it."""
+    return Sessions(window.gap_ms, monoid) if isinstance(window, SessionWindow) else monoid
+
+
+def values_of(monoid: Monoid[Any]) -> Monoid[Any]:
+    """The inverse of ``kept_as``: the monoid that lifts values, and presents them."""
+    return monoid.inner if isinstance(monoid, Sessions) else monoid
+
+
+def group_sessions(
+    monoid: Monoid[Any], window: SessionWindow, keys: Sequence[pa.Array], times: Integers, values: Columns
+) -> GroupSums:
+    """The sum of lifted values by (key, cell): what grouping them as sessions of one value gives, in one pass."""
+    assert isinstance(monoid, Sessions)
+    rows = group_by(monoid.inner, keys, times, values, 1)
+    if not len(rows):
+        return GroupSums(rows.hashes, rows.keys, rows.panes, monoid.pack([]))
+    numbers, _ = number_keys(rows.keys, rows.hashes)
+    times = rows.panes
+    cells = np.asarray(window.last_start(times))
+    is_other = (numbers[1:] != numbers[:-1]) | (cells[1:] != cells[:-1])
+    firsts = segment_starts(is_other | (times[1:] - times[:-1] >= monoid.gap))
+    lasts = np.append(firsts[1:], len(rows)) - 1
+    sums = monoid.inner.reduce_sorted(rows.columns, firsts) if len(firsts) < len(rows) else rows.columns
+    heads = segment_starts(is_other[firsts[1:] - 1])
+    table = Ragged.of(np.diff(heads, append=len(firsts)), (times[firsts], times[lasts], *sums))
+    held = firsts[heads]
+    return GroupSums(rows.hashes[held], take_keys(rows.keys, held), cells[held], (table,))
+
+
+def at_times(monoid: Monoid[Any], times: Integers, values: Columns) -> Columns:
+    """Lifted values as elements of a row's monoid."""
+    return monoid.at(times, values) if isinstance(monoid, Sessions) else values
+
+
+def lift_at(monoid: Monoid[Any], time: int, value: Any) -> Any:
+    """One value as an element of a row's monoid."""
+    return monoid.lift((time, value)) if isinstance(monoid, Sessions) else monoid.lift(value)
+
+
+def presented_fields(monoid: Monoid[Any], columns: Columns) -> dict[str, pa.Array]:
+    """The presented values of results; of sessions, of one in each row."""
+    if not isinstance(monoid, Sessions):
+        return monoid.present_fields(columns)
+    _, _, *inner = columns[0].flat()
+    return monoid.inner.present_fields(tuple(inner))
+
+
+def ends_of(window: AnyWindow, rows: GroupSums) -> Integers:
+    """The ends of results, whose ``panes`` are the starts of their windows; of sessions, of one in each row."""
+    if not isinstance(window, SessionWindow):
+        return np.asarray(window.ends(rows.panes))
+    return window.session_ends(*rows.columns[0].flat()[:2])
+
+
+def each_session(window: SessionWindow, rows: GroupSums, closed: int, until: int | None = None) -> GroupSums:
+    """The sessions of rows with ``closed < end <= until`` (None: any later end), one in each row; ``panes`` are their
+    starts."""
+    (table,) = rows.columns
+    columns = table.flat()
+    ends = window.session_ends(*columns[:2])
+    chosen = np.flatnonzero((ends > closed) if until is None else (ends > closed) & (ends <= until))
+    held = table.spread(np.arange(len(rows)))[chosen]
+    found = take(columns, chosen)
+    return GroupSums(rows.hashes[held], take_keys(rows.keys, held), found[0], (Ragged.singles(found),))
+
+
+def presented_sessions(
+    monoid: Monoid[Any], window: SessionWindow, elements: Iterable[tuple[Fragment, ...]]
+) -> dict[tuple[int | None, int | None], Any]:
+    """The sessions of the elements of cells: start and end to presented value."""
+    inner = values_of(monoid)
+    return {
+        (start, min(last + window.gap_ms, window.last_end(start))): inner.present(one)
+        for element in elements
+        for start, last, one in element
+    }

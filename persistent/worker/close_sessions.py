@@ -1,0 +1,92 @@
+"""Closing sessions folds the cells of the keys that may have one whose end has come, and takes those sessions out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from monoids import SetUnion
+from monoids.column import Columns, Ragged, concat, take
+from monoids.containers.sessions import Sessions
+from monoids.groupby.summing import GroupSums
+from persistent.errors import PersistentError
+from persistent.session_window import SessionWindow, each_session, values_of
+from persistent.state_rows import fold
+from persistent.worker.failing_keys import FailingKey
+from persistent.worker.job import CloseShard, Job
+from persistent.worker.merge_runs import parts_of
+
+_NUMBERS = SetUnion(int)
+
+
+def due_sessions(job: Job, item: CloseShard) -> Iterator[GroupSums]:
+    """The sessions of a shard with ``closed < end <= close_at``, one in each row."""
+    window, parts = _window(job), _parts(job, item)
+    if parts:
+        rows = fold(job.state.monoid, parts, job.state.panes.step)
+        yield each_session(window, rows, item.closed, item.close_at)
+
+
+def due_sessions_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
+    """The same if a fold raises: without the sessions of which the fold raises, which go to ``failing``. A session that
+    is not due is not folded: it may become longer."""
+    parts = _parts(job, item)
+    if not parts:
+        return
+    inner, numbered = _numbered(job, parts)
+    window, step = _window(job), job.state.panes.step
+    due = each_session(window, fold(Sessions(window.gap_ms, _NUMBERS), numbered, step), item.closed, item.close_at)
+    yield from _folded(job, due, inner, failing)
+
+
+def _window(job: Job) -> SessionWindow:
+    window = job.state.window
+    assert isinstance(window, SessionWindow)
+    return window
+
+
+def _parts(job: Job, item: CloseShard) -> list[GroupSums]:
+    """The rows of each run that may hold something that is due: from the cell of ``closed`` to that of ``close_at``."""
+    window = _window(job)
+    panes = (window.start_of(window.first_number(item.closed)), item.close_at)
+    return parts_of(job, item.runs, item.low, item.high, panes, item.hashes)
+
+
+def _numbered(job: Job, parts: list[GroupSums]) -> tuple[Columns, list[GroupSums]]:
+    """The inner elements of all fragments, and the parts with their numbers instead of them."""
+    inner, numbered, count = [], [], 0
+    for part in parts:
+        (table,) = part.columns
+        start, last, *elements = table.flat()
+        numbers = _NUMBERS.lift_columns(np.arange(count, count + len(start)))
+        inner.append(tuple(elements))
+        numbered.append(replace(part, columns=(Ragged.of(table.lengths, (start, last, *numbers)),)))
+        count += len(start)
+    return concat(inner), numbered
+
+
+def _folded(job: Job, due: GroupSums, inner: Columns, failing: list[FailingKey]) -> Iterator[GroupSums]:
+    """Sessions that hold the numbers of their fragments, folded: by bisection, if the fold of one raises."""
+    if not len(due) or (failing and not job.dead_letters):
+        return
+    start, last, *held = due.columns[0].flat()
+    members = _NUMBERS.unpack(tuple(held))
+    order = np.array([number for some in members for number in sorted(some)], np.int64)
+    lengths = np.array([len(some) for some in members], np.int64)
+    try:
+        sums = values_of(job.state.monoid).reduce_sorted(take(inner, order), np.cumsum(lengths) - lengths)
+    except (PersistentError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        if len(due) == 1:
+            key = tuple(column[0].as_py() for column in due.keys)
+            ends = _window(job).session_ends(start, last)
+            failing.append(FailingKey(key, (int(start[0]), int(ends[0])), error))
+            return
+        middle = len(due) // 2
+        for piece in (due.slice(0, middle), due.slice(middle, len(due))):
+            yield from _folded(job, piece, inner, failing)
+        return
+    yield replace(due, columns=(Ragged.singles((start, last, *sums)),))

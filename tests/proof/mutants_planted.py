@@ -1,0 +1,95 @@
+"""A planted mutant breaks one rule by name: a text of a module, which must be there once, and what stands instead.
+
+It must be found by the tests named with it. A rule that is written otherwise one day is planted anew: a text that is
+not there, or twice, is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.proof.mutants_bench import Bench, Mirror
+
+_LATENESS, _OVER_RUNS = "tests/test_lateness.py", "tests/test_lateness_over_runs.py"
+
+
+@dataclass(frozen=True)
+class Planted:
+    """``old`` and ``new``: the text of ``module`` with and without the rule. ``tests``: one of them must fail."""
+
+    rule: str
+    module: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    @property
+    def mirror(self) -> Mirror:
+        """The module and the tests."""
+        return Mirror(self.module, self.tests)
+
+    def planted(self, source: str) -> str:
+        """The module without the rule. ValueError unless the text is there once."""
+        if (count := source.count(self.old)) != 1:
+            raise ValueError(f"{self.module} has {count} times, not once: {self.old!r}; plant {self.rule!r} anew")
+        return source.replace(self.old, self.new)
+
+    def is_found(self, seconds_max: float = 900.0) -> bool:
+        """Whether one of the tests notices. RuntimeError if they fail without it."""
+        mutant = self.planted(self.mirror.path.read_text())
+        end, _ = Bench(self.mirror, seconds_max).ended(mutant)
+        return end != "survived"
+
+
+PLANTED = (
+    Planted(
+        "publishing is fused with mapping",
+        "persistent.driver.publish_after",
+        "return publishes_changes(job, step) or (step.plan.task.final_at is not None and step.plan.reads)",
+        "return publishes_changes(job, step)",
+        (f"{_LATENESS}::test_publishing_fused_with_mapping_loses_the_last_late_record",),
+    ),
+    Planted(
+        "a revision restarts after a savepoint",
+        "persistent.driver.start_from",
+        "revision_base=copy.revision,",
+        "revision_base=0,",
+        (f"{_OVER_RUNS}::test_a_revision_that_restarts_after_a_savepoint",),
+    ),
+    Planted(
+        "a row is judged by the clock committed with it",
+        "persistent.worker.map_split",
+        "kept = _judge(item, state.window,",
+        "own = int(records.timestamps.max(initial=0)) - state.lateness.allowed_ms\n"
+        "        kept = _judge(replace(item, final=max(item.final, own)), state.window,",
+        (f"{_LATENESS}::test_what_is_final_is_said_by_the_clock_before_the_step",),
+    ),
+    Planted(
+        "a closed window is dropped before it is final",
+        "persistent.driver.commit",
+        "runs = _next_runs(state.runs, results, window, final)",
+        "runs = _next_runs(state.runs, results, window, clock.closed)",
+        (f"{_LATENESS}::test_late_data_dropped_silently",),
+    ),
+    Planted(
+        "a correction counts late rows twice",
+        "persistent.worker.correct_windows",
+        "states = [] if answer == DELTA else parts_of(job, item.runs,",
+        "states = [] if answer == DELTA else parts_of(job, (*item.runs, *item.delta),",
+        (f"{_LATENESS}::test_late_data_dropped_silently",),
+    ),
+    Planted(
+        "a retraction repeats the new value",
+        "persistent.worker.correct_windows",
+        "earlier, was[found[0]] = _put(rows.columns, *found), True",
+        "was[found[0]] = True",
+        (f"{_OVER_RUNS}::test_a_rollback_takes_corrections_back_and_makes_them_again",),
+    ),
+    Planted(
+        "a window that changes is published again when it closes",
+        "persistent.driver.step",
+        "return replace(closing, runs=published, delta=state.fresh(), close_at=closing.closed)",
+        "return replace(closing, runs=published, delta=state.fresh())",
+        ("tests/test_lateness_of_changes.py::test_a_window_is_published_when_it_changes_and_not_when_it_closes",),
+    ),
+)

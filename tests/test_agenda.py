@@ -1,0 +1,45 @@
+"""An agenda lists the end of each fragment of a run, whether from its rows or from its file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monoids import Count, record
+from monoids.containers.sessions import Sessions
+from persistent.agenda import agenda_of, agenda_of_table
+from persistent.codec import decode_table, encode_run
+from persistent.session_window import group_sessions, session
+from persistent.window import tumbling
+
+WINDOW = session(5, cut=20)
+MONOID = Sessions(5, record(n=Count()))
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.sampled_from("abc")), min_size=1, max_size=15))
+def test_it_has_each_end_in_order_with_the_hash_of_its_key(inputs: list[tuple[int, str]]) -> None:
+    """After a restart it is read from the file: another one would close others."""
+    times = np.array([time for time, _ in inputs])
+    values = MONOID.inner.lift_rows({"n": 1}, len(times))
+    rows = group_sessions(MONOID, WINDOW, [pa.array([key for _, key in inputs])], times, values)
+    agenda = agenda_of(WINDOW, rows)
+    assert agenda is not None
+    expected = sorted(
+        (min(last + 5, last // 20 * 20 + 20), int(hash_))
+        for hash_, element in zip(rows.hashes, MONOID.unpack(rows.columns))
+        for _, last, _ in element
+    )
+    assert sorted(zip(agenda.ends.tolist(), agenda.hashes.tolist())) == expected
+    assert agenda.ends.tolist() == [end for end, _ in expected]
+    data, sha256 = encode_run(MONOID, rows, ["key"])
+    again = agenda_of_table(WINDOW, decode_table(pa.py_buffer(data), sha256, "here"))
+    assert (again.ends.tolist(), again.hashes.tolist()) == (agenda.ends.tolist(), agenda.hashes.tolist())
+    chosen = agenda.ends[agenda.between(25, 60)].tolist()
+    assert chosen == [end for end, _ in expected if 25 < end <= 60]
+
+
+def test_other_windows_have_none() -> None:
+    rows = group_sessions(MONOID, WINDOW, [pa.array(["a"])], np.array([3]), MONOID.inner.lift_rows({"n": 1}, 1))
+    assert agenda_of(tumbling(20), rows) is None and agenda_of(None, rows) is None

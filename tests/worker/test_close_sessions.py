@@ -1,0 +1,105 @@
+"""Closing sessions publishes each that is due once, in every shard, and no other: even if a fold raises."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import numpy as np
+import pytest
+
+from monoids import Monoid
+from persistent import Embedded, MemorySink, MemorySource, PersistentTask, Pipeline, UserCodeError, WindowState, session
+from persistent.driver import step as steps
+from persistent.storage import MemoryStorage
+from persistent.worker import close_sessions
+
+
+class Fragile(Monoid[int]):
+    """A sum that cannot be more than ten."""
+
+    identity = 0
+    commutative = True
+
+    def combine(self, a: int, b: int) -> int:
+        if a + b > 10:
+            raise ValueError(f"{a + b} is too much")
+        return a + b
+
+
+class Totals(PersistentTask):
+    key = "key"
+
+    def persistent_state(self) -> WindowState:
+        return WindowState(Fragile(), session(10, cut=1000))
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, message.value["n"])
+
+
+def at(*pairs: tuple[int, int], key: str = "a") -> list[dict[str, Any]]:
+    return [{"ts": time, "key": key, "n": n} for time, n in pairs]
+
+
+ROWS = [
+    *at((0, 1), (1, 2)),
+    *at((2, 6), key="b"),
+    *at((20, 7)),
+    *at((25, 7)),  # together too much, in the second session of its key
+    *at((40, 3), key="c"),
+    *at((60, 3)),
+    *at((75, 1), key="c"),
+]
+
+
+def pipeline(storage: MemoryStorage, sink: MemorySink, **options: Any) -> Pipeline:
+    source = MemorySource(ROWS, timestamp="ts", ordered=True)
+    return Pipeline(source=source, task=Totals(), sink=sink, checkpoint=storage, step_rows=1, **options)
+
+
+def published(sink: MemorySink) -> list[tuple[str, int, int]]:
+    return sorted((row["key"], round(row["window_start"].timestamp() * 1000), int(row["value"])) for row in sink.rows())
+
+
+def test_a_session_whose_fold_raises_is_set_aside_alone_and_once() -> None:
+    """The sessions of its key before and after it are published, although all of them lie in one cell."""
+    storage, sink = MemoryStorage(uuid.uuid4().hex), MemorySink()
+    made = pipeline(storage, sink, on_error="dead-letter")
+    made.run(engine="embedded", end_of_input=True)
+    assert published(sink) == [("a", 0, 3), ("a", 60, 3), ("b", 2, 6), ("c", 40, 3), ("c", 75, 1)]
+    (dead,) = made.dead_letters().to_pylist()
+    assert dead["reason"] == (
+        "no result for key (key='a'), window 1970-01-01 00:00:00.020Z to 1970-01-01 00:00:00.035Z: "
+        "ValueError: 14 is too much"
+    )
+    storage.clear()
+
+
+def test_a_run_stops_at_a_session_whose_fold_raises_when_it_is_due() -> None:
+    """Not before: it could not know yet."""
+    storage, sink = MemoryStorage(uuid.uuid4().hex), MemorySink()
+    with pytest.raises(UserCodeError, match=r"window .*00.020Z to .*00.035Z: ValueError: 14 .* new checkpoint"):
+        pipeline(storage, sink).run(engine="embedded", end_of_input=True)
+    assert published(sink) == [("a", 0, 3), ("b", 2, 6)]
+    storage.clear()
+
+
+def test_each_shard_publishes_its_own_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that two shards look up is published twice."""
+    monkeypatch.setattr(steps, "_SHARD_ROWS", 3)
+    rows = [{"ts": time, "key": f"k{number}", "n": 1} for time in range(0, 300, 30) for number in range(20)]
+    storage, sink = MemoryStorage(uuid.uuid4().hex), MemorySink()
+    source = MemorySource(rows, timestamp="ts", ordered=True)
+    items: list[Any] = []
+    due_sessions = close_sessions._parts
+
+    def watched(job: Any, item: Any) -> Any:
+        items.append(item)
+        return due_sessions(job, item)
+
+    monkeypatch.setattr(close_sessions, "_parts", watched)
+    made = Pipeline(source=source, task=Totals(), sink=sink, checkpoint=storage, step_rows=40)
+    made.run(engine=Embedded(threads=3), end_of_input=True)
+    assert published(sink) == sorted((row["key"], row["ts"], 1) for row in rows)
+    assert max(np.bincount([item.close_at for item in items])) > 1, "several shards in one step"
+    storage.clear()
