@@ -21,8 +21,7 @@ from typing import Any, ClassVar, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from monoids.groupby.cells import Integers, segment_starts
-from monoids.groupby.sorting import Mask
+from monoids.groupby.sorting import Integers, Mask
 from persistent.codec.documents import canonical_json
 from persistent.errors import AssignerFailed
 from persistent.text.figures import utc_text
@@ -159,7 +158,8 @@ class AssignedWindow:
                 f"the window of {utc_text(int(times[row]))} is {_text(starts[row], ends[row])}, which does not hold "
                 "it: start <= timestamp < end"
             )
-        firsts = segment_starts((starts[1:] != starts[:-1]) | (ends[1:] != ends[:-1]))
+        is_other = (starts[1:] != starts[:-1]) | (ends[1:] != ends[:-1])
+        firsts = np.append(0, np.flatnonzero(is_other) + 1)
         self._check_again(times, starts, ends, *self._distinct(starts[firsts], ends[firsts]))
         return starts, ends
 

@@ -298,9 +298,8 @@ class WindowState(PersistentState):
     with ``retracted`` = true and then the new one; "delta" what the late records add. The rows carry ``revision``, and
     the largest wins. ``emit``: "close" publishes a window when the clock passes its end; "change" whenever a step has
     changed it, open or closed, and not again when it closes; "final" once, when nothing can change it. ``changes``:
-    with emit="change", "update" publishes the new value, and "retract" the old row before it. ``early``: each time that
-    the clock (``early_by="event"``) or the time of day ("processing") has passed a multiple of it, what has changed is
-    published before its window closes, and then corrected in the way of ``late``.
+    with emit="change", "update" publishes the new value, and "retract" the old row before it. ``early``: what has
+    changed is published whenever the clock (``early_by="event"``) or time of day ("processing") passes a multiple.
 
     >>> from monoids import Max
     >>> from persistent.window import sliding
