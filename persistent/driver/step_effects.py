@@ -77,7 +77,8 @@ def _run_items(bench: Workbench, step: Step) -> Results:
     after, changes = publishes_after(bench.job, step), False
     closes, discarded = ([], 0) if after else _closes(bench, step)
     seen, unfolded = seen_before(step.last.manifest, bench.job.dedupe), frozenset(bench.unfolded)
-    folds, seen_folds = step.folds(unfolded), step.seen_folds(seen, unfolded)
+    folds = bench.run_cache.with_over(step.folds(unfolded), bench.runs(step.last.manifest))
+    seen_folds = step.seen_folds(seen, unfolded)
     found, maps = _with_splits(bench, step, seen, [*closes, *folds, *seen_folds])
     maps, first = set_apart(bench, maps, [result for result in found if isinstance(result, Mapped)])
     mapped = _agreeing(bench, step, maps, first)
