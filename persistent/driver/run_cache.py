@@ -22,7 +22,9 @@ from persistent.worker.job import CloseShard, FoldRuns
 class RunCache:
     """The panes of runs and the inputs that a source has listed. Runs never change, so nothing here goes stale.
 
-    ``window``: of the state."""
+    ``window``: of the state. ``counts_windows``: whether the panes tell how many windows close."""
+
+    counts_windows = True
 
     def __init__(self, storage: Storage, window: AnyWindow | None) -> None:
         self._storage = storage

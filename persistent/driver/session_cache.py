@@ -22,6 +22,8 @@ from persistent.worker.job import CloseShard, FoldRuns, Job
 class SessionCache(RunCache):
     """The run cache of a state of sessions. Its windows are the cells that hold an open session."""
 
+    counts_windows = False
+
     def __init__(self, storage: Storage, window: SessionWindow) -> None:
         super().__init__(storage, window)
         self._sessions = window

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from monoids import SetUnion
+from monoids import Count, SetUnion
 from monoids.column import Columns, Ragged, concat, take
 from monoids.containers.sessions import Sessions
 from monoids.groupby.summing import GroupSums
@@ -18,7 +18,7 @@ from persistent.worker.failing_keys import FailingKey
 from persistent.worker.job import CloseShard, Job
 from persistent.worker.merge_runs import parts_of
 
-_NUMBERS = SetUnion(int)
+_NUMBERS, _COUNT = SetUnion(int), Count()
 
 
 def due_sessions(job: Job, item: CloseShard) -> Iterator[GroupSums]:
@@ -41,6 +41,16 @@ def due_sessions_apart(job: Job, item: CloseShard, failing: list[FailingKey]) ->
     yield from _folded(job, due, inner, failing)
 
 
+def due_count(job: Job, item: CloseShard) -> int:
+    """How many these are, by the times of the fragments alone: a value that is not published is not folded."""
+    window, parts = _window(job), _parts(job, item)
+    if not parts:
+        return 0
+    times = [_with_values(part, _COUNT.lift_columns(np.arange(part.columns[0].entries))) for part in parts]
+    rows = fold(Sessions(window.gap_ms, _COUNT), times, job.state.panes.step)
+    return len(each_session(window, rows, item.closed, item.close_at))
+
+
 def _window(job: Job) -> SessionWindow:
     window = job.state.window
     assert isinstance(window, SessionWindow)
@@ -59,12 +69,19 @@ def _numbered(job: Job, parts: list[GroupSums]) -> tuple[Columns, list[GroupSums
     inner, numbered, count = [], [], 0
     for part in parts:
         (table,) = part.columns
-        start, last, *elements = table.flat()
-        numbers = _NUMBERS.lift_columns(np.arange(count, count + len(start)))
+        _, _, *elements = table.flat()
+        numbers = _NUMBERS.lift_columns(np.arange(count, count + table.entries))
         inner.append(tuple(elements))
-        numbered.append(replace(part, columns=(Ragged.of(table.lengths, (start, last, *numbers)),)))
-        count += len(start)
+        numbered.append(_with_values(part, numbers))
+        count += table.entries
     return concat(inner), numbered
+
+
+def _with_values(part: GroupSums, values: Columns) -> GroupSums:
+    """The rows with other inner elements, one for each fragment."""
+    (table,) = part.columns
+    start, last, *_ = table.flat()
+    return replace(part, columns=(Ragged.of(table.lengths, (start, last, *values)),))
 
 
 def _folded(job: Job, due: GroupSums, inner: Columns, failing: list[FailingKey]) -> Iterator[GroupSums]:

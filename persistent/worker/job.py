@@ -154,11 +154,12 @@ class Mapped:
 @dataclass(frozen=True)
 class Closed:
     """The outputs of a shard, staged for each sink, if any; ``dead``: the keys without a result. ``corrected``: how
-    many results were published again."""
+    many results were published again. ``discarded``: how many sessions close without a sink."""
 
     staged: Mapping[str, Staged] = field(default_factory=dict)
     dead: Staged | None = None
     corrected: int = 0
+    discarded: int = 0
 
 
 @dataclass(frozen=True)

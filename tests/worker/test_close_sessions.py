@@ -52,7 +52,7 @@ ROWS = [
 ]
 
 
-def pipeline(storage: MemoryStorage, sink: MemorySink, **options: Any) -> Pipeline:
+def pipeline(storage: MemoryStorage, sink: MemorySink | None, **options: Any) -> Pipeline:
     source = MemorySource(ROWS, timestamp="ts", ordered=True)
     return Pipeline(source=source, task=Totals(), sink=sink, checkpoint=storage, step_rows=1, **options)
 
@@ -81,6 +81,14 @@ def test_a_run_stops_at_a_session_whose_fold_raises_when_it_is_due() -> None:
     with pytest.raises(UserCodeError, match=r"window .*00.020Z to .*00.035Z: ValueError: 14 .* new checkpoint"):
         pipeline(storage, sink).run(engine="embedded", end_of_input=True)
     assert published(sink) == [("a", 0, 3), ("b", 2, 6)]
+    storage.clear()
+
+
+def test_sessions_without_a_sink_are_counted_and_not_folded() -> None:
+    """What nobody gets stops no run."""
+    storage = MemoryStorage(uuid.uuid4().hex)
+    made = pipeline(storage, None, discard_closed=True)
+    assert made.run(engine="embedded", end_of_input=True).discarded == 6
     storage.clear()
 
 
