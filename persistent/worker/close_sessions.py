@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -32,13 +32,23 @@ def due_sessions(job: Job, item: CloseShard) -> Iterator[GroupSums]:
 def due_sessions_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
     """The same if a fold raises: without the sessions of which the fold raises, which go to ``failing``. A session that
     is not due is not folded: it may become longer."""
-    parts = _parts(job, item)
+    yield from _sessions_apart(job, _parts(job, item), item.closed, item.close_at, failing)
+
+
+def open_sessions(job: Job, parts: Sequence[GroupSums], closed: int, failing: list[FailingKey]) -> Iterator[GroupSums]:
+    """The sessions in parts that end after ``closed``, one in each row; those of which the fold raises go to
+    ``failing``. If one raises, those that are closed are not folded: they may have raised when they closed."""
     if not parts:
         return
-    inner, numbered = _numbered(job, parts)
-    window, step = _window(job), job.state.panes.step
-    due = each_session(window, fold(Sessions(window.gap_ms, _NUMBERS), numbered, step), item.closed, item.close_at)
-    yield from _folded(job, due, inner, failing)
+    window = _window(job)
+    try:
+        rows = fold(job.state.monoid, parts, job.state.panes.step)
+    except (PersistentError, OSError, MemoryError):
+        raise
+    except Exception:
+        yield from _sessions_apart(job, parts, closed, None, failing)
+    else:
+        yield each_session(window, rows, closed)
 
 
 def due_count(job: Job, item: CloseShard) -> int:
@@ -64,7 +74,19 @@ def _parts(job: Job, item: CloseShard) -> list[GroupSums]:
     return parts_of(job, item.runs, item.low, item.high, panes, item.hashes)
 
 
-def _numbered(job: Job, parts: list[GroupSums]) -> tuple[Columns, list[GroupSums]]:
+def _sessions_apart(
+    job: Job, parts: Sequence[GroupSums], closed: int, until: int | None, failing: list[FailingKey]
+) -> Iterator[GroupSums]:
+    """The sessions with ``closed < end <= until``, without those of which the fold raises. No other is folded."""
+    if not parts:
+        return
+    inner, numbered = _numbered(parts)
+    window, step = _window(job), job.state.panes.step
+    chosen = each_session(window, fold(Sessions(window.gap_ms, _NUMBERS), numbered, step), closed, until)
+    yield from _folded(job, chosen, inner, failing)
+
+
+def _numbered(parts: Sequence[GroupSums]) -> tuple[Columns, list[GroupSums]]:
     """The inner elements of all fragments, and the parts with their numbers instead of them."""
     inner, numbered, count = [], [], 0
     for part in parts:

@@ -10,7 +10,10 @@ import pytest
 
 from monoids import Monoid
 from persistent import Embedded, MemorySink, MemorySource, PersistentTask, Pipeline, UserCodeError, WindowState, session
+from persistent.checkpoint.copies import newest_of
+from persistent.checkpoint.log import Log
 from persistent.driver import step as steps
+from persistent.reading import diff, place, state_table
 from persistent.storage import MemoryStorage
 from persistent.worker import close_sessions
 
@@ -52,8 +55,10 @@ ROWS = [
 ]
 
 
-def pipeline(storage: MemoryStorage, sink: MemorySink | None, **options: Any) -> Pipeline:
-    source = MemorySource(ROWS, timestamp="ts", ordered=True)
+def pipeline(
+    storage: MemoryStorage, sink: MemorySink | None, rows: list[dict[str, Any]] = ROWS, **options: Any
+) -> Pipeline:
+    source = MemorySource(rows, timestamp="ts", ordered=True)
     return Pipeline(source=source, task=Totals(), sink=sink, checkpoint=storage, step_rows=1, **options)
 
 
@@ -81,6 +86,34 @@ def test_a_run_stops_at_a_session_whose_fold_raises_when_it_is_due() -> None:
     with pytest.raises(UserCodeError, match=r"window .*00.020Z to .*00.035Z: ValueError: 14 .* new checkpoint"):
         pipeline(storage, sink).run(engine="embedded", end_of_input=True)
     assert published(sink) == [("a", 0, 3), ("b", 2, 6)]
+    storage.clear()
+
+
+def read(made: Pipeline, **options: Any) -> list[tuple[str, int]]:
+    return sorted((row["key"], int(row["value"])) for row in state_table(made, **options).to_pylist())
+
+
+def test_a_state_is_read_beside_a_session_that_was_set_aside() -> None:
+    """It is closed, and its fold raises for as long as it is in the state."""
+    storage, sink = MemoryStorage(uuid.uuid4().hex), MemorySink()
+    made = pipeline(storage, sink, on_error="dead-letter")
+    made.run(engine="embedded")
+    assert len(made.dead_letters()) == 1
+    assert read(made) == read(made, key="c") == [("c", 1)] and read(made, key="a") == []
+    ids = sorted(newest_of(Log(storage)).manifest.bases)
+    assert diff(place(storage, ids[-2]), place(storage, ids[-1]), pipeline=made).rows is not None
+    storage.clear()
+
+
+def test_an_open_session_whose_fold_raises_is_named_or_omitted(caplog: pytest.LogCaptureFixture) -> None:
+    storage, sink = MemoryStorage(uuid.uuid4().hex), MemorySink()
+    aside = pipeline(storage, sink, ROWS[:5], on_error="dead-letter")
+    aside.run(engine="embedded")
+    assert read(aside) == [] and "no result for key (key='a')" in caplog.text and not aside.dead_letters().num_rows
+    stops = pipeline(storage, sink, ROWS[:5])
+    assert read(stops, key="b") == [], "of another key"
+    with pytest.raises(UserCodeError, match=r"no result for key \(key='a'\), window .*00.020Z .*: 14 is too much"):
+        read(stops)
     storage.clear()
 
 
