@@ -146,12 +146,17 @@ def lift_at(monoid: Monoid[Any], time: int, value: Any) -> Any:
     return monoid.lift((time, value)) if isinstance(monoid, Sessions) else monoid.lift(value)
 
 
-def presented_fields(monoid: Monoid[Any], columns: Columns) -> dict[str, pa.Array]:
-    """The presented values of results; of sessions, of one in each row."""
+def result_columns(monoid: Monoid[Any], columns: Columns) -> Columns:
+    """Results as elements of the monoid of values; of sessions, of one in each row."""
     if not isinstance(monoid, Sessions):
-        return monoid.present_fields(columns)
+        return columns
     _, _, *inner = columns[0].flat()
-    return monoid.inner.present_fields(tuple(inner))
+    return tuple(inner)
+
+
+def presented_fields(monoid: Monoid[Any], columns: Columns) -> dict[str, pa.Array]:
+    """The presented values of results."""
+    return values_of(monoid).present_fields(result_columns(monoid, columns))
 
 
 def ends_of(window: AnyWindow, rows: GroupSums) -> Integers:

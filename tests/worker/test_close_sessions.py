@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import Any
 
@@ -86,6 +87,34 @@ def test_a_run_stops_at_a_session_whose_fold_raises_when_it_is_due() -> None:
     with pytest.raises(UserCodeError, match=r"window .*00.020Z to .*00.035Z: ValueError: 14 .* new checkpoint"):
         pipeline(storage, sink).run(engine="embedded", end_of_input=True)
     assert published(sink) == [("a", 0, 3), ("b", 2, 6)]
+    storage.clear()
+
+
+class Shy(Fragile):
+    """A sum that shows no five."""
+
+    def present(self, element: int) -> int:
+        if element == 5:
+            raise ValueError("five")
+        return element
+
+
+def test_a_session_that_cannot_be_shown_is_set_aside_as_an_element_of_its_values() -> None:
+    """Its task has that monoid, and can read it."""
+
+    class Shown(Totals):
+        def persistent_state(self) -> WindowState:
+            return WindowState(Shy(), session(10, cut=1000))
+
+    storage, sink = MemoryStorage(uuid.uuid4().hex), MemorySink()
+    source = MemorySource(at((0, 2), (4, 3), (7, 0), (20, 1)), timestamp="ts", ordered=True)
+    made = Pipeline(source=source, task=Shown(), sink=sink, checkpoint=storage, step_rows=1, on_error="dead-letter")
+    made.run(engine="embedded", end_of_input=True)
+    assert published(sink) == [("a", 20, 1)]
+    (dead,) = made.dead_letters().to_pylist()
+    facts = json.loads(dead["data"])
+    assert (facts["window_start"], facts["window_end"]) == (0, 17)
+    assert Shy().decode(bytes.fromhex(facts["element"])) == 5
     storage.clear()
 
 
