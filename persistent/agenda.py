@@ -22,10 +22,11 @@ from persistent.window import AnyWindow
 
 @dataclass(frozen=True)
 class Agenda:
-    """``ends``, ascending, and the hash of the key of each."""
+    """``ends``, ascending, and the hash of the key of each. ``earliest``: the time of the first message of all."""
 
     ends: Integers
     hashes: Words
+    earliest: int
 
     def between(self, closed: int, until: int) -> slice:
         """The places with ``closed < end <= until``."""
@@ -50,6 +51,7 @@ def agenda_of_table(window: SessionWindow, table: pa.Table) -> Agenda:
 
 
 def _agenda(window: SessionWindow, hashes: Words, table: Ragged) -> Agenda:
-    ends = window.session_ends(*table.flat()[:2])
+    starts, lasts = table.flat()[:2]
+    ends = window.session_ends(starts, lasts)
     order = np.argsort(ends, kind="stable")
-    return Agenda(ends[order], table.spread(hashes)[order])
+    return Agenda(ends[order], table.spread(hashes)[order], int(starts.min()))

@@ -5,7 +5,7 @@
 
 The state keeps *cells*, which lie between two multiples of the cut, as it keeps windows side by side: a row is (key,
 cell), and its element has the sessions (``monoids.containers.sessions``). So no fold in any grouping loses a time that
-may join two of them. A session that has closed stays in its cell until that ends, and never changes:
+may join two of them. A session that has closed never changes, and stays until a fold that sees all of it drops it:
 
     closed up to W            last + gap <= W, or its cell ends at or before W
     late                      timestamp < W, the clock of the step before
@@ -81,8 +81,7 @@ def session(gap: Duration, *, cut: Duration = "1 day") -> SessionWindow:
     """Windows that end when a key has been silent for the gap. Each key has its own; a message less than ``gap`` after
     another of its key belongs to the same one, and may join two that are open.
 
-    ``cut``: every session also ends at each multiple of it since the epoch, in UTC, so that none grows for ever. A
-    session that has closed stays in the state until then.
+    ``cut``: every session also ends at each multiple of it since the epoch, in UTC, so that none grows for ever.
 
     >>> str(session("30 min"))
     'session("30 min", cut="1 d")'
@@ -147,12 +146,17 @@ def lift_at(monoid: Monoid[Any], time: int, value: Any) -> Any:
     return monoid.lift((time, value)) if isinstance(monoid, Sessions) else monoid.lift(value)
 
 
-def presented_fields(monoid: Monoid[Any], columns: Columns) -> dict[str, pa.Array]:
-    """The presented values of results; of sessions, of one in each row."""
+def result_columns(monoid: Monoid[Any], columns: Columns) -> Columns:
+    """Results as elements of the monoid of values; of sessions, of one in each row."""
     if not isinstance(monoid, Sessions):
-        return monoid.present_fields(columns)
+        return columns
     _, _, *inner = columns[0].flat()
-    return monoid.inner.present_fields(tuple(inner))
+    return tuple(inner)
+
+
+def presented_fields(monoid: Monoid[Any], columns: Columns) -> dict[str, pa.Array]:
+    """The presented values of results."""
+    return values_of(monoid).present_fields(result_columns(monoid, columns))
 
 
 def ends_of(window: AnyWindow, rows: GroupSums) -> Integers:
@@ -172,6 +176,17 @@ def each_session(window: SessionWindow, rows: GroupSums, closed: int, until: int
     held = table.spread(np.arange(len(rows)))[chosen]
     found = take(columns, chosen)
     return GroupSums(rows.hashes[held], take_keys(rows.keys, held), found[0], (Ragged.singles(found),))
+
+
+def sessions_after(window: SessionWindow, rows: GroupSums, closed: int) -> GroupSums:
+    """The rows without the sessions that end at or before ``closed``, and without those that hold no other."""
+    (table,) = rows.columns
+    columns = table.flat()
+    chosen = np.flatnonzero(window.session_ends(*columns[:2]) > closed)
+    lengths = np.bincount(table.spread(np.arange(len(rows)))[chosen], minlength=len(rows))
+    held = np.flatnonzero(lengths)
+    left = Ragged.of(lengths[held], take(columns, chosen))
+    return GroupSums(rows.hashes[held], take_keys(rows.keys, held), rows.panes[held], (left,))
 
 
 def presented_sessions(

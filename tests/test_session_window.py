@@ -204,10 +204,23 @@ def test_a_migration_is_refused() -> None:
         run.pipeline(evolve=Evolution(removed=["most"]))
 
 
-def test_sessions_that_are_dropped_are_counted_by_their_cells() -> None:
-    with run_of([*at(0, 20, 55), *at(80, key="b")], step_rows=1) as run:
+@pytest.mark.parametrize("step_rows", [1, 2, 9])
+def test_sessions_that_are_dropped_are_counted(step_rows: int) -> None:
+    """Each once, however many of one key lie in a cell, and in however many parts."""
+    with run_of([*at(0, 6, 20, 55), *at(80, key="b")], step_rows=step_rows) as run:
+        steps: list[int] = []
+        pipeline = run.pipeline(sink=None, discard_closed=True)
+        report = pipeline.run(engine="embedded", on_step=lambda step: steps.append(step.discarded))
+        assert report.discarded == sum(steps) == 3 and "3 windows closed and discarded" in str(report)
+        assert run.run(sink=None, discard_closed=True).discarded == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_as_many_are_dropped_as_would_be_published(seed: int) -> None:
+    rows = disordered(seed, 30, 9, 10)
+    with run_of(rows, behind=9) as run:
         report = run.run(sink=None, discard_closed=True)
-        assert report.discarded == 2, "each with its last session"
+        assert report.outputs == 0 and report.discarded == len(expected(kept_of(run), 10, 50)) > 9
 
 
 class Hasty(PersistentTask):

@@ -130,6 +130,12 @@ def _first_within(runs: Sequence[Run], budget_rows: int) -> tuple[Run, ...]:
     return tuple(chosen) if len(_sums(chosen)) >= FAN_IN else ()
 
 
+def beside(runs: Sequence[Run], merge: Merge) -> tuple[Run, ...]:
+    """The runs that hold more of the key groups of a merge: it does not see the whole sum of a key if there are any."""
+    inputs = {run.name for run in merge.inputs}
+    return tuple(run for run in runs if run.name not in inputs and run.low < merge.high and merge.low < run.high)
+
+
 def replaced(runs: Sequence[Run], merge: Merge, output: Run | None) -> tuple[Run, ...]:
     """The runs after a merge: ``output`` replaces what it sums, and precedes the rest of its inputs."""
     inputs = {run.name for run in merge.inputs}

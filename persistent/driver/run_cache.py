@@ -16,13 +16,15 @@ from persistent.clock import Clock
 from persistent.codec import Run, decode_panes
 from persistent.storage import Storage
 from persistent.window import AnyWindow
-from persistent.worker.job import CloseShard
+from persistent.worker.job import CloseShard, FoldRuns
 
 
 class RunCache:
     """The panes of runs and the inputs that a source has listed. Runs never change, so nothing here goes stale.
 
-    ``window``: of the state."""
+    ``window``: of the state. ``counts_windows``: whether the panes tell how many windows close."""
+
+    counts_windows = True
 
     def __init__(self, storage: Storage, window: AnyWindow | None) -> None:
         self._storage = storage
@@ -90,6 +92,10 @@ class RunCache:
     def with_due(self, closings: Sequence[CloseShard]) -> list[CloseShard]:
         """The closings that may have something to close, with the keys that may."""
         return list(closings)
+
+    def with_over(self, folds: Sequence[FoldRuns], runs: Sequence[Run]) -> list[FoldRuns]:
+        """The folds of some of these runs, with the time up to which they drop sessions."""
+        return list(folds)
 
     def first_end(self, runs: Iterable[Run], clock: Clock) -> int | None:
         """The smallest end of a non-empty window that is not closed; None without one."""

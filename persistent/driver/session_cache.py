@@ -9,17 +9,20 @@ import numpy as np
 
 from monoids.groupby.cells import Integers
 from persistent.agenda import Agenda, agenda_of_table
+from persistent.checkpoint.compaction import beside
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice
 from persistent.clock import Clock
 from persistent.codec import Run, decode_table, groups_of
 from persistent.driver.run_cache import RunCache
 from persistent.session_window import SessionWindow
 from persistent.storage import Storage
-from persistent.worker.job import CloseShard, Job
+from persistent.worker.job import CloseShard, FoldRuns, Job
 
 
 class SessionCache(RunCache):
     """The run cache of a state of sessions. Its windows are the cells that hold an open session."""
+
+    counts_windows = False
 
     def __init__(self, storage: Storage, window: SessionWindow) -> None:
         super().__init__(storage, window)
@@ -68,6 +71,14 @@ class SessionCache(RunCache):
             hashes = np.unique(np.concatenate(mine))
             found += [replace(one, hashes=hashes)] if len(hashes) else []
         return found
+
+    def with_over(self, folds: Sequence[FoldRuns], runs: Sequence[Run]) -> list[FoldRuns]:
+        """The folds of some of these runs. A session that ends before another run has anything is as the fold sees it:
+        what the run holds is not less than the gap behind it, or in a later cell."""
+        return [
+            replace(one, over=min([one.final, *(agenda.earliest for agenda in self._of(beside(runs, one.merge)))]))
+            for one in folds
+        ]
 
     def _of(self, runs: Iterable[Run]) -> Iterable[Agenda]:
         return (self._agenda_of(run) for run in runs)

@@ -77,11 +77,13 @@ def _run_items(bench: Workbench, step: Step) -> Results:
     after, changes = publishes_after(bench.job, step), False
     closes, discarded = ([], 0) if after else _closes(bench, step)
     seen, unfolded = seen_before(step.last.manifest, bench.job.dedupe), frozenset(bench.unfolded)
-    folds, seen_folds = step.folds(unfolded), step.seen_folds(seen, unfolded)
+    folds = bench.run_cache.with_over(step.folds(unfolded), bench.runs(step.last.manifest))
+    seen_folds = step.seen_folds(seen, unfolded)
     found, maps = _with_splits(bench, step, seen, [*closes, *folds, *seen_folds])
     maps, first = set_apart(bench, maps, [result for result in found if isinstance(result, Mapped)])
     mapped = _agreeing(bench, step, maps, first)
     closed = tuple(result for result in found if isinstance(result, Closed))
+    discarded += sum(one.discarded for one in closed)
     every_fold = [result for result in found if isinstance(result, Folded)]
     folded, seen_folded = every_fold[: len(folds)], every_fold[len(folds) :]
     written: list[Mapped | Folded] = [*mapped, *folded]
@@ -98,12 +100,13 @@ def _run_items(bench: Workbench, step: Step) -> Results:
 
 
 def _closes(bench: Workbench, step: Step) -> tuple[list[CloseShard], int]:
-    """The shards whose windows close, or whose changed keys are published; without a sink, how many windows close."""
+    """The shards whose windows close, or whose changed keys are published; without a sink, how many windows close.
+    Sessions are of one key each, so shards count them."""
     last, window = step.last.manifest, bench.job.state.window
     open_and_due = bench.runs(last), last.clock, step.plan.task.close_at
     joining = joining_sinks(bench.job, last)
     is_due = step.ends_with_changes(joining) if window is None else bench.run_cache.is_due(*open_and_due)
-    if is_due and not bench.job.sinks:
+    if is_due and not bench.job.sinks and bench.run_cache.counts_windows:
         return [], bench.run_cache.windows_over(*open_and_due)
     if not is_due:
         return [], 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from persistent.checkpoint.compaction import Merge, shards
+from persistent.checkpoint.compaction import Merge, beside, shards
 from persistent.checkpoint.copies import OnProgress, newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
@@ -100,7 +100,9 @@ def _folded_runs(
             for low, high in shards(part):
                 inputs = tuple(run for run in part if run.low < high and low < run.high)
                 if inputs:
-                    result = compact_runs(job, FoldRuns(attempt, Merge(inputs, low, high), final))
+                    merge = Merge(inputs, low, high)
+                    over = 0 if beside(state.runs, merge) else final
+                    result = compact_runs(job, FoldRuns(attempt, merge, final, over=over))
                     if result.failure:
                         logger.warning("%d runs stay unfolded: %s", len(part), result.failure)
                         made = list(part)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids import Sum, record
-from monoids.groupby.cells import Integers
+from monoids.groupby.sorting import Integers, Mask
 from monoids.groupby.summing import group_by
 from monoids.hashing import key_column
 from persistent.checkpoint.compaction import shards
@@ -46,8 +46,9 @@ class Diff:
     """The differences between two places.
 
     ``rows``: the keys and windows with different values, up to the limit, and how each differs: ``added``, ``removed``,
-    ``closed`` (a window published since) or ``changed``; None if values were not compared. ``differing``, ``equal``:
-    the total numbers of each.
+    ``closed`` (a window published since) or ``changed``; None if values were not compared. The end of a session is one
+    of its values, and a session that has become part of another one is ``removed``. ``differing``, ``equal``: the
+    total numbers of each.
     """
 
     before: Place
@@ -184,7 +185,8 @@ def _different(jobs: tuple[Job, Job], before: Manifest, after: Manifest) -> Iter
 
 
 def _compared(job: Job, before: pa.Table, after: pa.Table, closed: int) -> tuple[pa.Table, int]:
-    names = [*key_names(job.task), *((START, END) if job.state.has_borders else ())]
+    borders = (START,) if isinstance(job.state.window, SessionWindow) else (START, END)
+    names = [*key_names(job.task), *(borders if job.state.has_borders else ())]
     ours, theirs = _aligned(job, before, after)
     both = (ours >= 0) & (theirs >= 0)
     same = both.copy()
@@ -194,7 +196,7 @@ def _compared(job: Job, before: pa.Table, after: pa.Table, closed: int) -> tuple
     ours, theirs = ours[~same], theirs[~same]
     identities = pa.concat_tables([before.select(names), after.select(names)], promote_options="permissive")
     where = pa.array(np.where(ours >= 0, ours, theirs + before.num_rows))
-    columns = {"change": _kinds(job, before, ours, theirs, closed)}
+    columns = {"change": _kinds(job, before, after, ours, theirs, closed)}
     columns |= {name: _taken(identities[name], where) for name in names}
     for name in before.column_names:
         if name not in names:
@@ -203,13 +205,36 @@ def _compared(job: Job, before: pa.Table, after: pa.Table, closed: int) -> tuple
     return pa.table(columns), int(same.sum())
 
 
-def _kinds(job: Job, before: pa.Table, ours: Integers, theirs: Integers, closed: int) -> pa.Array:
+def _kinds(job: Job, before: pa.Table, after: pa.Table, ours: Integers, theirs: Integers, closed: int) -> pa.Array:
     kinds = np.where(ours < 0, "added", np.where(theirs < 0, "removed", "changed")).astype(object)
     if job.state.window is not None and len(kinds):
-        ends = before[END].cast(pa.int64()).to_numpy()
         gone = np.flatnonzero(kinds == "removed")
-        kinds[gone[ends[ours[gone]] <= closed]] = "closed"
+        is_over = _times(before, END)[ours[gone]] <= closed
+        if isinstance(job.state.window, SessionWindow):
+            is_over &= ~_is_part(key_names(job.task), before.take(pa.array(ours[gone])), after)
+        kinds[gone[is_over]] = "closed"
     return pa.array(kinds, pa.string())
+
+
+def _is_part(names: Sequence[str], gone: pa.Table, after: pa.Table) -> Mask:
+    """Whether each of these sessions begins within a session of its key in ``after``."""
+    both = pa.concat_tables([after.select(names), gone.select(names)], promote_options="permissive")
+    keys = np.zeros(len(after) + len(gone), np.int64)
+    for name in names:
+        codes = key_column(both[name].combine_chunks()).dictionary_encode("encode").indices.to_numpy()
+        _, keys = np.unique(keys * len(keys) + codes, return_inverse=True)
+    starts, is_gone = np.concatenate([_times(after, START), _times(gone, START)]), np.arange(len(keys)) >= len(after)
+    order = np.lexsort((is_gone, starts, keys))
+    # The last session of ``after`` at or before each, in this order; the first place stands for none.
+    last = order[np.maximum.accumulate(np.where(is_gone[order], 0, np.arange(len(order))))]
+    ends = np.append(_times(after, END), np.zeros(len(gone), np.int64))
+    is_part = np.zeros(len(order), bool)
+    is_part[order] = (keys[last] == keys[order]) & (ends[last] > starts[order])
+    return is_part[len(after) :]
+
+
+def _times(table: pa.Table, name: str) -> Integers:
+    return np.asarray(table[name].cast(pa.int64()).to_numpy())
 
 
 def _aligned(job: Job, before: pa.Table, after: pa.Table) -> tuple[Integers, Integers]:
@@ -227,8 +252,7 @@ def _aligned(job: Job, before: pa.Table, after: pa.Table) -> tuple[Integers, Int
     )
     panes, step = np.zeros(first + second, np.int64), 1
     if job.state.window is not None and first + second:
-        starts = [table[START].cast(pa.int64()).to_numpy() for table in (before, after)]
-        panes = np.concatenate(starts)
+        panes = np.concatenate([_times(table, START) for table in (before, after)])
         panes, step = panes - panes.min(), 1 if isinstance(job.state.window, SessionWindow) else job.state.window.step
     sums = group_by(_SIDES, keys, panes, rows, step)
     return sums.columns[0] - 1, sums.columns[1] - 1

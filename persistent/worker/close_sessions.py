@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from monoids import SetUnion
+from monoids import Count, SetUnion
 from monoids.column import Columns, Ragged, concat, take
 from monoids.containers.sessions import Sessions
 from monoids.groupby.summing import GroupSums
@@ -18,7 +18,7 @@ from persistent.worker.failing_keys import FailingKey
 from persistent.worker.job import CloseShard, Job
 from persistent.worker.merge_runs import parts_of
 
-_NUMBERS = SetUnion(int)
+_NUMBERS, _COUNT = SetUnion(int), Count()
 
 
 def due_sessions(job: Job, item: CloseShard) -> Iterator[GroupSums]:
@@ -32,13 +32,33 @@ def due_sessions(job: Job, item: CloseShard) -> Iterator[GroupSums]:
 def due_sessions_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
     """The same if a fold raises: without the sessions of which the fold raises, which go to ``failing``. A session that
     is not due is not folded: it may become longer."""
-    parts = _parts(job, item)
+    yield from _sessions_apart(job, _parts(job, item), item.closed, item.close_at, failing)
+
+
+def open_sessions(job: Job, parts: Sequence[GroupSums], closed: int, failing: list[FailingKey]) -> Iterator[GroupSums]:
+    """The sessions in parts that end after ``closed``, one in each row; those of which the fold raises go to
+    ``failing``. If one raises, those that are closed are not folded: they may have raised when they closed."""
     if not parts:
         return
-    inner, numbered = _numbered(job, parts)
-    window, step = _window(job), job.state.panes.step
-    due = each_session(window, fold(Sessions(window.gap_ms, _NUMBERS), numbered, step), item.closed, item.close_at)
-    yield from _folded(job, due, inner, failing)
+    window = _window(job)
+    try:
+        rows = fold(job.state.monoid, parts, job.state.panes.step)
+    except (PersistentError, OSError, MemoryError):
+        raise
+    except Exception:
+        yield from _sessions_apart(job, parts, closed, None, failing)
+    else:
+        yield each_session(window, rows, closed)
+
+
+def due_count(job: Job, item: CloseShard) -> int:
+    """How many these are, by the times of the fragments alone: a value that is not published is not folded."""
+    window, parts = _window(job), _parts(job, item)
+    if not parts:
+        return 0
+    times = [_with_values(part, _COUNT.lift_columns(np.arange(part.columns[0].entries))) for part in parts]
+    rows = fold(Sessions(window.gap_ms, _COUNT), times, job.state.panes.step)
+    return len(each_session(window, rows, item.closed, item.close_at))
 
 
 def _window(job: Job) -> SessionWindow:
@@ -54,17 +74,36 @@ def _parts(job: Job, item: CloseShard) -> list[GroupSums]:
     return parts_of(job, item.runs, item.low, item.high, panes, item.hashes)
 
 
-def _numbered(job: Job, parts: list[GroupSums]) -> tuple[Columns, list[GroupSums]]:
+def _sessions_apart(
+    job: Job, parts: Sequence[GroupSums], closed: int, until: int | None, failing: list[FailingKey]
+) -> Iterator[GroupSums]:
+    """The sessions with ``closed < end <= until``, without those of which the fold raises. No other is folded."""
+    if not parts:
+        return
+    inner, numbered = _numbered(parts)
+    window, step = _window(job), job.state.panes.step
+    chosen = each_session(window, fold(Sessions(window.gap_ms, _NUMBERS), numbered, step), closed, until)
+    yield from _folded(job, chosen, inner, failing)
+
+
+def _numbered(parts: Sequence[GroupSums]) -> tuple[Columns, list[GroupSums]]:
     """The inner elements of all fragments, and the parts with their numbers instead of them."""
     inner, numbered, count = [], [], 0
     for part in parts:
         (table,) = part.columns
-        start, last, *elements = table.flat()
-        numbers = _NUMBERS.lift_columns(np.arange(count, count + len(start)))
+        _, _, *elements = table.flat()
+        numbers = _NUMBERS.lift_columns(np.arange(count, count + table.entries))
         inner.append(tuple(elements))
-        numbered.append(replace(part, columns=(Ragged.of(table.lengths, (start, last, *numbers)),)))
-        count += len(start)
+        numbered.append(_with_values(part, numbers))
+        count += table.entries
     return concat(inner), numbered
+
+
+def _with_values(part: GroupSums, values: Columns) -> GroupSums:
+    """The rows with other inner elements, one for each fragment."""
+    (table,) = part.columns
+    start, last, *_ = table.flat()
+    return replace(part, columns=(Ragged.of(table.lengths, (start, last, *values)),))
 
 
 def _folded(job: Job, due: GroupSums, inner: Columns, failing: list[FailingKey]) -> Iterator[GroupSums]:

@@ -20,7 +20,7 @@ from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.runs import write_table
 from persistent.codec.sealed import HASH_LIMIT
 from persistent.errors import PersistentError, UserCodeError
-from persistent.session_window import SessionWindow, ends_of
+from persistent.session_window import SessionWindow, ends_of, result_columns, values_of
 from persistent.task import key_names
 from persistent.text.figures import utc_text
 from persistent.window import WindowRange
@@ -176,9 +176,10 @@ def _first_key(rows: GroupSums) -> tuple[Any, ...]:
 
 
 def _encoded(monoid: Monoid[Any], rows: GroupSums) -> bytes | None:
-    """The element of a row, for its dead letter; None if it cannot be encoded."""
+    """The element of a row, for its dead letter, by the monoid of its value; None if it cannot be encoded."""
+    values = values_of(monoid)
     try:
-        return monoid.encode(monoid.unpack(rows.columns)[0])
+        return values.encode(values.unpack(result_columns(monoid, rows.columns))[0])
     except Exception:
         return None
 

@@ -117,14 +117,16 @@ class CloseShard:
 
 @dataclass(frozen=True)
 class FoldRuns:
-    """Compact runs. ``final``: panes needed only by final windows are dropped. ``seen_of``: the runs hold the seen
-    records of that source, in panes of ``seen_ms``."""
+    """Compact runs. ``final``: panes needed only by final windows are dropped. ``over``: sessions that end at or before
+    it are dropped; they are closed, and no other run holds a part of one. ``seen_of``: the runs hold the seen records
+    of that source, in panes of ``seen_ms``."""
 
     attempt: Attempt
     merge: Merge
     final: int
     seen_of: str | None = None
     seen_ms: int = 0
+    over: int = 0
 
 
 @dataclass(frozen=True)
@@ -152,11 +154,12 @@ class Mapped:
 @dataclass(frozen=True)
 class Closed:
     """The outputs of a shard, staged for each sink, if any; ``dead``: the keys without a result. ``corrected``: how
-    many results were published again."""
+    many results were published again. ``discarded``: how many sessions close without a sink."""
 
     staged: Mapping[str, Staged] = field(default_factory=dict)
     dead: Staged | None = None
     corrected: int = 0
+    discarded: int = 0
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice, write_new
 from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run, find_in_run, is_wide
 from persistent.errors import PersistentError, UserCodeError
+from persistent.session_window import SessionWindow, sessions_after
 from persistent.state_rows import OPEN_PANE, fold, in_panes
 from persistent.task import key_names
 from persistent.text.user_errors import error_text, users_line
@@ -136,8 +137,8 @@ def write_run(
 
 
 def compact_runs(job: Job, item: FoldRuns) -> Folded:
-    """Fold neighbouring runs into one, without the panes needed only by final windows. If the fold raises, the runs
-    stay unchanged."""
+    """Fold neighbouring runs into one, without the panes needed only by final windows, and without sessions that are
+    over. If the fold raises, the runs stay unchanged."""
     try:
         return _compacted(job, item)
     except UserCodeError as error:
@@ -150,6 +151,7 @@ def _compacted(job: Job, item: FoldRuns) -> Folded:
     if rows is not None and window is not None:
         needed = window.last_end(rows.panes) > item.final
         rows = rows if needed.all() else rows.take(np.flatnonzero(needed))
+        rows = sessions_after(window, rows, item.over) if isinstance(window, SessionWindow) else rows
     if rows is None or not len(rows):
         return Folded(None, None)
     with monoid_errors(job):

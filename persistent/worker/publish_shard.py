@@ -13,7 +13,7 @@ from persistent.codec import type_of
 from persistent.errors import UserCodeError
 from persistent.session_window import SessionWindow
 from persistent.task import key_names
-from persistent.worker.close_sessions import due_sessions, due_sessions_apart
+from persistent.worker.close_sessions import due_count, due_sessions, due_sessions_apart
 from persistent.worker.close_windows import closing_sums, closing_sums_apart
 from persistent.worker.correct_windows import (
     Corrected,
@@ -37,7 +37,10 @@ from persistent.worker.output_tables import Marks, key_outputs, marks_of, output
 
 
 def close_shard(job: Job, item: CloseShard) -> Closed:
-    """Close the windows of one shard, or publish the changed keys of a state without windows."""
+    """Close the windows of one shard, or publish the changed keys of a state without windows. Without a sink, count the
+    sessions that close."""
+    if not job.sinks:
+        return Closed(discarded=due_count(job, item))
     # What is for the new sinks includes all that is for the others, and every key that fails.
     unpublished = replace(item, runs=(), delta=(*item.runs, *item.delta))
     most, failing = _presented(job, unpublished if item.whole else item)

@@ -16,13 +16,14 @@ from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import OperatorState
 from persistent.codec import KEY_GROUPS, groups_of, type_of
-from persistent.session_window import SessionWindow, each_session
+from persistent.session_window import SessionWindow
 from persistent.task import key_names, operator_name
 from persistent.window import WindowRange
+from persistent.worker.close_sessions import open_sessions
 from persistent.worker.close_windows import window_sums
 from persistent.worker.failing_keys import FailingKey, no_result, present_rows
 from persistent.worker.job import Job
-from persistent.worker.merge_runs import fold_keys, monoid_errors
+from persistent.worker.merge_runs import fold_keys, monoid_errors, parts_of
 from persistent.worker.output_tables import empty_outputs, key_outputs, window_outputs
 
 logger = logging.getLogger("persistent.worker.state_tables")
@@ -93,8 +94,8 @@ def folded_tables(job: Job, manifest: Manifest, part: StatePart = WHOLE) -> Iter
     """The state that a manifest holds, or a part of it, in pieces of bounded size, in the order of the key groups. Of a
     state with windows: every non-empty window that is not closed.
 
-    UserCodeError names the key and window of a result that the monoid cannot present; a job with dead letters omits it,
-    with a warning.
+    UserCodeError names the key and window of a result that the monoid cannot present, or of a session that it cannot
+    fold; a job with dead letters omits it, with a warning.
     """
     job = job.in_zone(state_of(job, manifest).state.zone)
     state, names, operator = job.state, key_names(job.task), state_of(job, manifest)
@@ -108,7 +109,7 @@ def folded_tables(job: Job, manifest: Manifest, part: StatePart = WHOLE) -> Iter
     for groups in shards(operator.state.runs, 1, part.low, part.high):
         failing: list[FailingKey] = []
         with monoid_errors(job):
-            for rows in _sums(job, manifest, groups, part):
+            for rows in _sums(job, manifest, groups, part, failing):
                 if part.key is not None:
                     rows = rows.take(part.key.rows(rows))
                 yield from present_rows(job, table_of, rows, failing)
@@ -118,8 +119,11 @@ def folded_tables(job: Job, manifest: Manifest, part: StatePart = WHOLE) -> Iter
             logger.warning("omitted from the state: no result for %s", one.text(names))
 
 
-def _sums(job: Job, manifest: Manifest, groups: tuple[int, int], part: StatePart) -> Iterator[GroupSums]:
-    """The sums of some key groups; with windows, ``panes`` are their starts."""
+def _sums(
+    job: Job, manifest: Manifest, groups: tuple[int, int], part: StatePart, failing: list[FailingKey]
+) -> Iterator[GroupSums]:
+    """The sums of some key groups; with windows, ``panes`` are their starts. Sessions of which the fold raises go to
+    ``failing``."""
     runs, window = state_of(job, manifest).state.runs, job.state.window
     if window is None:
         folded = fold_keys(job, runs, *groups, part.as_of)
@@ -132,5 +136,11 @@ def _sums(job: Job, manifest: Manifest, groups: tuple[int, int], part: StatePart
         if last < first:
             return
         first = last
-    for rows in window_sums(job, runs, groups, WindowRange(window, first, last, part.as_of)):
-        yield each_session(window, rows, closed) if isinstance(window, SessionWindow) else rows
+    windows = WindowRange(window, first, last, part.as_of)
+    if not isinstance(window, SessionWindow):
+        yield from window_sums(job, runs, groups, windows)
+        return
+    parts = parts_of(job, runs, *groups, windows.panes())
+    # Another key whose fold raises is not asked for.
+    parts = parts if part.key is None else [one.take(part.key.rows(one)) for one in parts]
+    yield from open_sessions(job, [one for one in parts if len(one)], closed, failing)

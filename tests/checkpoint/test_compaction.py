@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from persistent.checkpoint import compaction
-from persistent.checkpoint.compaction import Merge, choose, choose_all, replaced, shards
+from persistent.checkpoint.compaction import Merge, beside, choose, choose_all, replaced, shards
 from persistent.codec import KEY_GROUPS, Run
 
 
@@ -321,3 +322,13 @@ def test_a_sum_comes_before_what_is_left_of_its_inputs() -> None:
     left = from_group([a, b], 600)
     assert replaced((old, a, b, later_piece, ended, new), merge, made) == (old, made, *left, later_piece, new)
     assert replaced((old, a, b, later_piece, ended, new), merge, None) == (old, *left, later_piece, new)
+
+
+def test_beside_a_merge_are_the_runs_that_share_its_key_groups() -> None:
+    """A fold that misses one of them does not see the whole sum of a key."""
+    one, other, later = a_run(1, 10), replace(a_run(2, 10), low=500), replace(a_run(3, 10), high=400)
+    runs = (one, other, later)
+    assert beside(runs, Merge((one,), 0, KEY_GROUPS)) == (other, later)
+    assert beside(runs, Merge((one,), 399, 501)) == (other, later)
+    assert beside(runs, Merge((one,), 400, 500)) == ()
+    assert beside(runs, Merge(runs, 0, KEY_GROUPS)) == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import Any
 
@@ -10,7 +11,10 @@ import pytest
 
 from monoids import Monoid
 from persistent import Embedded, MemorySink, MemorySource, PersistentTask, Pipeline, UserCodeError, WindowState, session
+from persistent.checkpoint.copies import newest_of
+from persistent.checkpoint.log import Log
 from persistent.driver import step as steps
+from persistent.reading import diff, place, state_table
 from persistent.storage import MemoryStorage
 from persistent.worker import close_sessions
 
@@ -52,8 +56,10 @@ ROWS = [
 ]
 
 
-def pipeline(storage: MemoryStorage, sink: MemorySink, **options: Any) -> Pipeline:
-    source = MemorySource(ROWS, timestamp="ts", ordered=True)
+def pipeline(
+    storage: MemoryStorage, sink: MemorySink | None, rows: list[dict[str, Any]] = ROWS, **options: Any
+) -> Pipeline:
+    source = MemorySource(rows, timestamp="ts", ordered=True)
     return Pipeline(source=source, task=Totals(), sink=sink, checkpoint=storage, step_rows=1, **options)
 
 
@@ -81,6 +87,70 @@ def test_a_run_stops_at_a_session_whose_fold_raises_when_it_is_due() -> None:
     with pytest.raises(UserCodeError, match=r"window .*00.020Z to .*00.035Z: ValueError: 14 .* new checkpoint"):
         pipeline(storage, sink).run(engine="embedded", end_of_input=True)
     assert published(sink) == [("a", 0, 3), ("b", 2, 6)]
+    storage.clear()
+
+
+class Shy(Fragile):
+    """A sum that shows no five."""
+
+    def present(self, element: int) -> int:
+        if element == 5:
+            raise ValueError("five")
+        return element
+
+
+def test_a_session_that_cannot_be_shown_is_set_aside_as_an_element_of_its_values() -> None:
+    """Its task has that monoid, and can read it."""
+
+    class Shown(Totals):
+        def persistent_state(self) -> WindowState:
+            return WindowState(Shy(), session(10, cut=1000))
+
+    storage, sink = MemoryStorage(uuid.uuid4().hex), MemorySink()
+    source = MemorySource(at((0, 2), (4, 3), (7, 0), (20, 1)), timestamp="ts", ordered=True)
+    made = Pipeline(source=source, task=Shown(), sink=sink, checkpoint=storage, step_rows=1, on_error="dead-letter")
+    made.run(engine="embedded", end_of_input=True)
+    assert published(sink) == [("a", 20, 1)]
+    (dead,) = made.dead_letters().to_pylist()
+    facts = json.loads(dead["data"])
+    assert (facts["window_start"], facts["window_end"]) == (0, 17)
+    assert Shy().decode(bytes.fromhex(facts["element"])) == 5
+    storage.clear()
+
+
+def read(made: Pipeline, **options: Any) -> list[tuple[str, int]]:
+    return sorted((row["key"], int(row["value"])) for row in state_table(made, **options).to_pylist())
+
+
+def test_a_state_is_read_beside_a_session_that_was_set_aside() -> None:
+    """It is closed, and its fold raises for as long as it is in the state."""
+    storage, sink = MemoryStorage(uuid.uuid4().hex), MemorySink()
+    made = pipeline(storage, sink, on_error="dead-letter")
+    made.run(engine="embedded")
+    assert len(made.dead_letters()) == 1
+    assert read(made) == read(made, key="c") == [("c", 1)] and read(made, key="a") == []
+    ids = sorted(newest_of(Log(storage)).manifest.bases)
+    assert diff(place(storage, ids[-2]), place(storage, ids[-1]), pipeline=made).rows is not None
+    storage.clear()
+
+
+def test_an_open_session_whose_fold_raises_is_named_or_omitted(caplog: pytest.LogCaptureFixture) -> None:
+    storage, sink = MemoryStorage(uuid.uuid4().hex), MemorySink()
+    aside = pipeline(storage, sink, ROWS[:5], on_error="dead-letter")
+    aside.run(engine="embedded")
+    assert read(aside) == [] and "no result for key (key='a')" in caplog.text and not aside.dead_letters().num_rows
+    stops = pipeline(storage, sink, ROWS[:5])
+    assert read(stops, key="b") == [], "of another key"
+    with pytest.raises(UserCodeError, match=r"no result for key \(key='a'\), window .*00.020Z .*: 14 is too much"):
+        read(stops)
+    storage.clear()
+
+
+def test_sessions_without_a_sink_are_counted_and_not_folded() -> None:
+    """What nobody gets stops no run."""
+    storage = MemoryStorage(uuid.uuid4().hex)
+    made = pipeline(storage, None, discard_closed=True)
+    assert made.run(engine="embedded", end_of_input=True).discarded == 6
     storage.clear()
 
 
