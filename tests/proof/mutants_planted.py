@@ -45,8 +45,8 @@ PLANTED = (
     Planted(
         "publishing is fused with mapping",
         "persistent.driver.publish_after",
-        "return publishes_changes(job, step) or (step.plan.task.final_at is not None and step.plan.reads)",
-        "return publishes_changes(job, step)",
+        "return after or (step.plan.task.final_at is not None and step.plan.reads)",
+        "return after",
         (f"{_LATENESS}::test_publishing_fused_with_mapping_loses_the_last_late_record",),
     ),
     Planted(

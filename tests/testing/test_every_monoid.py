@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from monoids import Bag, HeavyHitters, Monoid, Reservoir, mapping, record
+from monoids.containers.sessions import Sessions
 from monoids.laws.examples import examples_of
 from monoids.laws.instances import INSTANCES
 from persistent import NonWindowState, PersistentTask
@@ -35,14 +36,16 @@ def task_of(monoid: Monoid[Any], inputs: list[Any]) -> type[PersistentTask]:
     return Gives
 
 
-CLASSES = {type(monoid): number for number, (monoid, _) in reversed([*enumerate(INSTANCES)])}
+GIVEN = {number: monoid for number, (monoid, _) in enumerate(INSTANCES) if not isinstance(monoid, Sessions)}
+"""Sessions are what the state of a session window is a sum of, not what a task gives to a state."""
+CLASSES = {type(monoid): number for number, monoid in reversed(GIVEN.items())}
 """The first instance of each class of monoids."""
 
 
 @pytest.mark.parametrize(
     "monoid",
-    only({*[*CLASSES.values()][::3]}.__contains__, range(len(INSTANCES))),
-    ids=[repr(monoid)[:60] for monoid, _ in INSTANCES],
+    only({*[*CLASSES.values()][::3]}.__contains__, GIVEN),
+    ids=[repr(monoid)[:60] for monoid in GIVEN.values()],
 )
 def test_every_monoid_of_the_catalogue_is_verified(monoid: int) -> None:
     """Lost: the test kit itself, on whoever uses a Bag, a Histogram or a sketch."""
