@@ -288,5 +288,5 @@ def test_the_commands_show_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("window", [None, 60_000, "everything", everything, NonWindowState(Last())])
 def test_what_is_no_window_is_refused(window: Any) -> None:
     """It would be found when the first message is counted."""
-    with pytest.raises(TypeError, match=r"calendar\(unit\) or everything\(\), not"):
+    with pytest.raises(TypeError, match=r"calendar\(unit\), assigned\(assigner\) or everything\(\), not"):
         WindowState(Sum(), window)
