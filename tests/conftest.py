@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.few import examples
+from tests.few import examples, has_turn
 
 settings.register_profile("same", deadline=None, derandomize=True, database=None, max_examples=examples(100))
 settings.load_profile("same")
@@ -49,7 +49,11 @@ SECONDS_MAX = 20.0
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """In one process fast tests come first, so that a mistake shows early; in several the long ones do, so that all end
-    at once. What is long, or needs a server, is for ``make check``."""
+    at once. What is long, or needs a server, is for ``make check``; what has its turn in another run is left out."""
+    waiting = [item for item in items if (mark := item.get_closest_marker("turn")) and not has_turn(*mark.args)]
+    if waiting:
+        waiting[0].config.hook.pytest_deselected(items=waiting)
+        items[:] = [item for item in items if item not in waiting]
     for item in items:
         is_served = not _SERVERS.isdisjoint(getattr(item, "fixturenames", ()))
         if is_served or item.nodeid.startswith(_CHECKED) or item.get_closest_marker("slow"):

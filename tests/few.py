@@ -42,6 +42,17 @@ def share(count: int, cases: Iterable[T]) -> list[T]:
     return found if os.environ.get("CASES") == "all" else found[int(os.environ.get("SEED", 0)) % count :: count]
 
 
+def turn(place: int, of: int) -> pytest.MarkDecorator:
+    """One of several long tests that show much the same: ``make check`` runs one of them, which its seed draws."""
+    return pytest.mark.turn(place, of)
+
+
+def has_turn(place: int, of: int) -> bool:
+    """Whether this run is the turn of that one. Without a seed, and where all cases are wanted, it always is."""
+    seed = os.environ.get("SEED")
+    return not seed or os.environ.get("CASES") == "all" or int(seed) % of == place
+
+
 def checked(case: Any) -> Any:
     """A case for ``make check``."""
     return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.check)

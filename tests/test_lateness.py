@@ -48,7 +48,7 @@ def test_the_table_comes_to_the_plain_one(seed: int, window: Any, allowed: int, 
 
 
 @pytest.mark.check
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(*DRAWN)
 def test_many_tables_come_to_the_plain_ones(seed: int, window: Any, allowed: int, late: str, step_rows: int) -> None:
     comes_to_the_plain_one(seed, window, allowed, late, step_rows)

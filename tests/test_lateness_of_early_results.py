@@ -68,7 +68,7 @@ def test_the_table_is_that_of_the_last_publication(
 
 
 @pytest.mark.check
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(*DRAWN, st.integers(1, 24))
 def test_many_tables_are_those_of_the_last_publication(
     seed: int, window: Any, allowed: int, late: str, early: int, step_rows: int, by: str, stops: int

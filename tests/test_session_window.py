@@ -53,7 +53,7 @@ def test_sessions_come_to_the_plain_ones(seed: int, sizes: tuple[int, int], step
 
 
 @pytest.mark.check
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.integers(0, 10**6), GAPS_AND_CUTS, st.sampled_from((1, 2, 3, 7, 60)), st.lists(st.integers(1, 40), max_size=3)
 )

@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks import checkpoint, clicks, measure, memory, views, workloads
+from tests.few import turn
 
 NAMES = ("clicks", "views", "checkpoint", "changes", "memory", "many_steps", "kernels", "sketches", "verify")
 
@@ -187,6 +188,7 @@ def test_clicks_embedded(tmp_path: Path) -> None:
     assert values(line)["ours embedded"] > 0
 
 
+@turn(0, of=2)
 @pytest.mark.spark
 @pytest.mark.slow
 def test_clicks_on_spark(tmp_path: Path) -> None:
@@ -221,6 +223,7 @@ def test_memory_embedded(tmp_path: Path) -> None:
     assert any(name.startswith("embedded: python") for name in values(line))
 
 
+@turn(1, of=2)
 @pytest.mark.spark
 @pytest.mark.slow
 def test_memory_on_spark(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.test_benchmarks import run, values
+from tests.few import turn
 
 
+@turn(1, of=2)
 @pytest.mark.check
 @pytest.mark.timeout(600)
 def test_a_stream_is_read_and_written_by_both_sides(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.few import share
 _CHANGES = ("put_if_absent", "write", "rename", "delete")
 _TORN = ("put_if_absent", "write", "rename")
 _SLEEPS_MAX = 90
-_FEW, _SHARE = 30, 3
+_FEW, _SHARE = 30, 4
 """One in so many deaths is tried by ``make check``, and all by ``make check CASES=all``."""
 
 

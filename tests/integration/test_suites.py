@@ -18,6 +18,7 @@ from persistent.storage import Storage, open_storage
 from persistent.testing import SinkSuite, SourceSuite
 from persistent.testing.sink_driver import OnOperation
 from persistent.topic import JoinOptions, Retain, TopicSender
+from tests.few import turn
 from tests.servers.hdfs import HdfsServer
 from tests.servers.suites import (
     KafkaSinkSuite,
@@ -47,12 +48,14 @@ class TestKafkaSink(KafkaSinkSuite):
     kills_one_in = 7
 
 
+@turn(0, of=2)
 class TestPostgresAppend(PostgresSuite):
     """PostgresSink, rows are added; a death at every statement is in tests/servers/test_postgres.py."""
 
     kills_one_in = 3
 
 
+@turn(1, of=2)
 class TestPostgresUpsert(PostgresSuite):
     """PostgresSink, rows are replaced."""
 
@@ -60,10 +63,12 @@ class TestPostgresUpsert(PostgresSuite):
     mode = "upsert"
 
 
+@turn(1, of=2)
 class TestSqliteAppend(SqliteSuite):
     """SqliteSink, rows are added."""
 
 
+@turn(0, of=2)
 class TestSqliteUpsert(SqliteSuite):
     """SqliteSink, rows are replaced."""
 
@@ -138,6 +143,7 @@ class TestTopicSource(SourceSuite):
             self.sender.publish(b'{"n":%d,"ts":%d}' % (number, 1_000 + number))
 
 
+@turn(1, of=2)
 class TestFilesOnS3(OnStore):
     """S3."""
 
@@ -148,6 +154,7 @@ class TestFilesOnS3(OnStore):
             self.add(name)
 
 
+@turn(0, of=2)
 class TestFilesOnHdfs(OnStore):
     """HDFS."""
 
@@ -158,6 +165,7 @@ class TestFilesOnHdfs(OnStore):
             self.add(name)
 
 
+@turn(0, of=2)
 class TestFileSinkOnS3(FileSuite):
     """FileSink on S3: what the lists name is what a reader sees."""
 
@@ -171,6 +179,7 @@ class TestFileSinkOnS3(FileSuite):
         return open_storage(f"{self.bucket}/{uuid.uuid4().hex}")
 
 
+@turn(1, of=2)
 class TestFileSinkOnHdfs(FileSuite):
     """FileSink on HDFS."""
 

@@ -2,6 +2,8 @@
 
 python -m tests.servers.postgres_drivers URL SCHEMA FOLDER
 
+This run's share of the statements (``tests/few.py``): one in three.
+
 A process that has done nothing yet is forked for each run, so that a run begins in a moment.
 """
 
@@ -21,6 +23,7 @@ from monoids import Count
 from persistent import MemorySource, PersistentTask, Pipeline, PostgresSink, WindowState, tumbling
 from persistent.clients.postgres_session import Session
 from persistent.engines.embedded import Embedded
+from tests.few import share
 
 ROWS = [{"ts": number, "page": f"p{number % 3}"} for number in range(1, 25)]
 _KILLS_MAX = 400
@@ -87,8 +90,8 @@ def main(url: str, schema: str, folder: str) -> None:
         place = (str(row["page"]), int(str(row["ts"])) // 10 * 10)
         expected[place] = expected.get(place, 0) + 1
     killed, wrong = 0, []
-    for mode, every in (("append", 1), ("upsert", 3)):
-        for at in range(0, _KILLS_MAX, every):
+    for mode, every in (("append", 3), ("upsert", 9)):
+        for at in share(every, range(_KILLS_MAX)):
             table, checkpoint = f"{schema}.{mode}_{at}", f"{folder}/{mode}-{at}"
             status = forked(url, table, checkpoint, mode, at)
             if status == 0:

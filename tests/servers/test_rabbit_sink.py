@@ -140,8 +140,20 @@ def publisher(rabbit: RabbitServer, queue: str, **options: Any) -> Publisher:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_broker_that_is_killed_under_way_loses_nothing(rabbit: RabbitServer, kind: str) -> None:
     """What was not confirmed may be stored or not: it is sent again, and nothing else is."""
+    killed = threading.Event()
+
+    class Killing(Publisher):
+        """Kills the broker in the midst of what it sends."""
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            if name == "confirmed" and value == 1_000:
+                rabbit.kill()
+                killed.set()
+
     queue = fresh_queue(rabbit, kind)
     one, ids = publisher(rabbit, queue), [f"m-{n}" for n in range(40_000)]
+    one.__class__ = Killing
     failed: list[BaseException] = []
 
     def publish() -> None:
@@ -152,8 +164,7 @@ def test_a_broker_that_is_killed_under_way_loses_nothing(rabbit: RabbitServer, k
 
     worker = threading.Thread(target=publish)
     worker.start()
-    wait_for(lambda: one.confirmed > 1_000, "nothing is confirmed")
-    rabbit.kill()
+    assert killed.wait(60), "nothing is confirmed"
     rabbit.restart()
     worker.join()
     assert not failed, failed

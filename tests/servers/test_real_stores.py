@@ -17,6 +17,7 @@ import pytest
 from persistent.errors import StorageError
 from persistent.storage import Put, Storage, open_storage
 from persistent.storage.fsspec_storage import FsspecStorage
+from tests.few import share
 from tests.servers.drivers import PATIENCE, processes
 from tests.servers.hdfs import HdfsServer
 from tests.servers.s3 import Fault, S3Server
@@ -93,7 +94,7 @@ def hdfs_files(hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("node", ["name_node", "data_node"])
+@pytest.mark.parametrize("node", share(2, ["name_node", "data_node"]))
 def test_a_node_that_dies_is_told_and_loses_nothing(node: str, hdfs_server: HdfsServer, hdfs_files: Storage) -> None:
     """A dead server must not look like an empty one, nor a file half written like a file."""
     server = getattr(hdfs_server, node)

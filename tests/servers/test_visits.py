@@ -18,6 +18,7 @@ import pytest
 
 from persistent.storage import open_storage
 from persistent.verify import verify
+from tests.few import turn
 from tests.servers.cluster import Cluster, python_for_executors
 from tests.servers.connect import connect_server
 from tests.servers.drivers import descendants, kill
@@ -119,6 +120,7 @@ def job(tmp_path: Path) -> str:
     return str(tmp_path / "visits.py")
 
 
+@turn(0, of=2)
 def test_submitted_with_an_executor_a_worker_and_the_driver_killed(
     standalone: Cluster, hdfs_server: HdfsServer, python: str, job: str, tmp_path: Path
 ) -> None:
@@ -160,6 +162,7 @@ def test_submitted_with_an_executor_a_worker_and_the_driver_killed(
     assert verify(open_storage(f"{store}/checkpoint")).ok
 
 
+@turn(1, of=2)
 def test_over_connect_with_an_executor_the_server_and_the_client_killed(
     standalone: Cluster, hdfs_server: HdfsServer, python: str, job: str, tmp_path: Path
 ) -> None:

@@ -150,7 +150,7 @@ def test_a_job_that_folds_at_every_step_publishes_the_plain_sessions(seed: int, 
 
 
 @pytest.mark.check
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(st.integers(0, 10**6), st.sampled_from((1, 2, 3, 7)))
 def test_many_jobs_that_fold_at_every_step_publish_the_plain_sessions(seed: int, step_rows: int) -> None:
     folds_at_every_step(seed, step_rows)
