@@ -33,6 +33,7 @@ from persistent.checkpoint.parts import (
 from persistent.checkpoint.shapes import (
     DEDUPLICATION,
     EARLY_RESULTS,
+    EMPTIED_SINKS,
     FORMATS,
     LATENESS,
     LIMITED,
@@ -224,6 +225,7 @@ class Manifest:
             LATENESS: any(state.late for one in self.operators.values() for state in one.states.values()),
             QUIET: any(one.quiet_ms for one in self.clocks.values()),
             LIMITED: self.not_after is not None,
+            EMPTIED_SINKS: any(sink.emptied for sink in self.sinks.values()),
         }
         return [feature for feature, is_needed in named.items() if is_needed]
 

@@ -328,15 +328,17 @@ class SinkBatch:
 class SinkPart:
     """The batches of a sink. ``does``: its optional methods. ``last``: the id of its newest batch, or of the rollback
     since. ``unpublished``: the batches that may still be unpublished, oldest first; without files if a run without a
-    sink has discarded them."""
+    sink has discarded them. ``emptied``: whether a rollback takes back all that it was given, so it lacks every key."""
 
     does: tuple[str, ...] = ()
     last: int | None = None
     unpublished: tuple[SinkBatch, ...] = ()
+    emptied: bool = False
 
     def to_json(self) -> dict[str, Any]:
         unpublished = [batch.to_json() for batch in self.unpublished]
-        return {"does": list(self.does), "last": self.last, "unpublished": unpublished}
+        body = {"does": list(self.does), "last": self.last, "unpublished": unpublished}
+        return {**body, "emptied": True} if self.emptied else body
 
     @property
     def owed(self) -> tuple[SinkBatch, ...]:
@@ -345,7 +347,8 @@ class SinkPart:
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> SinkPart:
-        return SinkPart(tuple(body["does"]), body["last"], tuple(map(SinkBatch.from_json, body["unpublished"])))
+        unpublished = tuple(map(SinkBatch.from_json, body["unpublished"]))
+        return SinkPart(tuple(body["does"]), body["last"], unpublished, body.get("emptied", False))
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,14 @@ LIMITED = "limited timestamps"
 EARLY_RESULTS = "early results"
 """The feature of a manifest or plan of a state that is published early: without it all that has changed since would be
 published when its windows close, or never."""
+EMPTIED_SINKS = "emptied sinks"
+"""The feature of a manifest of a job with a sink that a rollback has emptied: without it the sink would get only what
+changes."""
 FEATURES = frozenset(
-    {WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, ZONES, LATENESS, QUIET, LIMITED, EARLY_RESULTS}
+    {
+        *(WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, ZONES, LATENESS, QUIET, LIMITED),
+        *(EARLY_RESULTS, EMPTIED_SINKS),
+    }
 )
 """The features that a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
@@ -263,6 +269,7 @@ MANIFEST = both(
             "sinks": named(
                 fields(
                     {"does": sequence(NAME, 100), "last": optional(ID), "unpublished": sequence(_BATCH, MANY)},
+                    {"emptied": flag},
                 )
             ),
             "aside": sequence(fields({"id": ID, "late": ASIDE, "dead": ASIDE}), MANY),

@@ -203,7 +203,7 @@ def next_manifest(
         clocks={task: clock},
         operators={task: replace(operator, key_types=key_types(operator, results.mapped))},
         ledger={task: {name: _next_accounts(old.ledger[task][name], name, plan, results) for name in sources}},
-        sinks=_next_sinks(old, id, sinks, results),
+        sinks=_next_sinks(old, id, sinks, results, ends=ends),
         aside=_aside(id, results),
         publishes=bool(sinks),
     )
@@ -316,22 +316,22 @@ def key_types(operator: OperatorState, mapped: Sequence[Mapped]) -> tuple[str, .
         raise InvalidPipeline(f"key ({', '.join(operator.key_names)}): {error}") from error
 
 
-def _next_sinks(old: Manifest, id: int, sinks: Mapping[str, AnySink], results: Results) -> dict[str, SinkPart]:
+def _next_sinks(
+    old: Manifest, id: int, sinks: Mapping[str, AnySink], results: Results, *, ends: bool
+) -> dict[str, SinkPart]:
     """The sinks with their new batches. All earlier batches are published before this checkpoint is put. Without a
     sink, the facts about previous ones are kept, with empty batches, because a mark must find each batch after its
-    predecessor."""
+    predecessor. ``ends``: whether totals are published."""
     if not sinks:
-        return {name: replace(part, unpublished=_emptied(part)) for name, part in old.sinks.items()}
+        gone = {name: tuple(replace(one, staged=()) for one in part.unpublished) for name, part in old.sinks.items()}
+        return {name: replace(part, unpublished=gone[name]) for name, part in old.sinks.items()}
     parts = {}
     for name, sink in sinks.items():
-        before, staged = old.sinks.get(name, SinkPart()).last, results.staged(name)
-        batches = (SinkBatch(id, before, staged),) if staged else ()
-        parts[name] = SinkPart(abilities(sink), id if staged else before, batches)
+        before, staged = old.sinks.get(name, SinkPart()), results.staged(name)
+        batches = (SinkBatch(id, before.last, staged),) if staged else ()
+        emptied = before.emptied and not (staged or ends or results.changes)
+        parts[name] = SinkPart(abilities(sink), id if staged else before.last, batches, emptied)
     return parts
-
-
-def _emptied(part: SinkPart) -> tuple[SinkBatch, ...]:
-    return tuple(replace(batch, staged=()) for batch in part.unpublished)
 
 
 def _aside(id: int, results: Results) -> tuple[Aside, ...]:

@@ -23,7 +23,7 @@ from persistent.codec import canonical_json
 from persistent.driver.commit import check_same_job
 from persistent.driver.seen_part import check_seen
 from persistent.errors import FingerprintChanged, InvalidPipeline
-from persistent.lateness import CHANGES, EARLY, RETRACT
+from persistent.lateness import CHANGES, DELTA, EARLY, RETRACT
 from persistent.session_window import SessionWindow
 from persistent.state import PersistentState
 from persistent.text.figures import utc_text
@@ -156,6 +156,7 @@ def adapted(
             operators[name] = old
         else:
             _check_evolves(old, new, evolve, f"{url}: the state of {name}")
+            _check_adds_up(found, f"{url}: the state of {name}")
             operators[name] = old.with_state(fingerprint=new.state.fingerprint)
     view = found if operators == found.operators else with_tasks(found, operators)
     check_same_job(view, expected, url)
@@ -175,6 +176,23 @@ def _check_answer(found: Manifest, expected: Manifest, url: str) -> None:
         f"would mean two things. Run once more with late={was.late!r} and allowed_lateness=0: the next step makes them "
         "final; or give the pipeline a new checkpoint and sink"
     )
+
+
+def holds_deltas(found: Manifest) -> bool:
+    """Whether sinks hold, in deltas, a part of windows that still take records. Their readers add up all that they get,
+    so such a window cannot be published to them anew."""
+    state = found.operator.state
+    return bool(found.sinks) and bool(state.emit) and state.late == DELTA and len(state.fresh()) < len(state.runs)
+
+
+def _check_adds_up(found: Manifest, what: str) -> None:
+    if holds_deltas(found):
+        raise InvalidPipeline(
+            f'{what} is published early with late="delta", and its sinks hold a part of windows that still take '
+            "records: published anew after the evolution, it would be added twice. With the old task, run once more "
+            "with allowed_lateness=0 to the end of the input, end_of_input=True; or give the new one a new checkpoint, "
+            "start_from= this one, and new sinks"
+        )
 
 
 def check_emission(found: Manifest, expected: Manifest, url: str) -> None:

@@ -101,8 +101,9 @@ def lacks_all(job: Job, manifest: Manifest) -> bool:
     or was rolled back."""
     state = manifest.operator.state
     new = (name for name in job.sinks if name not in manifest.sinks and not former_name(job, manifest, name))
+    emptied = (manifest.sinks[name].emptied for name in job.sinks if name in manifest.sinks)
     is_anew = not state.published and any(part.last is not None for part in manifest.sinks.values())
-    return bool(state.runs and job.sinks) and (is_anew or any(new))
+    return bool(state.runs and job.sinks) and (is_anew or any(new) or any(emptied))
 
 
 def _lacks(job: Job, manifest: Manifest) -> bool:

@@ -33,6 +33,7 @@ from persistent.checkpoint.plan import StepPlan
 from persistent.driver.naming import by_place
 from persistent.driver.output_batches import batches_of, claim_of, former_name, holder, part_of, retreat_of
 from persistent.errors import CorruptCheckpoint, Fenced, InvalidPipeline, PersistentError, StagedMissing, StorageError
+from persistent.lateness import DELTA
 from persistent.sinks.outlet import Outlet
 from persistent.sinks.protocol import AnySink, BatchSink
 from persistent.storage import Storage, delete_all, put_once
@@ -57,6 +58,7 @@ def check_folder(job: Job, log: Log, manifest: Manifest) -> None:
     for name, sink in job.sinks.items():
         _check_named_as_before(job, manifest, name)
         _check_inherits(job, manifest, name)
+        _check_adds_up(job, manifest, name)
         if hasattr(sink, "holder"):
             _check_holder(job, log, manifest, name, holder(job, name))
 
@@ -119,6 +121,20 @@ def _check_inherits(job: Job, manifest: Manifest, name: str) -> None:
                 f"{other!r}; here it is called {name!r}, and a place is taken over by its name. Give it the name that "
                 f"it had, sink={{{other!r}: ...}}"
             )
+
+
+def _check_adds_up(job: Job, manifest: Manifest, name: str) -> None:
+    """Raise InvalidPipeline if a sink would get windows as a whole where those who read it have a part in deltas."""
+    lateness, place = job.state.lateness, manifest.inherits.get(name)
+    if lateness.early_ms is None or lateness.answer != DELTA or place is None or name in manifest.sinks:
+        return
+    newest = [job.outlets()[name].newest(one, 0) for one in place.jobs] if manifest.state_runs() else []
+    if any(number is not None and number > 0 for number in newest):
+        raise InvalidPipeline(
+            f'{job.sinks[name]!r} has deltas of the job that this one started from (early=, late="delta"). A job that '
+            "starts from a savepoint publishes its open windows as a whole, which would be added to them: give it new "
+            "sinks"
+        )
 
 
 def newest_ids(job: Job, manifest: Manifest) -> dict[str, int]:
@@ -205,7 +221,8 @@ def joining_sinks(job: Job, manifest: Manifest) -> tuple[str, ...]:
     as it changes in its next step: those that have none yet, where others have."""
     if (job.state.window is not None and not job.state.lateness.of_changes) or not manifest.sinks:
         return ()
-    return tuple(name for name in job.sinks if part_of(job, manifest, name).last is None)
+    parts = {name: part_of(job, manifest, name) for name in job.sinks}
+    return tuple(name for name, part in parts.items() if part.last is None or part.emptied)
 
 
 def mark_retracted(job: Job, manifest: Manifest) -> None:

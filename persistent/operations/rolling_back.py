@@ -13,6 +13,7 @@ from persistent.checkpoint.older_formats import SINK
 from persistent.checkpoint.parts import Account, SinkPart, SourcePart
 from persistent.checkpoint.successor import Entry, at_one, succeed
 from persistent.clock import Instant, instant_ms, wall_ms
+from persistent.driver.evolution import holds_deltas
 from persistent.errors import CorruptCheckpoint, NewerFormat, Refused, UnknownCheckpoint
 from persistent.operations.fencing import Location, check_not_running, committed, fenced, log_of
 from persistent.sources.offsets import begun, begun_anew, gone_back
@@ -104,9 +105,9 @@ def go_back(
     sinks = last.manifest.sinks.keys() | (
         _left_out(last.manifest, kept, target.id).keys() if outputs == "retract" else ()
     )
-    copy = _published_to_all(_begun_again(copy, last.manifest), sinks, again=outputs == "again")
+    copy, emptied = _published_to_all(_begun_again(copy, last.manifest), sinks, again=outputs == "again")
     copy = _with_acknowledged(copy, last.manifest, is_known=id == last.manifest.id + 1)
-    manifest = rolled_back(last, copy, kept, id, epoch, take_back=outputs == "retract")
+    manifest = rolled_back(last, copy, kept, id, epoch, take_back=outputs == "retract", emptied=emptied)
     return committed(log, manifest if not_after is None else replace(manifest, not_after=not_after))
 
 
@@ -124,18 +125,24 @@ def _begun_again(copy: Manifest, newest: Manifest) -> Manifest:
     return copy if sources == copy.sources else replace(copy, **at_one(copy, sources=sources, accounts=accounts))
 
 
-def _published_to_all(copy: Manifest, sinks: Collection[str], *, again: bool) -> Manifest:
-    """The copy of a checkpoint. If one of the ``sinks`` has joined since, every key of a state without windows, or of
-    one that is published as it changes, is published again: nothing that the sink was given counts any more, and it
-    would get only the keys that change. ``again``: the sinks keep later outputs, which every such key must replace."""
-    known, state = {name for name, part in copy.sinks.items() if part.last is not None}, copy.operator.state
+def _published_to_all(copy: Manifest, sinks: Collection[str], *, again: bool) -> tuple[Manifest, frozenset[str]]:
+    """The copy of a checkpoint, and those of the ``sinks`` that get every key of a state without windows, or of one
+    that is published as it changes: they have joined since, and nothing that they were given counts any more.
+
+    ``again``: the sinks keep later outputs, which every key must replace, in all of them. Deltas replace nothing."""
+    known = {name for name, part in copy.sinks.items() if part.last is not None and not part.emptied}
+    state = copy.operator.state
     # An older format lists no sink to which everything has been published.
     is_told = bool(copy.sinks) or not state.published
     is_shown = state.emit is not None or (not state.has_windows and is_told)
-    if not state.runs or not is_shown or (known.issuperset(sinks) and not (again and state.emit)):
-        return copy
+    new = frozenset(sinks) - known
+    if not state.runs or not is_shown or not (new or (again and state.emit)) or (again and holds_deltas(copy)):
+        return copy, frozenset()
     clock = replace(copy.clocks[copy.task_name], ended=False)
-    return replace(copy, **at_one(copy, clock=clock), operators={copy.task_name: copy.operator.unpublished()})
+    copy = replace(copy, **at_one(copy, clock=clock))
+    if not again:
+        return copy, new
+    return replace(copy, operators={copy.task_name: copy.operator.unpublished()}), frozenset()
 
 
 def _with_acknowledged(copy: Manifest, newest: Manifest, *, is_known: bool) -> Manifest:
@@ -184,8 +191,17 @@ def _is_of_older_format(name: str, sink: SinkPart) -> bool:
     return name == SINK and not sink.does
 
 
-def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int, *, take_back: bool) -> Manifest:
-    """The manifest that sets the job to ``copy``.
+def rolled_back(
+    last: Entry,
+    copy: Manifest,
+    kept: Readable,
+    id: int,
+    epoch: int,
+    *,
+    take_back: bool,
+    emptied: Collection[str] = (),
+) -> Manifest:
+    """The manifest that sets the job to ``copy``. ``emptied``: the sinks that get every key.
 
     Outputs staged up to the target stay listed, because they may be unpublished. Later ones stay too, unless they are
     taken back, because a further rollback may return to a checkpoint where they count.
@@ -210,7 +226,7 @@ def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int
         operators=copy.operators,
         ledger=copy.ledger,
         sinks={
-            name: _gone_back(sink, id, target if take_back else id)
+            name: _gone_back(replace(sink, emptied=name in emptied), id, target if take_back else id)
             for name, sink in {**(_left_out(old, kept, target) if take_back else {}), **old.sinks}.items()
         },
         aside=tuple(aside for aside in old.aside if aside.id <= target or not take_back),
