@@ -47,10 +47,11 @@ def prove(seconds_max: float | None, seed: int = 0, scale: float = 1.0) -> Resul
     logging.getLogger("persistent").setLevel(logging.CRITICAL)
     began = time.monotonic()
     until = began + seconds_max if seconds_max is not None else float("inf")
+    reserved_seconds = min(_MUTANT_SECONDS, 0.25 * (until - began))
     wanted = max(round(CASES * scale), 1)
     cases, failures = 0, []
     Machine.happened.clear()
-    while cases < wanted and not failures and time.monotonic() < until - _MUTANT_SECONDS:
+    while cases < wanted and not failures and time.monotonic() < until - reserved_seconds:
         count = min(_CASES_AT_ONCE, wanted - cases)
         failure = failure_of(f"{seed} {cases}", count)
         failures += [f"--seed {seed}, after {cases} cases: {failure}"] if failure else []
