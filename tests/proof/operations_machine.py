@@ -226,7 +226,7 @@ class Machine(RuleBasedStateMachine):
             return restart(world.pipeline(operations, source=version), clock, outputs=outputs, take_over=True)
 
         def went(id: int) -> None:
-            model.rollback(id, target, before.restarted(clock, version), take_back=outputs == "retract")
+            model.rollback(id, target, before.restarted(clock, version, model.now), take_back=outputs == "retract")
 
         is_calm, kinds, _ = self._do("restart", action, crash, rollback=went)
         assert not is_calm or kinds == ["fence", "rollback"], kinds

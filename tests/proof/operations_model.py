@@ -62,7 +62,8 @@ class Snapshot:
     """What a checkpoint holds. ``source``: which of the sources of the world its ``positions`` are of. ``accounts``:
     by partition, read, processed, late, dead and duplicate. ``known_from``: of a state without windows, the clock
     before which its past has been summed up. ``unlisted``: whether no sink of the job is known yet. ``passed``: where
-    the clock of early results stood."""
+    the clock of early results stood; ``shows``: whether any step has published some since.
+    ``marked``: whether a rollback has come; then they are not held back until some are published."""
 
     emission: Emission
     source: int
@@ -78,6 +79,8 @@ class Snapshot:
     known_from: int = 0
     unlisted: bool = False
     passed: int | None = None
+    shows: bool = False
+    marked: bool = False
 
     @staticmethod
     def empty(emission: Emission, source: int, partitions: Sequence[str]) -> Snapshot:
@@ -155,7 +158,8 @@ class Snapshot:
                 late.update([row["id"]] if fate == "late" else [])
                 dead.update([row["id"]] if fate == "dead" else [])
         rows: Iterable[Held] = (*self.rows, *own)
-        if plan.ends or (self.emission.of_changes and self._publishes(plan, own, judged)):
+        publishes = self.emission.of_changes and self._publishes(plan, own, judged)
+        if plan.ends or publishes:
             rows = [replace(row, fresh=False) for row in rows]
         final, reads = self.emission.final(judged, plan.close_at), plan.stop != self.positions
         joins = self.unlisted and not self.emission.has_windows
@@ -172,17 +176,18 @@ class Snapshot:
             known_from=max(self.known_from, _summed_up(self.watermark)),
             unlisted=False,
             passed=None if self.emission.early is None else self._early_clock()[0],
+            shows=self.shows or publishes,
         )
         return after, Shown(self._published(plan, own, judged), late, dead)
 
-    def restarted(self, clock: int, source: int) -> Snapshot:
-        """The state as of a clock, over a source of which nothing has been read."""
+    def restarted(self, clock: int, source: int, newest: Snapshot) -> Snapshot:
+        """The state as of a clock, over a source of which nothing has been read; put after ``newest``."""
         empty, closed = Snapshot.empty(self.emission, source, list(self.positions)), min(self.closed, clock)
         rows = tuple(replace(row, fresh=True) for row in self.rows if row.ts < clock)
         # A source of which nothing was read is read whole.
         was_read = self.since is not None or any(account["read"] for account in self.accounts.values())
         after = replace(empty, rows=rows, watermark=clock, closed=closed, final=closed, known_from=self.known_from)
-        return replace(after, since=clock if was_read else None)
+        return replace(after, since=clock if was_read else None, marked=not newest.unlisted)
 
     def merged(self, other: Snapshot, source: int) -> Snapshot:
         """The sum of two jobs that have both come to their end."""
@@ -215,7 +220,7 @@ class Snapshot:
         if (lacks and not newest.unlisted) or (changes and again and self.rows):
             rows = self._all_fresh() if changes else self.rows
             return replace(self, ended=False, rows=rows, unlisted=newest.unlisted)
-        return replace(self, unlisted=newest.unlisted)
+        return replace(self, unlisted=newest.unlisted, marked=not newest.unlisted)
 
     def _all_fresh(self) -> tuple[Held, ...]:
         return tuple(replace(row, fresh=True) for row in self.rows)
@@ -231,14 +236,15 @@ class Snapshot:
         if not self.emission.of_changes:
             return False
         passes = self.emission.early is None or self._early_clock()[1]
-        return any((row.fresh and passes) or self.unlisted for row in self.rows)
+        lacks = self.unlisted or (self.marked and not self.shows and self.emission.early is not None)
+        return any((row.fresh and passes) or lacks for row in self.rows)
 
     def _early_clock(self) -> tuple[int, bool]:
         return self.emission.early_clock(self.passed, self.watermark)
 
     def _publishes(self, plan: Plan, own: Sequence[Held], judged: int) -> bool:
         """Whether a step publishes what has changed."""
-        lacks = self.unlisted and bool(self.rows)
+        lacks = (self.unlisted or (self.marked and not self.shows)) and bool(self.rows)
         if self.emission.early is None or plan.ends or lacks or self._early_clock()[1]:
             return True
         fresh, new = {place for row, place in self.placed(self.rows) if row.fresh}, dict(self.placed(own)).values()

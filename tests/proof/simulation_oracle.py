@@ -114,7 +114,7 @@ class Oracle:
         if new.kind == "rollback":
             assert new.target is not None
             self.read_at[new.id] = self.read_at[new.target]
-            return self.snapshots[new.target]
+            return self.snapshots[new.target].gone_back()
         if new.kind != "checkpoint":
             self.read_at[new.id] = self.read_at[old.id]
             return self.snapshots[old.id]

@@ -79,15 +79,20 @@ class Step:
 class Snapshot:
     """What a checkpoint must hold: the ``sums`` of the windows that are not final, and all that ever ``counted``.
     ``changed``: without windows, or with early results, the places of which something is not published. ``published``:
-    of early results, what was last published of each place, and ``passed``, where their clock stood. ``seen``: the
-    panes of the rows seen, by name. ``largest``: the largest time of each partition. ``quiet_ms``: for how long no row
-    had come. ``outputs``, ``late``, ``dead``: what its own step stages; rows by their "id", also those that are late in
-    some of their windows only, which the account does not count as late."""
+    of early results, what was last published of each place, and ``passed``, where their clock stood; ``shows``: whether
+    any step has published since. ``began``: whether there was a step, and ``marked``: whether a rollback came after
+    one; then early results are not held back until some are published. ``seen``: the panes of the rows seen, by name.
+    ``largest``: the largest time of each partition. ``quiet_ms``: for how long no row had come. ``outputs``, ``late``,
+    ``dead``: what its own step stages; rows by their "id", also those that are late in some of their windows only,
+    which the account does not count as late."""
 
     sums: Mapping[Place, Sums] = field(default_factory=dict)
     changed: frozenset[Place] = frozenset()
     published: Mapping[Place, Sums] = field(default_factory=dict)
     passed: int | None = None
+    shows: bool = False
+    began: bool = False
+    marked: bool = False
     counted: tuple[tuple[Place, int], ...] = ()
     read: int = 0
     late_count: int = 0
@@ -151,9 +156,14 @@ class Snapshot:
             largest=largest,
             quiet_ms=0 if rows else max(self.quiet_ms, step.quiet_ms),
             ended=step.ends or (self.ended and not rows),
+            began=True,
             late=tuple(sorted(late)),
             dead=tuple(sorted(dead)),
         )
+
+    def gone_back(self) -> Snapshot:
+        """What a rollback to it makes."""
+        return replace(self, marked=self.began)
 
     def _fate(self, row: Mapping[str, Any]) -> str:
         """Of a row of one half of a source made of two; the border, "at", stands in such a row."""
@@ -183,13 +193,15 @@ class Snapshot:
         self, step: Step, emission: Emission, sums: Mapping[Place, Sums], own: Sequence[Place], judged: int
     ) -> Snapshot:
         passed, publishes = emission.early_clock(self.passed, self.watermark, step.wall_ms)
-        must = step.ends or emission.must_publish(self.changed, own, self.final, judged, step.close_at)
+        lacks = self.marked and not self.shows and bool(self.sums)
+        must = step.ends or lacks or emission.must_publish(self.changed, own, self.final, judged, step.close_at)
         changed = self.changed.union(own)
         if not (publishes or must):
             return replace(self, passed=passed, changed=changed, outputs=())
         outputs = tuple(sorted(emission.outputs(self.published, sums, changed, (), self.closed), key=repr))
         published = {**self.published, **{place: sums[place] for place in changed}}
-        return replace(self, passed=passed, changed=frozenset(), published=published, outputs=outputs)
+        shown = replace(self, passed=passed, changed=frozenset(), published=published, outputs=outputs)
+        return replace(shown, shows=True)
 
     def _watermark(self, step: Step, largest: Mapping[str, int], lag_ms: int) -> int:
         """The slowest of the partitions that the clock waits for; one without a record is at the beginning."""

@@ -117,6 +117,19 @@ def test_the_twin_publishes_early_as_one_does_by_hand() -> None:
     assert outputs == [(), (("a", 0, 2, 2, 1),), (), (), (("a", 0, 3, 3, 1), ("a", 10, 2, 2, 1)), ()]
 
 
+def test_the_twin_holds_nothing_back_after_a_rollback() -> None:
+    """Until something is published; then the clock decides again."""
+    emission = Emission((90, 90, 0), early=50, names=NAMES)
+    rows = [{"id": number, "ts": ts, "page": "a", "n": 1} for number, ts in enumerate((3, 4, 5, 6))]
+    first = Snapshot().after(Step({"p": rows[:1]}, 0, False, CLOCK), emission, 0)
+    second = first.after(Step({"p": rows[1:2]}, 3, False, CLOCK), emission, 0)
+    again = first.gone_back().after(Step({"p": rows[1:2]}, 3, False, CLOCK), emission, 0)
+    third = again.after(Step({"p": rows[2:]}, 4, False, CLOCK), emission, 0)
+    assert (first.outputs, second.outputs, third.outputs) == ((), (), ())
+    assert again.outputs == (("a", 0, 2, 2, 1),)
+    assert not Snapshot().gone_back().marked
+
+
 def test_the_twin_tells_the_halves_apart(tmp_path: Path) -> None:
     """A record of the other side is a duplicate; one that the history cannot hold is dead."""
     rows = [{"id": number, "ts": ts, "page": "a", "n": 1} for number, ts in enumerate((3, 22, 9, 31, 14, 40))]
