@@ -30,27 +30,35 @@ AROUND = 10
 
 def resident(root: int) -> dict[str, int]:
     """Resident bytes of process ``root`` and each of its descendants, by "name pid"."""
-    parents, found = {}, {}
-    page = os.sysconf("SC_PAGE_SIZE")
+    page, found = os.sysconf("SC_PAGE_SIZE"), {}
+    for pid, name in family(root).items():
+        try:
+            size = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended since it was listed
+        found |= {f"{name} {pid}": size} if size else {}
+    return found
+
+
+def family(root: int) -> dict[int, str]:
+    """Process ``root`` and its descendants, with their names."""
+    parents, names = {}, {}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
         try:
             name, after = (folder / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
-            pages = int((folder / "statm").read_text().split()[1])
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended since the folder was listed
-        pid = int(folder.name)
-        parents[pid] = int(after.split()[1])
-        found[pid] = (f"{name} {pid}", pages * page)
-    family = {root}
+        parents[int(folder.name)], names[int(folder.name)] = int(after.split()[1]), name
+    found = {root}
     for pid in parents:
         line = [pid]
-        while line[-1] in parents and line[-1] not in family:
+        while line[-1] in parents and line[-1] not in found:
             line.append(parents[line[-1]])
-        if line[-1] in family:
-            family.update(line)
-    return {name: size for pid, (name, size) in found.items() if pid in family and size}
+        if line[-1] in found:
+            found.update(line)
+    return {pid: names[pid] for pid in found if pid in names}
 
 
 def child(engine: str, source: Path, place: Path, step_rows: int, first: int, last: int) -> None:

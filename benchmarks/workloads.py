@@ -93,6 +93,26 @@ def deltas(cache: Path, state_keys: int, delta_keys: int = 100_000, steps: int =
     return _generated(cache, f"deltas-{state_keys}-{delta_keys}-{steps}-{seed}", write)
 
 
+def readings(
+    cache: Path, rows: int = 1_000_000, keys: int = 10_000, minutes: int = 120, file_rows: int = 100_000, seed: int = 1
+) -> Path:
+    """W7: Parquet files of ``ts`` (timestamp[us, UTC]), ``key`` and ``value`` (int64), spread over some minutes, in
+    disorder by less than ``DISORDER_MS``."""
+
+    def write(folder: Path) -> Iterator[Path]:
+        for file, start in enumerate(range(0, rows, file_rows)):
+            path = folder / f"readings-{file:05d}.parquet"
+            count = min(file_rows, rows - start)
+            rng = np.random.default_rng([seed, start])
+            millis = EPOCH_MS + (start + np.arange(count)) * (minutes * 60_000) // rows
+            micros = (millis + rng.integers(0, DISORDER_MS, count)) * 1000
+            columns = {"key": rng.integers(0, keys, count), "value": rng.integers(0, 1 << 40, count)}
+            pq.write_table(pa.table({"ts": pa.array(micros, pa.timestamp("us", "UTC")), **columns}), path)
+            yield path
+
+    return _generated(cache, f"readings-{rows}-{keys}-{minutes}-{file_rows}-{seed}", write)
+
+
 def crumbs(cache: Path, files: int = 100_000, file_rows: int = 10, seed: int = 1) -> Path:
     """Very many small files: JSON lines of ``ts`` (integer milliseconds, in order) and ``key`` (0 to 99)."""
 

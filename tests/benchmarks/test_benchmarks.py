@@ -18,10 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import checkpoint, clicks, measure, memory, views, workloads
+from benchmarks import checkpoint, clicks, measure, memory, sliding, views, week, workloads
 from tests.few import turn
 
 NAMES = ("clicks", "views", "checkpoint", "changes", "memory", "many_steps", "kernels", "sketches", "verify")
+NAMES = (*NAMES, "sliding", "week")
 
 
 def run(name: str, cache: Path, *arguments: object) -> dict[str, Any]:
@@ -49,6 +50,7 @@ def generated(cache: Path) -> list[Path]:
         workloads.views(cache, 500),
         workloads.deltas(cache, 1_000, 100, 3),
         workloads.crumbs(cache, 20, 5),
+        workloads.readings(cache, 300, 7, 2, 100),
     ]
 
 
@@ -156,6 +158,37 @@ def test_resident_memory_covers_descendants() -> None:
     process.communicate(b"\n")
 
 
+def test_processor_seconds_cover_descendants_that_have_ended() -> None:
+    """Without it the work of a JVM, or of its workers, would cost nothing."""
+    before = sliding.cpu_seconds()
+    subprocess.run([sys.executable, "-c", "sum(range(10_000_000))"], check=True)
+    assert sliding.cpu_seconds() - before > 0.05
+
+
+def test_a_largest_value_of_another_window_is_told(tmp_path: Path) -> None:
+    """Without it two sides that read other rows would be compared by their seconds."""
+    source = sliding.described(workloads.readings(tmp_path, 4_000, 5, 90, 1_000), 4_000, 1_000, 1)
+    side = sliding.ours(source)
+    side.run(tmp_path)
+    rows = side.rows(tmp_path)
+    sliding.compare("the same", rows, rows)
+    assert rows.num_rows > 5 * 60
+    other = rows.set_column(2, "value", pc.add(rows["value"], pa.array([0] * (rows.num_rows - 1) + [1])))
+    for wrong in (other, rows.slice(1)):
+        with pytest.raises(measure.RowsDiffer):
+            sliding.compare("another", rows, wrong)
+
+
+def test_a_week_that_loses_a_visit_is_told(tmp_path: Path) -> None:
+    """Without it a job that forgets would need little memory."""
+    (tmp_path / "results").mkdir()
+    pq.write_table(pa.table({"visits": [60, 9]}), tmp_path / "results" / "1.parquet")
+    week.check(tmp_path, {"late": 1}, rows=70, too_late=1)
+    for late, too_late in ((0, 1), (1, 0), (0, 0)):
+        with pytest.raises(measure.RowsDiffer):
+            week.check(tmp_path, {"late": late}, rows=70, too_late=too_late)
+
+
 def test_the_ratios_of_checkpoints_are_of_medians_and_tails() -> None:
     """Without it a slow tail on the large state could pass as a fast median."""
     small = [checkpoint.Step(0.01, 100, 50)] * 200
@@ -231,6 +264,29 @@ def test_memory_on_spark(tmp_path: Path) -> None:
     line = run("memory", tmp_path, "--first", 3, "--last", 6, "--step-rows", 500, "--engines", "spark")
     assert any(name.startswith("spark: java") for name in values(line))
     assert sum(name.startswith("spark: python") for name in values(line)) >= 2
+
+
+def test_sliding_embedded(tmp_path: Path) -> None:
+    """Without it W7 could rot."""
+    size = ("--rows", 8_000, "--keys", 20, "--file-rows", 2_000, "--runs", 1)
+    assert values(run("sliding", tmp_path, *size, "--no-spark"))["ours embedded"] > 0
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_sliding_on_spark(tmp_path: Path) -> None:
+    """Without it the comparison with Spark's own hopping windows could rot."""
+    size = ("--rows", 8_000, "--keys", 20, "--file-rows", 2_000, "--runs", 1)
+    found = values(run("sliding", tmp_path, *size))
+    assert found["ours on Spark / Spark streaming"] > 0 and found["Spark streaming, processors"] > 0
+
+
+def test_a_week_holds_what_its_windows_need(tmp_path: Path) -> None:
+    """Without it the week could rot; its state is bounded at this size too, and each visit counts."""
+    line = run("week", tmp_path, "--rows", 6_000, "--keys", 3_000, "--step-rows", 500, "--engines", "embedded")
+    (name,) = (name for name in values(line) if "rows of the state" in name)
+    held = [int(count.replace(",", "")) for count in name.split("(")[1].rstrip(")").split(", ")]
+    assert len(held) == 7 and 0 < max(held) < 6_000
 
 
 def test_many_steps(tmp_path: Path) -> None:

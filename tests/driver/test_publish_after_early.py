@@ -170,6 +170,21 @@ def test_a_sink_that_joins_without_a_new_record_gets_every_key_at_once() -> None
     assert world.table("two") == world.table() == totals(8)
 
 
+def test_after_a_rollback_to_before_the_first_result_nothing_is_held_back() -> None:
+    """The sink has nothing of the state; the next multiple may be an hour away."""
+    world = world_of("one", early=70)
+    world.run(ROWS[:8])
+    assert world.table() == {}
+    rollback(world.storage, newest(world).id - 3, outputs="retract")
+    world.run(ROWS[:6])
+    assert world.table() == totals(6)
+    before = len(world.rows())
+    world.run(ROWS[:10])
+    assert len(world.rows()) == before, "once something is published, the clock decides again"
+    world.run(ROWS[:16])
+    assert world.table() == totals(16)
+
+
 def test_without_a_sink_nothing_is_published_and_what_has_changed_is_once_there_is_one() -> None:
     """The multiples that have passed meanwhile are over."""
     world = world_of("one")

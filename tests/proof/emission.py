@@ -14,15 +14,18 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from monoids import Count, Max, Sum, record
-from persistent import NonWindowState, WindowState, calendar, everything, sliding, tumbling
+from persistent import NonWindowState, WindowState, assigned, calendar, everything, session, sliding, tumbling
+from tests.proof.borders import Gap, Shifts, shift_of
 
-Place = tuple[Any, int | None]
+Place = tuple[Any, Any]
+"""A key, and where its window starts; of sessions, the start and the end."""
 Sums = tuple[int, ...]
 Span = tuple[int, int, int]
 """Of windows: their size, how often one starts, and the offset of all."""
 
-DAYS, EVERYTHING = "days", "everything"
-"""Calendar days of a zone that sets its clocks forward in their midst; and one window over all time."""
+DAYS, EVERYTHING, SHIFTS = "days", "everything", "shifts"
+"""Calendar days of a zone that sets its clocks forward in their midst; one window over all time; and the windows of an
+assigner, of which one starts before 1970."""
 TAKEN_BACK = "taken back"
 """Ends a published row that takes back another."""
 
@@ -35,14 +38,17 @@ _NEVER = 1 << 62
 @dataclass(frozen=True)
 class Emission:
     """``window``: None without windows. ``allowed``: how long a window takes late records, in ticks; ``late``, ``emit``
-    and ``changes``: the options of the state. ``names``: the columns of a result."""
+    and ``changes``: the options of the state. ``early``: the ticks between two early results, by the clock of
+    ``early_by``. ``names``: the columns of a result."""
 
-    window: Span | str | None = None
+    window: Span | Gap | str | None = None
     allowed: int = 0
     late: str | None = None
     emit: str = "close"
     changes: str = "update"
     names: tuple[str, ...] = ("visits", "total")
+    early: int | None = None
+    early_by: str = "event"
 
     # -- the job -------------------------------------------------------------------------------------------------
 
@@ -54,8 +60,11 @@ class Emission:
             return NonWindowState(monoid, **emit, **options)
         if self.window == EVERYTHING:
             return WindowState(monoid, everything(), **options)
-        late = {"allowed_lateness": self.allowed_ms, **({"late": self.late} if self.late else {})}
-        return WindowState(monoid, self._window(), **emit, **(late if self.allowed else {}), **options)
+        late: dict[str, Any] = {"allowed_lateness": self.allowed_ms, **({"late": self.late} if self.late else {})}
+        if self.early is not None:
+            late |= {"early": self.early_ms, "early_by": self.early_by}
+        has_late = self.allowed or self.early is not None
+        return WindowState(monoid, self._window(), **emit, **(late if has_late else {}), **options)
 
     def values(self, n: int) -> dict[str, int]:
         """What a number adds to the state."""
@@ -70,6 +79,10 @@ class Emission:
     def allowed_ms(self) -> int:
         return self.allowed * self.tick_ms
 
+    @property
+    def early_ms(self) -> int:
+        return (self.early or 0) * self.tick_ms
+
     def at(self, tick: int) -> int:
         """The time of a tick; what is before 1970 stays there."""
         return _BEGIN_MS + tick * _TICK_MS if self.window == DAYS and tick >= 0 else tick
@@ -77,6 +90,10 @@ class Emission:
     def _window(self) -> Any:
         if self.window == DAYS:
             return calendar("day", tz=_ZONE)
+        if self.window == SHIFTS:
+            return assigned(Shifts())
+        if isinstance(self.window, Gap):
+            return session(self.window.gap, cut=self.window.cut)
         assert isinstance(self.window, tuple)
         size, every, offset = self.window
         return tumbling(size, offset=offset) if size == every else sliding(size, every=every, offset=offset)
@@ -88,12 +105,21 @@ class Emission:
         """Whether the clock closes any."""
         return self.window not in (None, EVERYTHING)
 
-    def starts(self, ms: int) -> Iterator[int | None]:
-        """The starts of the windows that hold a time; one None without windows."""
+    @property
+    def has_sessions(self) -> bool:
+        """Whether what closes is a session, which each message of its key may change."""
+        return isinstance(self.window, Gap)
+
+    def starts(self, ms: int) -> Iterator[Any]:
+        """The starts of the windows that hold a time; one None without windows; of sessions that of one message."""
         if not self.has_windows:
             yield None
         elif self.window == DAYS:
             yield _midnight(_day(ms))
+        elif self.window == SHIFTS:
+            yield shift_of(ms)[0]
+        elif isinstance(self.window, Gap):
+            yield self.window.of(ms)
         else:
             assert isinstance(self.window, tuple)
             size, every, offset = self.window
@@ -102,10 +128,21 @@ class Emission:
                 yield start
                 start -= every
 
-    def end(self, start: int | None) -> int:
+    def taking(self, ms: int, judged: int) -> list[Any]:
+        """The windows that take a time, by the clock of the step before. Nothing before it joins a session: it could
+        join one that is published."""
+        if self.has_sessions and ms < judged:
+            return []
+        return [start for start in self.starts(ms) if self.end(start) > judged]
+
+    def end(self, start: Any) -> int:
         """Where the window that starts there ends."""
         if start is None:
             return _NEVER
+        if self.has_sessions:
+            return int(start[1])
+        if self.window == SHIFTS:
+            return shift_of(start)[1]
         if self.window == DAYS:
             return _midnight(_day(start) + timedelta(days=1))
         assert isinstance(self.window, tuple)
@@ -126,6 +163,27 @@ class Emission:
         """Up to where windows are final after that step."""
         return max(judged, close_at if self.emit == "final" else close_at - self.allowed_ms)
 
+    # -- early results -------------------------------------------------------------------------------------------
+
+    @property
+    def of_changes(self) -> bool:
+        """Whether steps publish what has changed, each of them or now and then."""
+        return self.emit == "change" or self.early is not None
+
+    def early_clock(self, passed: int | None, watermark: int, wall_ms: int = 0) -> tuple[int, bool]:
+        """Where the clock of early results stands in a step over this watermark, planned at that time of day, and
+        whether it has passed a multiple since the step before, where it stood at ``passed``."""
+        now = watermark if self.early_by == "event" else max(wall_ms, passed or 0)
+        return now, passed is not None and now // self.early_ms != passed // self.early_ms
+
+    def must_publish(
+        self, fresh: Iterable[Place], own: Iterable[Place], final: int, judged: int, close_at: int
+    ) -> bool:
+        """Whether a step publishes though its clock has passed no multiple: a window has closed of which something is
+        not published, from before (``fresh``; final are windows up to ``final``) or from this step (``own``)."""
+        old, new = (self.end(start) for _, start in fresh), (self.end(start) for _, start in own)
+        return any(final < end <= close_at for end in old) or any(judged < end <= close_at for end in new)
+
     # -- what is published ---------------------------------------------------------------------------------------
 
     def outputs(
@@ -137,8 +195,9 @@ class Emission:
         closed: int,
     ) -> list[tuple[Any, ...]]:
         """What a step publishes. ``before`` and ``after`` its rows, which have ``changed`` those; ``due``: what is
-        published because it closes, or ends. ``closed``: up to where windows had closed before."""
-        if self.emit == "change":
+        published because it closes, or ends. ``closed``: up to where windows had closed before. Where changes are
+        published early, ``before`` is what was published last, and ``changed`` what has changed since."""
+        if self.of_changes:
             return list(self._again(before, after, changed))
         new = [(*place, *after[place]) for place in due]
         if not self.allowed or self.emit == "final":
@@ -178,9 +237,38 @@ class Emission:
         visits, total, *top = sums or (0, 0, *[n][: len(self.names) - 2])
         return visits + 1, total + n, *(max(one, n) for one in top)
 
+    def count(self, held: dict[Place, Sums], place: Place, n: int) -> Place:
+        """Let a number count in a place; where it is then: a session takes in those that it meets."""
+        if not self.has_sessions:
+            held[place] = self.added(held.get(place), n)
+            return place
+        page, (start, end) = place
+        met = [one for one in held if one[0] == page and one[1][0] < end and start < one[1][1]]
+        sums = self.added(None, n)
+        for one in met:
+            sums = self.joined(sums, held.pop(one))
+        borders = [(start, end), *(one[1] for one in met)]
+        joined = page, (min(start for start, _ in borders), max(end for _, end in borders))
+        held[joined] = sums
+        return joined
+
+    def joined(self, one: Sums, other: Sums) -> Sums:
+        """The sums of both."""
+        return one[0] + other[0], one[1] + other[1], *map(max, one[2:], other[2:])
+
     def summed(self, counted: Iterable[tuple[Place, int]]) -> dict[Place, Sums]:
         """What the table must come to, once all is published that has counted."""
         found: dict[Place, Sums] = {}
+        if self.has_sessions:
+            # In the order of time, whatever the steps were: each begins a session, or goes on with the last.
+            counted = sorted(counted, key=lambda one: (repr(one[0][0]), one[0][1]))
+            last: Place = (None, (-1, -1))
+            for (page, (start, end)), n in counted:
+                goes_on = last in found and last[0] == page and start < last[1][1]
+                sums = self.added(found.pop(last) if goes_on else None, n)
+                last = page, (last[1][0] if goes_on else start, end)
+                found[last] = sums
+            return found
         for place, n in counted:
             found[place] = self.added(found.get(place), n)
         return found
@@ -188,7 +276,12 @@ class Emission:
     def row(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
         """A published row."""
         values = tuple(row[name] for name in self.names)
-        return (row["page"], start_of(row), *values, *([TAKEN_BACK] if row.get("retracted") else []))
+        return (*self.place(row), *values, *([TAKEN_BACK] if row.get("retracted") else []))
+
+    def place(self, row: Mapping[str, Any]) -> Place:
+        """The place of a row."""
+        start = start_of(row)
+        return row["page"], ((start, start_of(row, "window_end")) if self.has_sessions else start)
 
 
 def drawn_emission(drawn: random.Random, window: Span | None) -> Emission:
@@ -197,11 +290,19 @@ def drawn_emission(drawn: random.Random, window: Span | None) -> Emission:
     changes = drawn.choice(("update", "retract"))
     three = ("visits", "total", "top")
     chance = drawn.random()
-    if chance < 0.6:
+    if chance < 0.35 or (window is None and chance < 0.6):
         return Emission(window, names=three)
+    if chance < 0.45:
+        return Emission(Gap(*drawn.choice(((4, 10), (8, 30), (15, 200), (40, 200)))), names=three)
+    if chance < 0.6:
+        around = SHIFTS if drawn.random() < 0.3 else window
+        allowed, late = drawn.choice((0, allowed)), drawn.choice((None, "retract", "delta"))
+        names = three[:2] if late == "delta" else three
+        early_by = "processing" if drawn.random() < 0.3 else "event"
+        return Emission(around, allowed, late, names=names, early=drawn.choice((1, 7, 30)), early_by=early_by)
     if window is None:
         return Emission(EVERYTHING, names=three) if chance < 0.7 else Emission(None, 0, None, "change", changes, three)
-    around = DAYS if drawn.random() < 0.25 else window
+    around = drawn.choice((DAYS, SHIFTS, window, window))
     if chance < 0.65:
         return Emission(around, names=three)
     if chance < 0.7:
@@ -213,9 +314,9 @@ def drawn_emission(drawn: random.Random, window: Span | None) -> Emission:
     return Emission(around, allowed, late, names=three[:2] if late == "delta" else three)
 
 
-def start_of(row: Mapping[str, Any]) -> int | None:
-    """Where the window of a row starts, ms since the epoch."""
-    start = row.get("window_start")
+def start_of(row: Mapping[str, Any], column: str = "window_start") -> int | None:
+    """Where the window of a row starts, ms since the epoch; or another of its times."""
+    start = row.get(column)
     if isinstance(start, str):
         start = datetime.fromisoformat(start)
     return None if start is None else round(start.timestamp() * 1000)

@@ -26,6 +26,7 @@ from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
 
 from monoids import CountMin, ExactSum, HeavyHitters, Mean, Min, Monoid, Product, Sum, mapping, option, record
+from monoids.containers.sessions import Sessions
 from monoids.groupby.segments import sum_int64
 from monoids.laws.instances import INSTANCES
 from monoids.numbers.products import IntegerProduct
@@ -38,6 +39,7 @@ from persistent import (
     PersistentTask,
     Pipeline,
     WindowState,
+    session,
     sliding,
     tumbling,
 )
@@ -45,15 +47,18 @@ from persistent.checkpoint import compaction
 from persistent.driver import folds
 from persistent.engines.embedded import Embedded
 from persistent.operations import compact
+from persistent.session_window import SessionWindow
 from persistent.testing.outcome import same
 from persistent.verify import verify
 from persistent.worker import dispatch, failing_keys, merge_runs, publish_shard
+from tests.proof.borders import Gap
 from tests.proof.result import Result
 
 HIGH, LOW = 2**63 - 1, -(2**63)
 _KEYS = "abc"
 _MS = 20_000
-_WINDOWS = (None, tumbling(3 * _MS), sliding(3 * _MS, every=_MS))
+_GAP = Gap(_MS + 5_000, 5 * _MS)
+_WINDOWS = (None, tumbling(3 * _MS), sliding(3 * _MS, every=_MS), session(_GAP.gap, cut=_GAP.cut))
 _FAILURES_MAX = 20
 _NAMES = itertools.count()
 
@@ -96,7 +101,8 @@ AT_LIMITS: tuple[tuple[Monoid[Any], st.SearchStrategy[Any]], ...] = (
 
 
 def catalogue() -> list[tuple[Monoid[Any], st.SearchStrategy[Any]]]:
-    return [*AT_LIMITS, *INSTANCES]
+    """Every monoid of a user. That of the rows of sessions is none: there it is the windows that are tried."""
+    return [*AT_LIMITS, *(one for one in INSTANCES if not isinstance(one[0], Sessions))]
 
 
 @dataclass(frozen=True)
@@ -136,14 +142,21 @@ APART = "no result"
 def expected(story: Story) -> dict[Place, Any]:
     """What is to be shown at each key and window (its start), ``APART`` where it cannot be."""
     groups: dict[Place, list[Any]] = {}
+    ends: dict[str, tuple[int, int]] = {}
     for number, (key, value) in enumerate(story.values):
-        for start in _starts(story.window, number * _MS // 2):
+        at = number * _MS // 2
+        starts = _starts(story.window, at)
+        if isinstance(story.window, SessionWindow):
+            start, end = ends.get(key, (0, 0))
+            ends[key] = (start if at < end else at), _GAP.of(at)[1]
+            starts = [ends[key][0]]
+        for start in starts:
             groups.setdefault((key, start), []).append(story.monoid.lift(value))
     return {place: _presented(story.monoid, elements) for place, elements in groups.items()}
 
 
 def _starts(window: Any, at: int) -> list[int | None]:
-    if window is None:
+    if window is None or isinstance(window, SessionWindow):
         return [None]
     numbers = range(int(window.first_number(at)), int(window.last_number(at)) + 1)
     return [number * window.every_ms for number in numbers]

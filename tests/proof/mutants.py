@@ -27,6 +27,8 @@ from tests.proof.mutation import ROOT, Mutation
 from tests.proof.result import Result
 
 _MUTANTS = 100
+_SHARE_PLANTED = 0.5
+"""Of the time, for the mutants that are planted by name."""
 _KEPT = ROOT / ".mutants"
 
 
@@ -71,22 +73,36 @@ def prove(seconds_max: float | None, seed: int = 0, scale: float = 1.0) -> Resul
     began = time.monotonic()
     count = max(1, round(_MUTANTS * scale))
     every = [one for mirror in MIRRORS.values() for one in mirror.mutations()]
-    drawn = sorted(random.Random(seed).sample(every, min(count, len(every))), key=lambda one: (one.module, one.number))
+    drawn = by_module(random.Random(seed).sample(every, min(count, len(every))))
     verdicts: list[Verdict] = []
     untold: list[str] = []
     until = began + 0.9 * seconds_max if seconds_max is not None else math.inf
-    planted = _planted(round(len(PLANTED) * min(scale, 1.0)), untold, until)
+    # Else those by name, of which each has tests of its own, would leave no time for any other.
+    wanted = round(len(PLANTED) * min(scale, 1.0))
+    planted = _planted(wanted, untold, began + _SHARE_PLANTED * (until - began))
     for verdict in _tried(drawn, untold, until):
         verdicts.append(verdict)
     explained = sum(verdict.is_explained for verdict in verdicts)
     failures = tuple(untold) + tuple(f"survived: {verdict.mutation}" for verdict in verdicts if verdict.is_survivor)
     found = sum(verdict.is_found for verdict in verdicts) + sum(planted)
     count = len(verdicts) + len(planted)
-    note = f"seed {seed}; {len(planted)} planted by name; {explained} more cannot be told from the original"
+    by_name = f"{len(planted)}" if len(planted) == wanted else f"{len(planted)} of {wanted}"
+    note = f"seed {seed}; {by_name} planted by name; {explained} more cannot be told from the original"
     if len(verdicts) < len(drawn):
         note += f"; out of time after {len(verdicts)} of {len(drawn)}"
     seconds = time.monotonic() - began
     return Result("mutants", count, failures, (found, count - explained), seconds, note)
+
+
+def by_module(drawn: Sequence[Mutation]) -> list[Mutation]:
+    """The mutants module by module, the modules in the order in which they were drawn: so where time is short, which
+    of them are left out is drawn too.
+
+    >>> [one.number for one in by_module([Mutation(module, n, 1, "", "") for n, module in enumerate("bab")])]
+    [0, 2, 1]
+    """
+    modules = list(dict.fromkeys(one.module for one in drawn))
+    return sorted(drawn, key=lambda one: (modules.index(one.module), one.number))
 
 
 def _planted(count: int, untold: list[str], until: float) -> list[bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from persistent.checkpoint.manifest import Manifest
+from persistent.driver import next_step, publish_after
 from persistent.operations import compaction, rolling_back
 from tests.proof.emission import Emission
 from tests.proof.operations_machine import Machine
@@ -39,6 +40,8 @@ MUTANTS: Mapping[str, tuple[Any, str, Any]] = {
     "a rollback keeps the positions": (rolling_back, "rolled_back", _positions_stay),
     "a collection ignores pins": (Manifest, "keeps", lambda self, id: id not in self.burnt and id >= self.oldest),
     "a compaction drops a run": (compaction, "_folded_runs", _without_the_last_run),
+    "a partition that is ahead does not wait": (next_step, "too_far_ahead", lambda *others: {}),
+    "a step that closes no window publishes early": (publish_after, "_must_publish", lambda *others: True),
 }
 
 
@@ -47,10 +50,11 @@ def prove(seconds_max: float | None, seed: int = 0, scale: float = 1.0) -> Resul
     logging.getLogger("persistent").setLevel(logging.CRITICAL)
     began = time.monotonic()
     until = began + seconds_max if seconds_max is not None else float("inf")
+    reserved_seconds = min(_MUTANT_SECONDS, 0.25 * (until - began))
     wanted = max(round(CASES * scale), 1)
     cases, failures = 0, []
     Machine.happened.clear()
-    while cases < wanted and not failures and time.monotonic() < until - _MUTANT_SECONDS:
+    while cases < wanted and not failures and time.monotonic() < until - reserved_seconds:
         count = min(_CASES_AT_ONCE, wanted - cases)
         failure = failure_of(f"{seed} {cases}", count)
         failures += [f"--seed {seed}, after {cases} cases: {failure}"] if failure else []
@@ -114,7 +118,7 @@ def story() -> None:
     machine = Machine()
     rows = [(0, 4, "abc"[number % 3], number) for number in range(24)]
     acts: list[Callable[[], None]] = [
-        lambda: machine.begin(emission=Emission(), partitions=1, rows=rows, step_rows=2),
+        lambda: machine.begin(emission=Emission(), partitions=1, rows=rows, step_rows=2, drift=None),
         lambda: machine.pin(which=0, remove=False, crash=None),
         lambda: machine.run(steps=3, step_rows=2, ends=False, threads=1, crash=None),
         lambda: machine.run(steps=3, step_rows=2, ends=False, threads=3, crash=None),
@@ -124,6 +128,24 @@ def story() -> None:
         lambda: machine.run(steps=3, step_rows=3, ends=True, threads=1, crash=None),
         lambda: machine.collect(dry=False, crash=None),
     ]
+    _held(machine, acts)
+    ahead = Machine()
+    # One partition is ten ticks ahead of the other from the beginning, and three are allowed.
+    apart = [(number % 2, 10 if number == 1 else 1, "ab"[number % 2], number) for number in range(16)]
+    _held(
+        ahead,
+        [
+            lambda: ahead.begin(
+                emission=Emission((10, 10, 0), early=50), partitions=2, rows=apart, step_rows=1, drift=3
+            ),
+            lambda: ahead.run(steps=3, step_rows=1, ends=False, threads=1, crash=None),
+            *[lambda: ahead.run(steps=3, step_rows=1, ends=True, threads=1, crash=None)] * 3,
+        ],
+    )
+
+
+def _held(machine: Machine, acts: Sequence[Callable[[], None]]) -> None:
+    """Do all that, and hold the machine to its model after each act."""
     try:
         for act in acts:
             act()

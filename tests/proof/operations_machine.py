@@ -21,7 +21,8 @@ from persistent.reading import diff, export, place
 from persistent.storage import MemoryStorage
 from persistent.verify import verify
 from tests.faults import DEATHS, FaultyStorage, Killed, Operations
-from tests.proof.emission import DAYS, EVERYTHING, Emission, start_of
+from tests.proof.borders import Gap
+from tests.proof.emission import DAYS, EVERYTHING, SHIFTS, Emission, start_of
 from tests.proof.operations_model import GRID, Model, Plan, Snapshot
 from tests.proof.operations_world import World, values
 from tests.proof.simulation_small import small
@@ -49,6 +50,12 @@ EMISSIONS = st.one_of(
             Emission(EVERYTHING),
             *(Emission(WINDOWS, 15, emit="change", changes=changes) for changes in ("update", "retract")),
             *(Emission(emit="change", changes=changes) for changes in ("update", "retract")),
+            Emission(Gap(4, 20)),
+            Emission(Gap(8, 40)),
+            Emission(SHIFTS),
+            Emission(SHIFTS, 15, "retract"),
+            Emission(WINDOWS, early=7),
+            Emission(WINDOWS, 15, "retract", early=7),
         )
     ),
 )
@@ -86,10 +93,17 @@ class Machine(RuleBasedStateMachine):
 
     # -- rules ---------------------------------------------------------------------------------------------------
 
-    @initialize(emission=EMISSIONS, partitions=st.integers(1, 2), rows=ROWS, step_rows=st.integers(1, 4))
-    def begin(self, emission: Emission, partitions: int, rows: Any, step_rows: int) -> None:
+    @initialize(
+        emission=EMISSIONS,
+        partitions=st.integers(1, 2),
+        rows=ROWS,
+        step_rows=st.integers(1, 4),
+        drift=st.sampled_from((None, None, 3, 10)),
+    )
+    def begin(self, emission: Emission, partitions: int, rows: Any, step_rows: int, drift: int | None) -> None:
         self.emission = emission
-        self._tell(f"begin {emission}")
+        self.drift = None if drift is None else drift * emission.tick_ms
+        self._tell(f"begin {emission} drift={drift}")
         self.world = self._world([{f"p{number}": [] for number in range(partitions)}])
         self.append(rows)
         self.run(2, step_rows, False, 1, None)
@@ -124,7 +138,7 @@ class Machine(RuleBasedStateMachine):
 
         def plan() -> Plan | None:
             known = model.plans.get(model.base)
-            return known or model.now.plan(self.world.sources[model.now.source], step_rows, ends)
+            return known or model.now.plan(self.world.sources[model.now.source], step_rows, ends, self.drift)
 
         def step(id: int) -> None:
             if id == 0:
@@ -212,7 +226,7 @@ class Machine(RuleBasedStateMachine):
             return restart(world.pipeline(operations, source=version), clock, outputs=outputs, take_over=True)
 
         def went(id: int) -> None:
-            model.rollback(id, target, before.restarted(clock, version), take_back=outputs == "retract")
+            model.rollback(id, target, before.restarted(clock, version, model.now), take_back=outputs == "retract")
 
         is_calm, kinds, _ = self._do("restart", action, crash, rollback=went)
         assert not is_calm or kinds == ["fence", "rollback"], kinds
@@ -299,7 +313,8 @@ class Machine(RuleBasedStateMachine):
         expected = model.held[at]
         source = expected.source
         found = values(
-            world.pipeline(checkpoint=savepoint_folder(world.checkpoint, name), source=source).state().to_pylist()
+            world.pipeline(checkpoint=savepoint_folder(world.checkpoint, name), source=source).state().to_pylist(),
+            self.emission,
         )
         assert found == expected.state(), f"savepoint of {at}: {found}, not {expected.state()}"
         assert verify(savepoint_folder(world.checkpoint, name)).ok
@@ -366,7 +381,7 @@ class Machine(RuleBasedStateMachine):
         if id is None:
             self._refused(UnknownCheckpoint, lambda: self.world.pipeline().state(as_of=clock))
             return
-        found = values(self.world.pipeline().state(as_of=clock).to_pylist())
+        found = values(self.world.pipeline().state(as_of=clock).to_pylist(), self.emission)
         assert found == model.held[id].state(clock), f"as of {clock}, from {id}: {found}"
         self._count("as of")
 
@@ -381,7 +396,7 @@ class Machine(RuleBasedStateMachine):
         files = export(pipeline, folder, a).files
         rows = [row for file in files for row in pq.read_table(folder.read(file.name)).to_pylist()]
         folder.clear()
-        assert values(rows) == model.held[a].state(), f"export of {a}"
+        assert values(rows, self.emission) == model.held[a].state(), f"export of {a}"
         found = diff(place(world.checkpoint, a), place(world.checkpoint, b), pipeline=pipeline)
         assert found.rows is not None
         changes = {(row["page"], start_of(row)): row["change"] for row in found.rows.to_pylist()}
@@ -417,7 +432,7 @@ class Machine(RuleBasedStateMachine):
         for id in model.kept():
             assert id in there, f"checkpoint {id} is to be kept and is not there; there are {there}"
             expected = model.held[id]
-            state = values(world.pipeline(source=expected.source).state(at=id).to_pylist())
+            state = values(world.pipeline(source=expected.source).state(at=id).to_pylist(), self.emission)
             assert state == expected.state(), f"state at {id}: {state}, not {expected.state()}"
             _check_manifest(log.read(id).manifest, expected)
         manifest = log.read(model.newest).manifest
@@ -472,7 +487,7 @@ class Machine(RuleBasedStateMachine):
             if id == 0:
                 model.begun(0, Snapshot.empty(self.emission, 0, list(snapshot.positions)))
                 return
-            planned = model.plans.get(model.base) or model.now.plan(world.sources[0], 2, False)
+            planned = model.plans.get(model.base) or model.now.plan(world.sources[0], 2, False, self.drift)
             assert planned is not None
             model.checkpoint(id, *model.now.after(planned, world.sources[0]))
 
@@ -504,7 +519,7 @@ class Machine(RuleBasedStateMachine):
 
     def _world(self, sources: Any, start_from: str | None = None) -> World:
         name = f"operations-{uuid.uuid4().hex}-{self._name()}"
-        self._worlds.append(World(name, self.emission, sources, start_from))
+        self._worlds.append(World(name, self.emission, sources, start_from, self.drift))
         return self._worlds[-1]
 
     def _name(self) -> str:
@@ -532,15 +547,26 @@ def _check_manifest(manifest: Any, expected: Snapshot) -> None:
         assert +account == {fate: count for fate, count in there.items() if count}, f"account of {manifest.id}: {there}"
 
 
+def _by_start(snapshot: Snapshot) -> dict[Any, tuple[int, Any]]:
+    """The end and the sums of each window, by key and start."""
+    emission, state = snapshot.emission, snapshot.state().items()
+    if not emission.has_sessions:
+        return {place: (emission.end(place[1]), sums) for place, sums in state}
+    return {(page, start): (end, sums) for (page, (start, end)), sums in state}
+
+
 def _changes(before: Snapshot, after: Snapshot) -> dict[Any, str]:
-    one, other = before.state(), after.state()
+    emission = before.emission
+    one, other = _by_start(before), _by_start(after)
     found = {}
     for key in {*one, *other}:
         if key not in one:
             found[key] = "added"
         elif key not in other:
-            is_closed = before.emission.end(key[1]) <= after.closed
-            found[key] = "closed" if is_closed else "removed"
+            (page, start), (end, _) = key, one[key]
+            # A session can have become a part of another one.
+            is_part = emission.has_sessions and any(page == p and s <= start < e for (p, s), (e, _) in other.items())
+            found[key] = "closed" if end <= after.closed and not is_part else "removed"
         elif one[key] != other[key]:
             found[key] = "changed"
     return found

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.proof.borders import Gap
 from tests.proof.emission import EVERYTHING, Emission, Place, Sums
 
 GRID, HISTORY_MS = 5, 40
@@ -60,7 +61,9 @@ class Shown:
 class Snapshot:
     """What a checkpoint holds. ``source``: which of the sources of the world its ``positions`` are of. ``accounts``:
     by partition, read, processed, late, dead and duplicate. ``known_from``: of a state without windows, the clock
-    before which its past has been summed up. ``unlisted``: whether no sink of the job is known yet."""
+    before which its past has been summed up. ``unlisted``: whether no sink of the job is known yet. ``passed``: where
+    the clock of early results stood; ``shows``: whether any step has published some since.
+    ``marked``: whether a rollback has come; then they are not held back until some are published."""
 
     emission: Emission
     source: int
@@ -75,6 +78,9 @@ class Snapshot:
     since: int | None = None
     known_from: int = 0
     unlisted: bool = False
+    passed: int | None = None
+    shows: bool = False
+    marked: bool = False
 
     @staticmethod
     def empty(emission: Emission, source: int, partitions: Sequence[str]) -> Snapshot:
@@ -86,35 +92,50 @@ class Snapshot:
     def state(self, as_of: int | None = None) -> dict[Place, Sums]:
         """Count and total of each key, and of each window that is not closed; of what was before a clock."""
         closed = self.closed if as_of is None else as_of
-        return self._folded(row for row in self.rows if self.end(row) > closed and (as_of is None or row.ts < as_of))
+        folded = self._folded(row for row in self.rows if as_of is None or row.ts < as_of)
+        return {place: sums for place, sums in folded.items() if self.emission.end(place[1]) > closed}
 
     def knows(self, clock: int, *, unpublished: bool = False) -> bool:
         """Whether what was before that clock can be told from what came after. ``unpublished``: no window that was
         open then has been published."""
         emission = self.emission
-        if emission.window == EVERYTHING or clock % (GRID * emission.tick_ms) or clock > self.watermark:
+        grid = emission.window.cut if isinstance(emission.window, Gap) else GRID * emission.tick_ms
+        if emission.window == EVERYTHING or clock % grid or clock > self.watermark:
             return False
+        if emission.has_sessions:
+            return self.closed <= clock
         if emission.has_windows:
             gone = self.closed if unpublished else self.final
             return next(emission.starts(gone)) <= next(emission.starts(clock))  # type: ignore[operator]
         return max(self.known_from, _summed_up(self.watermark)) <= clock
 
-    def end(self, row: Held) -> int:
-        """Where the window of a row ends."""
-        return self.emission.end(self._place(row)[1])
+    def placed(self, rows: Iterable[Held]) -> list[tuple[Held, Place]]:
+        """Each row with its place; of sessions it follows from all of them."""
+        alone = [(row, (row.page, next(self.emission.starts(row.ts)))) for row in rows]
+        if not self.emission.has_sessions:
+            return alone
+        sessions = self.emission.summed((place, row.n) for row, place in alone)
+        held = {(page, ms): (page, borders) for page, borders in sessions for ms in range(*borders)}
+        return [(row, held[row.page, row.ts]) for row, _ in alone]
 
-    def _place(self, row: Held) -> Place:
-        return row.page, next(self.emission.starts(row.ts))
+    def open(self, rows: Iterable[Held], clock: int) -> list[Held]:
+        """Those of the rows whose windows end after a clock."""
+        return [row for row, place in self.placed(rows) if self.emission.end(place[1]) > clock]
 
     # -- what becomes of it --------------------------------------------------------------------------------------
 
-    def plan(self, lists: Lists, step_rows: int, ends: bool) -> Plan | None:
-        """The next step; None if there is nothing to do."""
-        stop = {name: min(len(rows), self.positions[name] + step_rows) for name, rows in lists.items()}
+    def plan(self, lists: Lists, step_rows: int, ends: bool, drift: int | None = None) -> Plan | None:
+        """The next step; None if there is nothing to do. ``drift``: how far a partition may be ahead of the slowest."""
+        waits = self._ahead(lists, drift)
+        stop = {
+            name: self.positions[name] if name in waits else min(len(rows), self.positions[name] + step_rows)
+            for name, rows in lists.items()
+        }
         if stop != self.positions:
             return Plan(stop, self._close_at, False)
         ends = ends and not (self.ended and not self._lacks_totals())
-        is_open = [self.end(row) for row in self.rows if self.emission.has_windows and self.end(row) > self.closed]
+        ending = [self.emission.end(place[1]) for _, place in self.placed(self.rows) if self.emission.has_windows]
+        is_open = [end for end in ending if end > self.closed]
         close_at = max([self._close_at, *(is_open if ends else [])])
         moves = self._reached(self.largest) > self.watermark
         if not (ends or moves or any(end <= close_at for end in is_open) or self._lacks_changes()):
@@ -137,7 +158,8 @@ class Snapshot:
                 late.update([row["id"]] if fate == "late" else [])
                 dead.update([row["id"]] if fate == "dead" else [])
         rows: Iterable[Held] = (*self.rows, *own)
-        if self.emission.emit == "change" or plan.ends:
+        publishes = self.emission.of_changes and self._publishes(plan, own, judged)
+        if plan.ends or publishes:
             rows = [replace(row, fresh=False) for row in rows]
         final, reads = self.emission.final(judged, plan.close_at), plan.stop != self.positions
         joins = self.unlisted and not self.emission.has_windows
@@ -145,7 +167,7 @@ class Snapshot:
             self,
             positions=dict(plan.stop),
             accounts=accounts,
-            rows=tuple(row for row in rows if self.end(row) > final),
+            rows=tuple(self.open(rows, final)),
             largest=largest,
             watermark=max(self.watermark, self._reached(largest), plan.close_at),
             closed=max(self.closed, plan.close_at),
@@ -153,17 +175,19 @@ class Snapshot:
             ended=plan.ends or (self.ended and not reads and not joins),
             known_from=max(self.known_from, _summed_up(self.watermark)),
             unlisted=False,
+            passed=None if self.emission.early is None else self._early_clock()[0],
+            shows=self.shows or publishes,
         )
-        return after, Shown(self._published(plan, own), late, dead)
+        return after, Shown(self._published(plan, own, judged), late, dead)
 
-    def restarted(self, clock: int, source: int) -> Snapshot:
-        """The state as of a clock, over a source of which nothing has been read."""
+    def restarted(self, clock: int, source: int, newest: Snapshot) -> Snapshot:
+        """The state as of a clock, over a source of which nothing has been read; put after ``newest``."""
         empty, closed = Snapshot.empty(self.emission, source, list(self.positions)), min(self.closed, clock)
         rows = tuple(replace(row, fresh=True) for row in self.rows if row.ts < clock)
         # A source of which nothing was read is read whole.
         was_read = self.since is not None or any(account["read"] for account in self.accounts.values())
         after = replace(empty, rows=rows, watermark=clock, closed=closed, final=closed, known_from=self.known_from)
-        return replace(after, since=clock if was_read else None)
+        return replace(after, since=clock if was_read else None, marked=not newest.unlisted)
 
     def merged(self, other: Snapshot, source: int) -> Snapshot:
         """The sum of two jobs that have both come to their end."""
@@ -191,12 +215,12 @@ class Snapshot:
     def gone_back(self, newest: Snapshot, *, again: bool) -> Snapshot:
         """What a rollback to it makes: a sink that came since lacks the totals, even if the input had ended; and
         changes are published ``again`` as a whole."""
-        changes = self.emission.emit == "change"
+        changes = self.emission.of_changes
         lacks = self._lacks_totals() or (self.unlisted and changes and bool(self.rows))
         if (lacks and not newest.unlisted) or (changes and again and self.rows):
             rows = self._all_fresh() if changes else self.rows
             return replace(self, ended=False, rows=rows, unlisted=newest.unlisted)
-        return replace(self, unlisted=newest.unlisted)
+        return replace(self, unlisted=newest.unlisted, marked=not newest.unlisted)
 
     def _all_fresh(self) -> tuple[Held, ...]:
         return tuple(replace(row, fresh=True) for row in self.rows)
@@ -209,7 +233,30 @@ class Snapshot:
         return not self.emission.has_windows and bool(self.rows) and self.unlisted
 
     def _lacks_changes(self) -> bool:
-        return self.emission.emit == "change" and any(row.fresh or self.unlisted for row in self.rows)
+        if not self.emission.of_changes:
+            return False
+        passes = self.emission.early is None or self._early_clock()[1]
+        lacks = self.unlisted or (self.marked and not self.shows and self.emission.early is not None)
+        return any((row.fresh and passes) or lacks for row in self.rows)
+
+    def _early_clock(self) -> tuple[int, bool]:
+        return self.emission.early_clock(self.passed, self.watermark)
+
+    def _publishes(self, plan: Plan, own: Sequence[Held], judged: int) -> bool:
+        """Whether a step publishes what has changed."""
+        lacks = (self.unlisted or (self.marked and not self.shows)) and bool(self.rows)
+        if self.emission.early is None or plan.ends or lacks or self._early_clock()[1]:
+            return True
+        fresh, new = {place for row, place in self.placed(self.rows) if row.fresh}, dict(self.placed(own)).values()
+        return self.emission.must_publish(fresh, new, self.final, judged, plan.close_at)
+
+    def _ahead(self, lists: Lists, drift: int | None) -> set[str]:
+        """The partitions that wait for the slowest."""
+        unread = [name for name, rows in lists.items() if self.positions[name] < len(rows)]
+        if drift is None or not unread:
+            return set()
+        at = {name: max(self.largest.get(name, 0), self.watermark) for name in unread}
+        return {name for name in unread if at[name] > min(at.values()) + drift}
 
     def _fate(self, row: Mapping[str, Any], judged: int) -> str:
         ts = row["ts"]
@@ -217,29 +264,32 @@ class Snapshot:
             return "dead"
         if self.since is not None and ts < self.since:
             return "duplicate"
-        if self.emission.end(next(self.emission.starts(ts))) <= judged:
+        if not self.emission.taking(ts, judged):
             return "late"
         return "dead" if row["n"] < 0 else "processed"
 
     def _reached(self, largest: Mapping[str, int]) -> int:
         return min(largest.get(name, 0) for name in self.positions)
 
-    def _published(self, plan: Plan, own: Sequence[Held]) -> Counter[tuple[Any, ...]]:
+    def _published(self, plan: Plan, own: Sequence[Held], judged: int) -> Counter[tuple[Any, ...]]:
         """What a step publishes that has counted its ``own`` rows."""
         rows, emission = (*self.rows, *own), self.emission
         before, changed = self.rows, own
-        if emission.emit == "change":
-            changed = [row for row in rows if (row.fresh or self.unlisted) and self.end(row) > self.final]
+        if emission.of_changes:
+            if not self._publishes(plan, own, judged):
+                return Counter()
+            changed = self.open((row for row in rows if row.fresh or self.unlisted), self.final)
             before = tuple(row for row in self.rows if not (row.fresh or self.unlisted))
         if emission.has_windows:
-            due = {self._place(row) for row in rows if self.closed < self.end(row) <= plan.close_at}
+            due = {place for _, place in self.placed(rows) if self.closed < emission.end(place[1]) <= plan.close_at}
         else:
-            due = {self._place(row) for row in self.rows if plan.ends and row.fresh}
-        places = {self._place(row) for row in changed}
+            due = {place for row, place in self.placed(self.rows) if plan.ends and row.fresh}
+        places = {place for _, place in self.placed(changed)}
         return Counter(emission.outputs(self._folded(before), self._folded(rows), places, due, self.closed))
 
     def _folded(self, rows: Iterable[Held]) -> dict[Place, Sums]:
-        return self.emission.summed((self._place(row), row.n) for row in rows)
+        emission = self.emission
+        return emission.summed(((row.page, next(emission.starts(row.ts))), row.n) for row in rows)
 
 
 def _summed_up(clock: int) -> int:
@@ -314,7 +364,7 @@ class Model:
 
     def compaction(self, id: int) -> None:
         base, now = self.base, self.now
-        rows = tuple(row for row in now.rows if now.end(row) > now.final)
+        rows = tuple(now.open(now.rows, now.final))
         self._put(id, replace(now, rows=rows, known_from=max(now.known_from, _summed_up(now.closed))))
         self._name(id)
         self.base = base

@@ -17,7 +17,7 @@ from persistent.sources.protocol import Budget, Positions, Records, SourcePlan, 
 from persistent.sources.schemas import to_json
 from persistent.storage import MemoryStorage, Storage
 from tests.faults import FaultyStorage, Operations
-from tests.proof.emission import Emission, Place, Sums, start_of
+from tests.proof.emission import Emission, Place, Sums
 from tests.proof.operations_model import GRID, HISTORY_MS, Lists, Model, Shown
 
 KEPT_LAST = 4
@@ -42,7 +42,8 @@ class Named:
         end = dict(state.positions)
         for name, rows in self.lists.items():
             here = SourceState({_MEMORY: state.positions.get(name, (0, 0))}, _RECORDED)
-            planned = MemorySource(rows, ordered=True).plan(here, budget, follow=True)
+            own = replace(budget, ahead=frozenset([_MEMORY] if name in budget.ahead else []))
+            planned = MemorySource(rows, ordered=True).plan(here, own, follow=True)
             splits += [replace(split, partition=name) for split in planned.splits]
             end[name] = planned.end[_MEMORY]
         return SourcePlan(tuple(splits), end, dict.fromkeys(self.lists), _RECORDED)
@@ -66,7 +67,7 @@ class Visits(PersistentTask):
         self.emission = emission
 
     def persistent_state(self) -> Any:
-        grid = {"interval_ms": GRID * self.emission.tick_ms}
+        grid = {} if self.emission.has_sessions else {"interval_ms": GRID * self.emission.tick_ms}
         return self.emission.state(**grid, **({"history": HISTORY_MS} if self.emission.window is None else {}))
 
     def process_message(self, state: Any, message: Any) -> None:
@@ -82,12 +83,13 @@ class Enough(Exception):
 @dataclass
 class World:
     """``sources``: the one it began with, and another for each restart as of a clock. ``start_from``: the savepoint it
-    began with."""
+    began with. ``drift``: how far a partition can be ahead of the slowest, in ms; None: as far as it is."""
 
     name: str
     emission: Emission
     sources: list[dict[str, list[dict[str, Any]]]]
     start_from: str | None = None
+    drift: int | None = None
     model: Model = field(default_factory=lambda: Model(KEPT_LAST))
 
     def __post_init__(self) -> None:
@@ -117,6 +119,7 @@ class World:
             on_error="dead-letter",
             retention=Retention(last=KEPT_LAST),
             start_from=self.start_from,
+            max_drift=None if self.drift is None else f"{self.drift} ms",
         )
 
     def run(self, operations: Operations, *, steps: int, step_rows: int, ends: bool, threads: int) -> None:
@@ -159,8 +162,8 @@ class World:
         return found
 
 
-def values(rows: Sequence[Mapping[str, Any]]) -> dict[Place, Sums]:
+def values(rows: Sequence[Mapping[str, Any]], emission: Emission) -> dict[Place, Sums]:
     """Count and total by place, of the rows of a state."""
-    found = {(row["page"], start_of(row)): (row["visits"], row["total"]) for row in rows}
+    found = {emission.place(row): (row["visits"], row["total"]) for row in rows}
     assert len(found) == len(rows), f"a key stands there twice: {rows}"
     return found

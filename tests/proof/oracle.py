@@ -158,18 +158,40 @@ class Oracle:
         known = self.mixes.setdefault(expected.step[0], mix)
         _require(mix == known, f"m/{manifest.id}: its account is of other records")
 
+    def _held(self, data: bytes, sha256: str) -> Iterator[tuple[int, Place, Sums]]:
+        """The key group, the place and the sums of each row, or of each session of each row."""
+        emission = self.emission
+        for row in _run_rows(data, sha256):
+            group, key = row["hash"] >> _GROUP_SHIFT, row["key:page"]
+            for one in row.get("element:element", ()):
+                # The gap begins with the last message.
+                (start, _), (_, end) = (next(emission.starts(one[name])) for name in (".start", ".last"))
+                yield group, (key, (start, end)), (one["visits"], one["total"])
+            if "element:visits" in row:
+                start = next(emission.starts(row["pane"]))
+                yield group, (key, start), (row["element:visits"], row["element:total"])
+
+    def _add(self, found: dict[Place, Sums], place: Place, sums: Sums) -> None:
+        """Add what a run holds; a session joins those that it meets."""
+        page, borders = place
+        met = [place] if place in found else []
+        if self.emission.has_sessions:
+            met = [one for one in found if one[0] == page and one[1][0] < borders[1] and borders[0] < one[1][1]]
+            all_ = [borders, *(one[1] for one in met)]
+            place = page, (min(start for start, _ in all_), max(end for _, end in all_))
+        for one in met:
+            sums = self.emission.joined(sums, found.pop(one))
+        found[place] = sums
+
     def _check_state(self, disk: Readable, manifest: Manifest, expected: Expected) -> None:
         """The runs, folded in plain Python, are the fold of the input."""
         found: dict[Place, Sums] = {}
         for run in manifest.state_runs():
             data = _data(disk, f"{CHECKPOINT}/{run.name}")
             _require(data is not None, f"m/{manifest.id} names {run.name}, which is not there")
-            for group, key, pane, count, total in _run_rows(data or b"", run.sha256):
-                start = pane if self.emission.has_windows else None
-                if run.low <= group < run.high and self.emission.end(start) > manifest.final:
-                    place = key, start
-                    before = found.get(place, (0, 0))
-                    found[place] = before[0] + count, before[1] + total
+            for group, place, sums in self._held(data or b"", run.sha256):
+                if run.low <= group < run.high and self.emission.end(place[1]) > manifest.final:
+                    self._add(found, place, sums)
         _require(found == expected.state, f"m/{manifest.id}: state {found}, not {dict(expected.state)}")
 
 
@@ -185,13 +207,9 @@ def manifest_of(data: bytes) -> Manifest:
 
 
 @lru_cache(maxsize=4096)
-def _run_rows(data: bytes, sha256: str) -> list[tuple[int, Any, int, int, int]]:
-    """Key group, key, pane, count and sum of each row."""
-    rows = decode_table(pa.py_buffer(data), sha256, "run").to_pylist()
-    return [
-        (row["hash"] >> _GROUP_SHIFT, row["key:page"], row["pane"], row["element:visits"], row["element:total"])
-        for row in rows
-    ]
+def _run_rows(data: bytes, sha256: str) -> list[dict[str, Any]]:
+    """The rows of a run."""
+    return decode_table(pa.py_buffer(data), sha256, "run").to_pylist()
 
 
 @lru_cache(maxsize=4096)

@@ -49,15 +49,15 @@ WEIGHTS = {
     "log": 250.0,
     "topic": 60.0,
     "model": 300.0,
-    "simulation": 900.0,
-    "operations": 170.0,
+    "simulation": 1000.0,
+    "operations": 250.0,
     "limits": 300.0,
     "corruption": 160.0,
     "readers": 160.0,
     "reads": 300.0,
     "moves": 300.0,
     "options": 300.0,
-    "mutants": 600.0,
+    "mutants": 900.0,
 }
 """About how many seconds of one core a section takes when it tries all its cases. What time there is, is shared out in
 these proportions, so that a slow machine tries less of each rather than none of the last."""

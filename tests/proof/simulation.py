@@ -11,7 +11,6 @@ options than the last. Steps, folds and retention are made small, so that all of
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import random
 import sys
@@ -19,20 +18,23 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from persistent import FileSink, FileSource, MemorySource, Pipeline, Retention
+from persistent import FileSink, Pipeline, Retention
 from persistent.driver.loop import Driver
 from persistent.driver.options import Options
 from persistent.errors import EngineError, Fenced, PersistentError, Refused, StorageError, UnknownCheckpoint
 from persistent.stopping import StopRequest
 from persistent.storage import MemoryStorage
+from persistent.testing.clock import ManualClock
 from persistent.testing.faults import Killed
-from tests.proof.emission import drawn_emission
+from tests.proof.emission import Emission, drawn_emission
 from tests.proof.result import Result
 from tests.proof.simulation_copies import drawn_copies, sent_again
-from tests.proof.simulation_mutants import MUTANTS, mutated
+from tests.proof.simulation_input import Input, drawn_border
+from tests.proof.simulation_mutants import MUTANTS, NEEDS, mutated
 from tests.proof.simulation_oracle import Oracle
 from tests.proof.simulation_schedule import Process, Schedule, SimulatedStorage
 from tests.proof.simulation_small import small
@@ -100,91 +102,89 @@ class Simulation:
 
     seed: int
     folder: Path
+    clock: ManualClock
     schedule: Schedule = field(init=False)
 
     def __post_init__(self) -> None:
         drawn = self.drawn = random.Random(f"simulation {self.seed}")
         self.schedule = Schedule(self.seed, drawn.choice((0, 0.02, 0.06)), drawn.choice((0.005, 0.02, 0.05)))
         # By a random of its own: what else is drawn from a seed stays as it was.
-        emitted = random.Random(f"emission {self.seed}")
-        self.emission = drawn_emission(emitted, drawn.choice(WINDOWS))
-        self.lag_ms = drawn.choice((0, 0, 5)) * self.emission.tick_ms
-        self.ordered = drawn.random() < 0.6
-        self.files = drawn.random() < 0.25
+        emitted = random.Random(f"late rows {self.seed}")
+        self.emission = emission_of(self.seed)
+        # Sessions grow into each other over steps only where the clock waits.
+        lag_ms = drawn.choice((5, 10, 15) if self.emission.has_sessions else (0, 0, 5)) * self.emission.tick_ms
+        ordered, files = drawn.random() < 0.6, drawn.random() < 0.25
         self.step_rows = drawn.choice((None, 1, 3, 5))
         self.retention = Retention(last=drawn.choice((1, 2, 3, 10)))
         self.runs_left = drawn.randrange(2, 9)
         self.commands_left = drawn.choice((0, 0, 1, 2, 4)) if COMMANDS else 0
         coming = [_row(drawn, number) for number in range(drawn.randrange(8, 40))]
-        self.coming = [{**row, "ts": self.emission.at(self._later(row["ts"], emitted))} for row in coming]
-        self.rows: list[Any] = []
-        self.borders: list[list[int]] = []
+        rows = [{**row, "ts": self.emission.at(self._later(row["ts"], emitted))} for row in coming]
         self.copies = random.Random(f"copies {self.seed}").random() < 0.4
         again = random.Random(f"sent again {self.seed}")
         self.recognised = drawn_copies(again)
+        halves = random.Random(f"halves {self.seed}")
+        border = None if self.recognised else drawn_border(halves, rows, self.emission.tick_ms)
         if self.recognised is not None:
-            self.coming = sent_again(self.coming, self.recognised, again)
+            rows = sent_again(rows, self.recognised, again)
+        self.input = Input(self.folder, rows, files, ordered, lag_ms, border)
+        if border is not None:
+            self.input.split(halves)
+        self.time = random.Random(f"time {self.seed}")
+        quiet = quiet_after(self.seed)
+        self.quiet_ms = None if quiet is None else quiet * self.emission.tick_ms
+        if self.quiet_ms is not None and self.time.random() < 0.7:
+            self.schedule.faults = 0.0
+        self.followers: list[Process] = []
+        self.watched_ms = 0
         self.happened: set[str] = set()
         name = f"simulation-{self.seed}"
         self.checkpoint, self.sink = MemoryStorage(f"{name}-c"), MemoryStorage(f"{name}-s")
         self.sinks = {"sink": self.sink}
         if random.Random(f"sinks {self.seed}").random() < 0.3:
             self.sinks["second"] = MemoryStorage(f"{name}-s2")
-        self.come(drawn.randrange(1, len(self.coming)))
+        self.come(drawn.randrange(1, len(self.input.coming)))
         self.oracle = Oracle(
             self.checkpoint,
             self.sinks,
             self.emission,
-            self.lag_ms,
-            self.rows,
-            self.rows_before,
+            lag_ms,
+            self.input.rows_of,
             self._reader,
             self.recognised,
+            lambda: self.watched_ms,
         )
 
     # -- the input -------------------------------------------------------------------------------------------------
 
     def come(self, count: int) -> None:
         """More input is there."""
-        new, self.coming = self.coming[:count], self.coming[count:]
-        if not new:
+        new = self.input.come(count)
+        if new:
+            self.schedule.story.append(f"{new} rows come")
+
+    def passes(self, ticks: Sequence[int]) -> None:
+        """Time passes, of which only that counts as quiet in which a driver that follows is there."""
+        if self.quiet_ms is None and self.emission.early_by == "event":
             return
-        self.rows += new
-        self.schedule.story.append(f"{len(new)} rows come")
-        if self.files:
-            lines = [json.dumps(row) + "\n" for row in new]
-            ends = [0]
-            for line in lines:
-                ends.append(ends[-1] + len(line.encode()))
-            (self.folder / f"{len(self.borders):04d}.jsonl").write_text("".join(lines))
-            self.borders.append(ends[:-1])
+        passed_ms = self.time.choice(ticks) * self.emission.tick_ms
+        self.clock.advance(passed_ms)
+        if any(not (process.done or process.dead) for process in self.followers):
+            self.watched_ms += passed_ms
+        if passed_ms:
+            self.schedule.story.append(f"{passed_ms} ms pass")
 
     def _later(self, tick: int, drawn: random.Random) -> int:
         """When a row is from: where windows take late rows, some correct what was published long ago."""
         behind = drawn.choice((0, 0, 10, 25, 40)) if self.emission.allowed else 0
         return max(tick - behind, 0) if tick >= 0 else tick
 
-    def rows_before(self, position: tuple[int, int]) -> int:
-        """How many rows lie before a position."""
-        ordinal, offset = position
-        if not self.files:
-            return offset
-        before = sum(len(starts) for starts in self.borders[:ordinal])
-        here = self.borders[ordinal] if ordinal < len(self.borders) else []
-        return before + sum(start < offset for start in here)
-
-    def _source(self) -> Any:
-        options = {"timestamp": "ts", "timestamp_unit": "ms", "max_out_of_orderness": self.lag_ms}
-        if self.files:
-            return FileSource(str(self.folder / "*.jsonl"), ordered=self.ordered, **options)
-        return MemorySource(self.rows, ordered=self.ordered, **options)
-
     # -- who works -------------------------------------------------------------------------------------------------
 
     def pipeline(self, checkpoint: Any, *sinks: Any) -> Pipeline:
         """The job over these stores."""
         return Pipeline(
-            source=self._source(),
+            source=self.input.source(),
             task=Counts(self.emission),
             sink={name: FileSink(sink, format="jsonl") for name, sink in zip(self.sinks, sinks, strict=True)},
             checkpoint=checkpoint,
@@ -207,20 +207,23 @@ class Simulation:
         """A driver begins, with a parallelism of its own."""
         drawn = self.drawn
         parallelism, number = drawn.choice((1, 1, 2, 3)), len(self.schedule.processes)
-        follow = not last and drawn.random() < 0.2
+        follow = not last and drawn.random() < (0.2 if self.quiet_ms is None else 0.6)
         ends = last or (not follow and drawn.random() < 0.3)
 
         def work(process: Process) -> Any:
             pipeline = self.pipeline(*self._stores(process))
-            options = Options(self.step_rows, follow, ends, 86_400_000, self.retention, None)
+            retention, quiet_ms = self.retention, self.quiet_ms
+            options = Options(self.step_rows, follow, ends, 86_400_000, retention, quiet_after_ms=quiet_ms)
             driver = Driver(pipeline.job(), Engine(parallelism, drawn), options)
             assert isinstance(driver._stop, StopRequest), "it would wait in real time"
-            driver._stop = _HandingOver(process, self.schedule)
+            driver._stop = _HandingOver(process, self.schedule, lambda: self.passes((0, 1, 5, 20)))
             process.stop = driver.stop
             return driver.run()
 
         kind = "follows" if follow else "ends the input" if ends else "drains"
-        return self.schedule.start(f"driver {number} ({kind}, {parallelism} at once)", work)
+        process = self.schedule.start(f"driver {number} ({kind}, {parallelism} at once)", work)
+        self.followers += [process] if follow else []
+        return process
 
     def start_command(self) -> Process | None:
         """A command begins, on whatever is there."""
@@ -253,26 +256,30 @@ class Simulation:
             for sink in self.sinks.values():
                 sink.clear()
         faults, schedule = tuple(self.oracle.faults), tuple(self.schedule.story)
-        return Story(self.seed, faults, schedule, self.oracle.commits, frozenset(self.happened))
+        return Story(self.seed, faults, schedule, self.oracle.commits, frozenset(self.happened | self.oracle.happened))
 
     def _chaos(self) -> None:
         drawn, schedule = self.drawn, self.schedule
+        # A driver must be left alone for a while to see that a stream has gone quiet.
+        hurry = 1.0 if self.quiet_ms is None else 0.05
         self.start_run()
         while (schedule.alive or self.runs_left) and not self.oracle.faults:
             chance = drawn.random()
             room = len(schedule.alive) < _ALIVE_MAX
-            if self.runs_left and room and (schedule.all_asleep or chance < 0.01):
+            if self.runs_left and room and (schedule.all_asleep or chance < 0.01 * hurry):
                 self.runs_left -= 1
                 self.start_run()
-            elif self.commands_left and room and chance > 0.99:
+            elif self.commands_left and room and chance > 1 - 0.01 * hurry:
                 self.commands_left -= 1
                 self.start_command()
-            elif chance < 0.03 and self.coming:
+            elif chance < 0.03 and self.input.coming:
                 self.come(drawn.randrange(1, 12))
             elif chance < 0.08 and schedule.delayed:
                 schedule.land()
-            elif chance < 0.1:
+            elif chance < 0.1 and self.time.random() < hurry:
                 self._stop_one()
+            if self.time.random() < 0.03:
+                self.passes((1, 5, 40, 1_000))
             if schedule.alive:
                 schedule.go_on()
                 self._judge()
@@ -307,7 +314,7 @@ class Simulation:
         schedule = self.schedule
         schedule.land(every=True)
         schedule.faults = schedule.sleeps = 0
-        self.come(len(self.coming))
+        self.come(len(self.input.coming))
         for _ in range(2):
             last = self.start_run(last=True)
             while not last.done:
@@ -315,18 +322,30 @@ class Simulation:
             report = last.answer
             self._judge()
         if not self.oracle.faults:
-            self.oracle.at_end()
+            self.oracle.at_end(self.input.count(self.oracle.newest.source.recorded))
             assert report.steps == 0, f"run again in peace, it found {report.steps} steps to do"
+
+
+def emission_of(seed: int) -> Emission:
+    """What the job of a seed publishes, and when."""
+    drawn = random.Random(f"emission {seed}")
+    return drawn_emission(drawn, drawn.choice(WINDOWS))
+
+
+def quiet_after(seed: int) -> int | None:
+    """After how many ticks without a record the clock of the job of a seed moves on; None for most jobs."""
+    return random.Random(f"quiet {seed}").choice((None, None, None, 10, 30))
 
 
 class _HandingOver(StopRequest):
     """A driver that waits for input hands over."""
 
-    def __init__(self, process: Process, schedule: Schedule) -> None:
+    def __init__(self, process: Process, schedule: Schedule, passes: Callable[[], None]) -> None:
         super().__init__()
-        self._process, self._schedule = process, schedule
+        self._process, self._schedule, self._passes = process, schedule, passes
 
     def wait(self, seconds: float) -> None:
+        self._passes()
         self._schedule.turn_of(self._process, "wait", "", fated=False)
 
 
@@ -359,18 +378,18 @@ def _row(drawn: random.Random, number: int) -> dict[str, Any]:
 def simulated(seed: int) -> Story:
     """What a seed comes to."""
     shared = Path("/dev/shm")
-    with small(seed), tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
-        return Simulation(seed, Path(folder)).run()
+    with small(seed) as clock, tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
+        return Simulation(seed, Path(folder), clock).run()
 
 
 def prove(seconds_max: float | None, seed: int = 0, scale: float = 1.0) -> Result:
     """So many seeds, from ``seed`` times as many on, then the mutants; each for a share of the time at most."""
     began = time.monotonic()
-    seeds_end = None if seconds_max is None else began + 0.75 * seconds_max
+    seeds_end = None if seconds_max is None else began + 0.6 * seconds_max
     end = None if seconds_max is None else began + 0.95 * seconds_max
-    count = max(1, round(SEEDS * scale))
+    wanted = max(1, round(SEEDS * scale))
     failures, done, commits, happened = [], 0, 0, set()
-    for number in range(seed * SEEDS, seed * SEEDS + count):
+    for number in range(seed * SEEDS, seed * SEEDS + wanted):
         story = simulated(number)
         done, commits, happened = done + 1, commits + story.commits, happened | story.happened
         if story.faults:
@@ -380,10 +399,17 @@ def prove(seconds_max: float | None, seed: int = 0, scale: float = 1.0) -> Resul
     found = hunted(_MUTANT_SEEDS, end) if scale >= 1 else {}
     failures += [f"mutant not found in {_MUTANT_SEEDS} seeds: {name}" for name, seen in found.items() if seen is None]
     mutants = (sum(seen is not None for seen in found.values()), len(found)) if found else None
-    note = f"{commits:,} commits checked" + ("" if done == count else f"; stopped after {done} of {count} seeds")
+    note = f"{commits:,} commits checked" + ("" if done == wanted else f"; stopped after {done} of {wanted} seeds")
     if found and len(found) < len(MUTANTS):
         note += f"; {len(MUTANTS) - len(found)} mutants not tried to the end: out of time"
     return Result("simulation", done, tuple(failures), mutants, time.monotonic() - began, note)
+
+
+def seeds_for(mutant: str, seeds: int) -> list[int]:
+    """So many first seeds whose job has what the mutant needs."""
+    needs = NEEDS.get(mutant, lambda emission, quiet: True)
+    fitting = (seed for seed in count() if needs(emission_of(seed), quiet_after(seed) is not None))
+    return list(islice(fitting, seeds))
 
 
 def hunted(seeds: int, end: float | None = None) -> dict[str, int | None]:
@@ -392,7 +418,7 @@ def hunted(seeds: int, end: float | None = None) -> dict[str, int | None]:
     found: dict[str, int | None] = {}
     for name in MUTANTS:
         with mutated(name):
-            for seed in range(seeds):
+            for seed in seeds_for(name, seeds):
                 if simulated(seed).faults:
                     found[name] = seed
                     break

@@ -8,14 +8,21 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+import numpy as np
+
 from persistent.checkpoint import garbage
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SeenPart
 from persistent.checkpoint.successor import Entry
+from persistent.clock import wall_ms
 from persistent.driver import commit, publish, publish_after, recover, seen_part, step_effects
+from persistent.driver.quiet import QuietWatch
+from persistent.session_window import SessionWindow
 from persistent.sinks.file import FileSink
-from persistent.worker import map_split, publish_shard
+from persistent.sources.then import ThenSource
+from persistent.worker import map_split, merge_runs, publish_shard
+from tests.proof.emission import Emission
 
 
 def _put_any(self: Log, name: str, data: bytes, is_ours: Callable[[bytes], bool]) -> bool:
@@ -73,7 +80,26 @@ def _twice(job: Any, item: Any) -> Any:
     return _CORRECTIONS(job, replace(item, runs=(*item.runs, *item.delta)))
 
 
+def _drops_fragments(job: Any, item: Any) -> Any:
+    return _COMPACTED(job, replace(item, over=item.final + job.state.window.gap_ms))
+
+
+def _as_a_window(self: SessionWindow, timestamps: Any, watermark: int) -> Any:
+    return self.ends(timestamps) <= watermark, np.zeros(len(timestamps), bool)
+
+
+def _to_today(self: QuietWatch, quiet_after_ms: int) -> int:
+    return wall_ms() if _LASTS(self, quiet_after_ms) else 0
+
+
+def _watched_before(self: QuietWatch, planned: Any, manifest: Manifest, began_s: float) -> None:
+    if self._looked_s is None:
+        self._looked_s, self._positions = 0.0, {name: one.positions for name, one in manifest.sources.items()}
+    _SAW(self, planned, manifest, began_s)
+
+
 _PUT, _PUBLISH, _JUDGE, _CORRECTIONS = Log.put, publish.publish, map_split._judge, publish_shard.corrections
+_COMPACTED, _LASTS, _SAW = merge_runs._compacted, QuietWatch.lasts_ms, QuietWatch.saw
 
 Patch = tuple[Any, str, Any]
 
@@ -97,7 +123,24 @@ MUTANTS: Mapping[str, Patch] = {
     "publishing is fused with mapping": (step_effects, "publishes_after", _fused),
     "a row is judged by the clock committed with it": (map_split, "_judge", _by_its_own_clock),
     "a correction counts late rows twice": (publish_shard, "corrections", _twice),
+    "a fold drops a fragment of a session": (merge_runs, "_compacted", _drops_fragments),
+    "a session is judged like a window": (SessionWindow, "late", _as_a_window),
+    "early results wait for their clock alone": (publish_after, "_must_publish", lambda *_: False),
+    "a quiet clock jumps to today": (QuietWatch, "lasts_ms", _to_today),
+    "a time without a driver counts as quiet": (QuietWatch, "saw", _watched_before),
+    "the live half counts what the history has": (ThenSource, "_of_live", lambda self, records, reached: records),
 }
+
+Needs = Callable[[Emission, bool], bool]
+
+NEEDS: Mapping[str, Needs] = {
+    "a fold drops a fragment of a session": lambda emission, quiet: emission.has_sessions,
+    "a session is judged like a window": lambda emission, quiet: emission.has_sessions,
+    "early results wait for their clock alone": lambda emission, quiet: emission.early is not None,
+    "a quiet clock jumps to today": lambda emission, quiet: quiet,
+    "a time without a driver counts as quiet": lambda emission, quiet: quiet,
+}
+"""What a job must have, an emission and whether its clock moves on in quiet times, for a mutant to be seen."""
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from typing import Any
 from persistent import Pipeline
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
 from persistent.checkpoint.names import plan_name
-from persistent.checkpoint.parts import SinkBatch
-from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.parts import Account, SinkBatch
+from persistent.checkpoint.plan import SourceStep, StepPlan
 from persistent.checkpoint.set_aside import aside_names
 from persistent.checkpoint.successor import check_follows
 from persistent.codec import decode_table
@@ -30,7 +30,8 @@ _DIGITS = 20
 
 
 class Oracle:
-    """``rows_before``: how many rows lie before a position. ``reader``: a pipeline that reads the checkpoint."""
+    """``rows_of``: the rows that a plan reads, by partition. ``reader``: a pipeline that reads the checkpoint.
+    ``watched``: for how long, so far, some driver that follows has been there."""
 
     def __init__(
         self,
@@ -38,19 +39,21 @@ class Oracle:
         sinks: Mapping[str, MemoryStorage],
         emission: Emission,
         lag_ms: int,
-        rows: Sequence[Any],
-        rows_before: Callable[[tuple[int, int]], int],
+        rows_of: Callable[[SourceStep], Mapping[str, Sequence[Any]]],
         reader: Callable[[], Pipeline],
         copies: Copies | None = None,
+        watched: Callable[[], int] = lambda: 0,
     ) -> None:
         self.checkpoint, self.sinks = checkpoint, sinks
         self.emission, self.lag_ms, self.copies = emission, lag_ms, copies
-        self.rows, self.rows_before, self.reader = rows, rows_before, reader
+        self.rows_of, self.reader, self.watched = rows_of, reader, watched
+        self.read_at: dict[int, int] = {}
         self.chain: dict[int, tuple[Manifest, str]] = {}
         self.snapshots: dict[int, Snapshot] = {}
         self.plans: dict[str, StepPlan] = {}
         self.ran: dict[int, StepPlan] = {}
         self.faults: list[str] = []
+        self.happened: set[str] = set()
         self.commits = 0
 
     def watch(self, where: str, verb: str, name: str, data: Any) -> None:
@@ -83,7 +86,7 @@ class Oracle:
     def _committed(self, new: Manifest, data: bytes) -> None:
         if not self.chain:
             self.chain[new.id] = new, manifest_sha256(data)
-            self.snapshots[new.id] = Snapshot()
+            self.snapshots[new.id], self.read_at[new.id] = Snapshot(), self.watched()
             return
         old, sha256 = self.chain[max(self.chain)]
         if new.id <= old.id:
@@ -110,8 +113,10 @@ class Oracle:
     def _expected(self, new: Manifest, old: Manifest) -> Snapshot:
         if new.kind == "rollback":
             assert new.target is not None
-            return self.snapshots[new.target]
+            self.read_at[new.id] = self.read_at[new.target]
+            return self.snapshots[new.target].gone_back()
         if new.kind != "checkpoint":
+            self.read_at[new.id] = self.read_at[old.id]
             return self.snapshots[old.id]
         plan = self.plans.get(plan_name(old.base, old.replan))
         _require(plan is not None, f"checkpoint {new.id} was put before a plan of {old.base}-{old.replan}")
@@ -119,13 +124,27 @@ class Oracle:
         read = plan.source
         _require(read.end == new.source.positions, f"checkpoint {new.id} did not run the plan of {old.base}")
         self.ran[new.id] = plan
-        ((partition, end),) = read.end.items()
-        rows = self.rows[self.rows_before(read.start[partition]) : self.rows_before(end)]
-        step = Step(rows, plan.task.close_at, plan.task.ends, read.cap.get(partition))
-        return self.snapshots[old.id].after(step, self.emission, self.lag_ms, self.copies)
+        before, rows = self.snapshots[old.id], self.rows_of(read)
+        self.happened |= {"quiet"} if plan.quiet_ms else set()
+        self.happened |= {"live"} if any(name.startswith("live/") for name in read.end) else set()
+        self._check_quiet(new.id, old, plan, any(rows.values()))
+        if self.emission.early is not None:
+            publishes = self.emission.early_clock(before.passed, before.watermark, plan.wall_ms)[1]
+            wanted = "change" if publishes else "early"
+            _require(plan.task.emit == wanted, f"the plan of {old.base} says {plan.task.emit}, not {wanted}")
+        step = Step(rows, plan.task.close_at, plan.task.ends, read.cap, plan.quiet_ms, plan.wall_ms)
+        return before.after(step, self.emission, self.lag_ms, self.copies)
+
+    def _check_quiet(self, id: int, old: Manifest, plan: StepPlan, reads: bool) -> None:
+        """The clock moves on by no more than the time in which some driver watched since the last record."""
+        since = self.read_at[old.id]
+        watched = self.watched() - since
+        _require(plan.quiet_ms <= watched, f"checkpoint {id}: quiet for {plan.quiet_ms} ms, watched for {watched}")
+        _require(not (reads and plan.quiet_ms), f"checkpoint {id}: quiet, and read {plan.source.end}")
+        self.read_at[id] = self.watched() if reads else since
 
     def _check_account(self, new: Manifest, expected: Snapshot) -> None:
-        (account,) = new.accounts.values()
+        account = sum(new.accounts.values(), start=Account())
         found = account.read, account.late, account.dead, account.duplicate, new.clock.watermark, new.clock.end_of_input
         counts = expected.read, expected.late_count, expected.dead_count, expected.duplicates
         wanted = *counts, expected.watermark, expected.ended
@@ -207,12 +226,12 @@ class Oracle:
             _require(named <= shown, f"not shown after {last.id}: {sorted(named - shown)}")
             _require(shown <= named, f"shown after {last.id}, and of no checkpoint: {sorted(shown - named)}")
 
-    def at_end(self) -> None:
-        """Everything was read, nothing is left to be shown, nothing is shown twice, and a reader holds the sums of all
-        that has counted."""
+    def at_end(self, rows: int) -> None:
+        """All ``rows`` were read, nothing is left to be shown, nothing is shown twice, and a reader holds the sums of
+        all that has counted."""
         self._check_published(self.newest)
         snapshot = self.snapshots[self.newest.id]
-        _require(snapshot.read == len(self.rows), f"read {snapshot.read} of {len(self.rows)} rows")
+        _require(snapshot.read == rows, f"read {snapshot.read} of {rows} rows")
         line = [id for id in self.lineage()[::-1] if self.chain[id][0].kind == "checkpoint"]
         table = self.emission.table(self.snapshots[id].outputs for id in line)
         wanted = self.emission.summed(snapshot.counted)

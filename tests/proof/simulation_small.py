@@ -25,8 +25,8 @@ class _Names:
 
 
 @contextmanager
-def small(seed: int) -> Iterator[None]:
-    """Names and times come from the seed; steps and folds are small."""
+def small(seed: int) -> Iterator[ManualClock]:
+    """Names and times come from the seed; steps and folds are small. The clock stands until it is moved."""
     small_ones: dict[Any, dict[str, Any]] = {
         loop: {"_ROWS_FIRST": 6, "_ROWS_MIN": 2, "_ROWS_MAX": 9, "_SWEEP_STEPS": 3},
         compaction: {"FAN_IN": 2, "_TIER_0_ROWS": 4, "_ROWS_MIN": 8},
@@ -37,5 +37,4 @@ def small(seed: int) -> Iterator[None]:
             for name, value in values.items():
                 assert hasattr(module, name), f"{module.__name__} has no {name} any more"
                 stack.enter_context(mock.patch.object(module, name, value))
-        stack.enter_context(ManualClock())
-        yield
+        yield stack.enter_context(ManualClock())

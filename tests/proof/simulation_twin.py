@@ -64,23 +64,35 @@ class Counts(PersistentTask):
 
 @dataclass(frozen=True)
 class Step:
-    """What a plan says: the rows to read, and the windows to close."""
+    """What a plan says: the rows to read, of each partition, and the windows to close. ``caps``: of the partitions that
+    the clock waits for. ``quiet_ms``: for how long nothing has come; ``wall_ms``: the time of day."""
 
-    rows: Sequence[Mapping[str, Any]]
+    rows: Mapping[str, Sequence[Mapping[str, Any]]]
     close_at: int
     ends: bool
-    cap: int | None
+    caps: Mapping[str, int | None]
+    quiet_ms: int = 0
+    wall_ms: int = 0
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """What a checkpoint must hold: the ``sums`` of the windows that are not final, and all that ever ``counted``.
-    ``changed``: without windows, the places of which something is not published. ``seen``: the panes of the rows seen,
-    by name. ``outputs``, ``late``, ``dead``: what its own step stages; rows by their "id", also those that are late in
-    some of their windows only, which the account does not count as late."""
+    ``changed``: without windows, or with early results, the places of which something is not published. ``published``:
+    of early results, what was last published of each place, and ``passed``, where their clock stood; ``shows``: whether
+    any step has published since. ``began``: whether there was a step, and ``marked``: whether a rollback came after
+    one; then early results are not held back until some are published. ``seen``: the panes of the rows seen, by name.
+    ``largest``: the largest time of each partition. ``quiet_ms``: for how long no row had come. ``outputs``, ``late``,
+    ``dead``: what its own step stages; rows by their "id", also those that are late in some of their windows only,
+    which the account does not count as late."""
 
     sums: Mapping[Place, Sums] = field(default_factory=dict)
     changed: frozenset[Place] = frozenset()
+    published: Mapping[Place, Sums] = field(default_factory=dict)
+    passed: int | None = None
+    shows: bool = False
+    began: bool = False
+    marked: bool = False
     counted: tuple[tuple[Place, int], ...] = ()
     read: int = 0
     late_count: int = 0
@@ -90,7 +102,8 @@ class Snapshot:
     watermark: int = 0
     closed: int = 0
     final: int = 0
-    largest: int | None = None
+    largest: Mapping[str, int] = field(default_factory=dict)
+    quiet_ms: int = 0
     ended: bool = False
     outputs: tuple[tuple[Any, ...], ...] = ()
     late: tuple[int, ...] = ()
@@ -99,21 +112,21 @@ class Snapshot:
     def after(self, step: Step, emission: Emission, lag_ms: int, copies: Copies | None = None) -> Snapshot:
         """The checkpoint that this step makes of it."""
         seen, horizon = copies.live(self.seen, self.watermark) if copies else ({}, 0)
-        fates = {
-            row["id"]: copies.fate(row, seen, horizon) if copies and row["ts"] >= 0 else "new" for row in step.rows
-        }
         judged = emission.judged(self.final, self.watermark)
         counted: list[tuple[Place, int]] = []
-        late, dead, late_count, largest = [], [], 0, self.largest
-        for row in step.rows:
-            time = row["ts"]
+        late, dead, late_count, duplicates, largest = [], [], 0, 0, dict(self.largest)
+        rows = [(name, row) for name, some in step.rows.items() for row in some]
+        for name, row in rows:
+            time, fate = row["ts"], self._fate(row)
+            if copies and time >= 0:
+                fate = copies.fate(row, seen, horizon)
             starts = [] if time < 0 else list(emission.starts(time))
-            open_ = [start for start in starts if emission.end(start) > judged]
-            if time < 0 or fates.get(row["id"]) == "dead":
+            open_ = [] if time < 0 else emission.taking(time, judged)
+            if time < 0 or fate == "dead":
                 dead.append(row["id"])
-            elif fates.get(row["id"]) == "duplicate":
-                continue
-            elif fates.get(row["id"]) == "late" or not open_:
+            elif fate == "duplicate":
+                duplicates += 1
+            elif fate == "late" or not open_:
                 late.append(row["id"])
                 late_count += 1
             else:
@@ -123,44 +136,80 @@ class Snapshot:
                     dead.append(row["id"])
                     continue
                 counted += [((row["page"], start), row["n"]) for start in open_]
-                largest = time if largest is None else max(largest, time)
-        sums, outputs = self._published(step, emission, counted)
+                largest[name] = max(time, largest.get(name, time))
+        sums, own = dict(self.sums), []
+        for place, n in counted:
+            own.append(emission.count(sums, place, n))
         final = emission.final(judged, step.close_at)
         return replace(
-            self,
+            self._published(step, emission, sums, own, judged),
             sums={place: one for place, one in sums.items() if emission.end(place[1]) > final},
-            changed=frozenset() if step.ends else self.changed.union(place for place, _ in counted),
             counted=(*self.counted, *counted),
-            read=self.read + len(step.rows),
+            read=self.read + len(rows),
             late_count=self.late_count + late_count,
             dead_count=self.dead_count + len(dead),
-            duplicates=self.duplicates + list(fates.values()).count("duplicate"),
+            duplicates=self.duplicates + duplicates,
             seen=seen,
             watermark=self._watermark(step, largest, lag_ms),
             closed=max(self.closed, step.close_at),
             final=final,
             largest=largest,
-            ended=step.ends or (self.ended and not step.rows),
-            outputs=tuple(sorted(outputs, key=repr)),
+            quiet_ms=0 if rows else max(self.quiet_ms, step.quiet_ms),
+            ended=step.ends or (self.ended and not rows),
+            began=True,
             late=tuple(sorted(late)),
             dead=tuple(sorted(dead)),
         )
 
+    def gone_back(self) -> Snapshot:
+        """What a rollback to it makes."""
+        return replace(self, marked=self.began)
+
+    def _fate(self, row: Mapping[str, Any]) -> str:
+        """Of a row of one half of a source made of two; the border, "at", stands in such a row."""
+        if "at" not in row:
+            return "new"
+        if row["half"] == "history":
+            return "new" if row["ts"] < row["at"] else "duplicate"
+        # What is after all that the history has, it cannot hold.
+        reached = max((time for name, time in self.largest.items() if name.startswith("history/")), default=-1)
+        return "new" if row["ts"] >= row["at"] else "duplicate" if row["ts"] <= reached else "dead"
+
     def _published(
-        self, step: Step, emission: Emission, counted: Sequence[tuple[Place, int]]
-    ) -> tuple[dict[Place, Sums], list[tuple[Any, ...]]]:
-        """The sums with what the step has counted, and what it publishes."""
-        sums = dict(self.sums)
-        for place, n in counted:
-            sums[place] = emission.added(sums.get(place), n)
+        self, step: Step, emission: Emission, sums: Mapping[Place, Sums], own: Sequence[Place], judged: int
+    ) -> Snapshot:
+        """The same, with what the step publishes, which has counted in its ``own`` places."""
+        if emission.early is not None:
+            return self._published_early(step, emission, sums, own, judged)
         if emission.has_windows:
             due = [place for place in sums if self.closed < emission.end(place[1]) <= step.close_at]
         else:
             due = list(self.changed) if step.ends else []
-        return sums, emission.outputs(self.sums, sums, dict(counted), due, self.closed)
+        outputs = emission.outputs(self.sums, sums, dict.fromkeys(own), due, self.closed)
+        changed = frozenset() if step.ends else self.changed.union(own)
+        return replace(self, changed=changed, outputs=tuple(sorted(outputs, key=repr)))
 
-    def _watermark(self, step: Step, largest: int | None, lag_ms: int) -> int:
-        reached = 0 if largest is None else largest - lag_ms
-        if largest is not None and step.cap is not None:
-            reached = min(reached, step.cap)
+    def _published_early(
+        self, step: Step, emission: Emission, sums: Mapping[Place, Sums], own: Sequence[Place], judged: int
+    ) -> Snapshot:
+        passed, publishes = emission.early_clock(self.passed, self.watermark, step.wall_ms)
+        lacks = self.marked and not self.shows and bool(self.sums)
+        must = step.ends or lacks or emission.must_publish(self.changed, own, self.final, judged, step.close_at)
+        changed = self.changed.union(own)
+        if not (publishes or must):
+            return replace(self, passed=passed, changed=changed, outputs=())
+        outputs = tuple(sorted(emission.outputs(self.published, sums, changed, (), self.closed), key=repr))
+        published = {**self.published, **{place: sums[place] for place in changed}}
+        shown = replace(self, passed=passed, changed=frozenset(), published=published, outputs=outputs)
+        return replace(shown, shows=True)
+
+    def _watermark(self, step: Step, largest: Mapping[str, int], lag_ms: int) -> int:
+        """The slowest of the partitions that the clock waits for; one without a record is at the beginning."""
+        bounds = []
+        for name, cap in step.caps.items():
+            reached = largest[name] - lag_ms if name in largest else 0
+            bounds.append(reached if cap is None or name not in largest else min(reached, cap))
+        reached = min(bounds, default=0)
+        if step.quiet_ms:
+            reached = (reached or self.watermark - self.quiet_ms) + step.quiet_ms
         return max(self.watermark, reached, step.close_at)

@@ -6,9 +6,11 @@ import random
 from collections import Counter
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 
-from tests.proof.emission import DAYS, EVERYTHING, TAKEN_BACK, Emission, drawn_emission
+from tests.proof.borders import Gap, Shifts, shift_of
+from tests.proof.emission import DAYS, EVERYTHING, SHIFTS, TAKEN_BACK, Emission, drawn_emission
 from tests.proof.twin import Twin
 from tests.proof.worlds import EMITTING
 
@@ -49,6 +51,18 @@ def batches(emission: Emission) -> list[list[tuple[object, ...]]]:
             [[(None, 1, 1)], [(None, 2, 3)], [(None, 3, 6)], [(None, 4, 10)], [(None, 5, 15)], [(None, 6, 21)], []],
         ),
         (Emission(EVERYTHING), [[], [], [], [], [], [], [(None, 6, 21)]]),
+        (
+            Emission(Gap(15, 40)),
+            [[], [], [], [], [], [((3, 40), 3, 6)], [((41, 56), 1, 5)]],
+        ),
+        (
+            Emission(SHIFTS, 20),
+            [[], [], [(-3, 1, 1)], [(4, 2, 6)], [], [(21, 1, 3)], [(37, 1, 5)]],
+        ),
+        (
+            Emission(WINDOWS, 20, "retract", early=13),
+            [[], [], [(0, 1, 1), (10, 1, 2), (20, 1, 3)], [(0, 1, 1, TAKEN_BACK), (0, 2, 5)], [], [(40, 1, 5)], []],
+        ),
     ],
     ids=str,
 )
@@ -61,6 +75,31 @@ def test_what_is_late_follows_from_the_clock_before_and_the_lateness() -> None:
     """A window that is final takes nothing more, and no state holds it."""
     lates = [list(Twin(ROWS, 1, Emission(WINDOWS, allowed)).steps().values())[-1].late for allowed in (0, 20, 50)]
     assert lates == [(3, 5), (5,), ()]
+
+
+def test_sessions_of_any_order_are_those_in_the_order_of_time() -> None:
+    """One by one, joined where they meet; and all at once, sorted: two references that know nothing of each other."""
+    emission = Emission(Gap(5, 30))
+    for seed in range(50):
+        drawn, held, counted = random.Random(seed), {}, []
+        for n in range(12):
+            place = drawn.choice("ab"), next(emission.starts(drawn.randrange(70)))
+            emission.count(held, place, n)
+            counted.append((place, n))
+        assert held == emission.summed(counted)
+    assert emission.summed([(("a", next(emission.starts(ms))), 1) for ms in (8, 0, 4, 13, 31, 29)]) == {
+        ("a", (0, 13)): (3, 3),
+        ("a", (13, 18)): (1, 1),
+        ("a", (29, 30)): (1, 1),
+        ("a", (31, 36)): (1, 1),
+    }
+
+
+def test_the_shifts_of_the_assigner_are_those_of_the_reference() -> None:
+    """The job asks for columns, the reference for one time after the other."""
+    times = np.arange(200)
+    starts, ends = Shifts().windows(times)
+    assert list(zip(starts.tolist(), ends.tolist())) == [shift_of(ms) for ms in range(200)]
 
 
 def test_days_are_those_of_a_zone_that_sets_its_clocks_forward() -> None:
@@ -93,5 +132,6 @@ def test_seeds_draw_every_emission() -> None:
     """A seed that is never drawn shows nothing."""
     drawn = [drawn_emission(random.Random(seed), (WINDOWS, None)[seed % 3 == 0]) for seed in range(2000)]
     kinds = Counter((str(one.window), one.late, one.emit, one.changes) for one in drawn)
-    assert len(kinds) == 18 and kinds[str(WINDOWS), None, "close", "update"] > 600
+    assert len(kinds) == 29 and kinds[str(WINDOWS), None, "close", "update"] > 400
+    assert min(sum(one.has_sessions for one in drawn), sum(one.early is not None for one in drawn)) > 100
     assert all(one.late != "delta" or "top" not in one.names for one in drawn)

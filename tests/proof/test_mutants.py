@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.mirrors import modules
-from tests.proof.mutants import EVERY, MIRRORS, NOT_YET
+from tests.proof import mutants
+from tests.proof.mutants import EVERY, MIRRORS, NOT_YET, by_module
 from tests.proof.mutants_bench import Bench, Mirror, Verdict
 from tests.proof.mutants_explained import EXPLAINED
 from tests.proof.mutants_planted import PLANTED, Planted
@@ -82,6 +85,33 @@ def test_what_stores_and_commits_is_there() -> None:
     explained = {EVERY[module] for module, _, _ in EXPLAINED}
     there = {(one.module, one.text, one.change) for mirror in explained for one in mirror.mutations()}
     assert set(EXPLAINED) <= there
+
+
+def test_those_planted_by_name_leave_time_for_those_that_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all of the time for the one, nothing would be known of the others."""
+    given: dict[str, float] = {}
+
+    def planted(count: int, untold: list[str], until: float) -> list[bool]:
+        given["planted"] = until
+        return [True] * (count - 1)
+
+    def tried(drawn: list[Mutation], untold: list[str], until: float) -> Iterator[Verdict]:
+        given["drawn"] = until
+        return iter([Verdict(drawn[0], "killed")])
+
+    monkeypatch.setattr(mutants, "_planted", planted)
+    monkeypatch.setattr(mutants, "_tried", tried)
+    began = time.monotonic()
+    result = mutants.prove(100.0)
+    assert given["planted"] - began < 50 < 80 < given["drawn"] - began < 100
+    assert result.passed and f"{len(PLANTED) - 1} of {len(PLANTED)} planted" in result.note
+    assert "out of time after 1 of 100" in result.note
+
+
+def test_the_order_of_modules_is_drawn() -> None:
+    """By the alphabet, those at its end would never be tried where time is short."""
+    drawn = [Mutation(module, number, 1, "", "") for number, module in enumerate("cabac")]
+    assert [(one.module, one.number) for one in by_module(drawn)] == [("c", 0), ("c", 4), ("a", 1), ("a", 3), ("b", 2)]
 
 
 def test_an_explained_survivor_is_no_failure() -> None:

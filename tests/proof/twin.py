@@ -39,12 +39,13 @@ class Expected:
 @dataclass(frozen=True)
 class Twin:
     """Count and sum of "n" by "page", as ``emission`` says. A row before 1970 is dead, and one with a negative "n"
-    unless it is late. ``rows``: in the order in which they are read."""
+    unless it is late. ``rows``: in the order in which they are read. ``lag_ms``: how far the clock stays behind."""
 
     rows: Sequence[Mapping[str, Any]]
     step_rows: int
     emission: Emission
     end_of_input: bool = True
+    lag_ms: int = 0
 
     def steps(self) -> dict[Step, Expected]:
         """Every step of the job, in order, the empty checkpoint first."""
@@ -65,6 +66,8 @@ class _Work:
         self._ended = False
         self._panes: dict[Place, Sums] = {}
         self._changed: dict[Place, None] = {}
+        self._published: dict[Place, Sums] = {}
+        self._passed: int | None = None
         self._counted: list[tuple[Place, int]] = []
         self._batches: tuple[tuple[tuple[Any, ...], ...], ...] = ()
         self._late: tuple[int, ...] = ()
@@ -80,15 +83,19 @@ class _Work:
             ends = twin.end_of_input and not self._ended
             if ends:
                 close_at = max([close_at, *(emission.end(start) for _, start in self._open())])
-            if not (ends or any(emission.end(start) <= close_at for _, start in self._open())):
+            is_due = any(emission.end(start) <= close_at for _, start in self._open())
+            if not (ends or is_due or (emission.early and self._changed and self._early_clock()[1])):
                 return False
         judged = emission.judged(self._final, self._watermark)
         before, own = dict(self._panes), list[Place]()
         watermark = max(
             [self._watermark, close_at, *(self._take(*row, judged, own) for row in enumerate(rows, self._read))]
         )
-        outputs = emission.outputs(before, self._panes, dict.fromkeys(own), self._due(close_at, ends), self._closed)
-        self._changed = {} if ends else {**self._changed, **dict.fromkeys(own)}
+        if emission.early is None:
+            outputs = emission.outputs(before, self._panes, dict.fromkeys(own), self._due(close_at, ends), self._closed)
+            self._changed = {} if ends else {**self._changed, **dict.fromkeys(own)}
+        else:
+            outputs = self._early_outputs(own, judged, close_at, ends)
         self._batches += (tuple(outputs),)
         self._read += len(rows)
         self._watermark = watermark
@@ -102,7 +109,7 @@ class _Work:
     def _take(self, number: int, row: Mapping[str, Any], judged: int, own: list[Place]) -> int:
         """Let a row count, in ``own`` places; its time, if it is processed."""
         emission, time = self._emission, row["ts"]
-        starts = [] if time < 0 else [start for start in emission.starts(time) if emission.end(start) > judged]
+        starts = [] if time < 0 else emission.taking(time, judged)
         if time < 0:
             self._dead += (number,)
         elif not starts:
@@ -111,11 +118,25 @@ class _Work:
             self._dead += (number,)
         else:
             for place in ((row["page"], start) for start in starts):
-                self._panes[place] = emission.added(self._panes.get(place), row["n"])
+                own.append(emission.count(self._panes, place, row["n"]))
                 self._counted.append((place, row["n"]))
-                own.append(place)
-            return int(time)
+            return int(time) - self._twin.lag_ms
         return 0
+
+    def _early_clock(self) -> tuple[int, bool]:
+        return self._emission.early_clock(self._passed, self._watermark)
+
+    def _early_outputs(self, own: list[Place], judged: int, close_at: int, ends: bool) -> list[tuple[Any, ...]]:
+        """What a step publishes early, or because something closes; it is remembered, for what comes after."""
+        emission, old = self._emission, self._published
+        self._passed, publishes = self._early_clock()
+        publishes |= ends or emission.must_publish(self._changed, own, self._final, judged, close_at)
+        self._changed |= dict.fromkeys(own)
+        if not publishes:
+            return []
+        changed, self._changed = self._changed, {}
+        self._published = {**old, **{place: self._panes[place] for place in changed}}
+        return emission.outputs(old, self._panes, changed, (), self._closed)
 
     def _open(self) -> list[Place]:
         if not self._emission.has_windows:

@@ -18,8 +18,9 @@ from persistent.driver.report import RunReport
 from persistent.engines.embedded import Embedded
 from persistent.storage import LocalStorage, Put, Storage
 from tests.crash.worlds import write_files
+from tests.proof.borders import Gap
 from tests.proof.disk import CHANGES, Before, SimulatedDisk, SimulatedFiles
-from tests.proof.emission import DAYS, EVERYTHING, Emission
+from tests.proof.emission import DAYS, EVERYTHING, SHIFTS, Emission
 from tests.proof.oracle import CHECKPOINT, SINK, Acknowledged, Oracle
 from tests.proof.twin import Twin
 
@@ -46,8 +47,8 @@ TUMBLING, FOR_EVER = Emission((10, 10, 0)), Emission()
 
 @dataclass(frozen=True, repr=False)
 class DiskJob:
-    """A job and its twin. ``files``: rows stand in that many JSON files. ``share``: of the cases of a sweep. The times
-    of the ``ticks`` are those of the emission."""
+    """A job and its twin. ``files``: rows stand in that many JSON files. ``share``: of the cases of a sweep. ``lag``:
+    how far the clock stays behind. The times of the ``ticks`` are those of the emission."""
 
     name: str
     ticks: tuple[Any, ...]
@@ -56,6 +57,7 @@ class DiskJob:
     files: int = 0
     end_of_input: bool = True
     share: float = 0.0
+    lag: int = 0
 
     def __repr__(self) -> str:
         return self.name
@@ -66,7 +68,7 @@ class DiskJob:
 
     @cached_property
     def twin(self) -> Twin:
-        return Twin(self.rows, self.step_rows, self.emission, self.end_of_input)
+        return Twin(self.rows, self.step_rows, self.emission, self.end_of_input, self.lag)
 
     def oracle(self) -> Oracle:
         return Oracle(self.twin.steps(), self.emission)
@@ -99,8 +101,28 @@ LATE_ROWS = (
 LATE_ROWS = tuple({**row, "id": number} for number, row in enumerate(LATE_ROWS))
 """Some of which correct what is published, where windows take late rows, or come where nothing was."""
 
-VISITS = DiskJob("visits", ROWS, 4, share=0.25)
-TOTALS = DiskJob("totals", ROWS, 4, FOR_EVER, share=0.15)
+SESSION_ROWS = _rows(
+    (3, "a", 1),
+    (4, "b", 2),
+    (11, "a", 3),
+    (7, "a", 4),  # the bridge between 3 and 11, which came in the step before
+    (2, "a", 5),  # late, by one: its session is open
+    (12, "b", 5),
+    (8, "b", 7),  # the bridge between 4 and 12, which came in two steps
+    (-7, "a", 6),
+    (23, "b", -1),
+    (19, "a", 1),
+    (27, "b", 8),
+    (31, "b", 9),  # beyond the cut
+    (24, "b", 2),  # begins what 27 goes on with
+    (15, "b", 3),  # late: what it goes on with has closed
+    (36, None, 2),
+    (38, "b", 1),
+)
+"""Messages without which two sessions are not one, late ones among them."""
+
+VISITS = DiskJob("visits", ROWS, 4, share=0.2)
+TOTALS = DiskJob("totals", ROWS, 4, FOR_EVER, share=0.13)
 OPEN = DiskJob("open", ROWS, 3, end_of_input=False, share=0.1)
 FILES = DiskJob("files", ROWS, 4, files=3, share=0.06)
 LONG = DiskJob("long", LONG_ROWS, 1, share=0.09)
@@ -112,9 +134,12 @@ EMITTING = (
     DiskJob("final", LATE_ROWS, 3, Emission((10, 10, 0), 15, emit="final"), share=0.03),
     DiskJob("days", LATE_ROWS, 3, Emission(DAYS, 25, "retract"), share=0.02),
     DiskJob("changing", LATE_ROWS, 3, Emission((10, 10, 0), 15, emit="change", changes="retract"), share=0.05),
-    DiskJob("updated", ROWS, 4, Emission(emit="change"), share=0.03),
-    DiskJob("changed", ROWS, 4, Emission(emit="change", changes="retract"), share=0.03),
-    DiskJob("everything", ROWS, 4, Emission(EVERYTHING), share=0.03),
+    DiskJob("updated", ROWS, 4, Emission(emit="change"), share=0.02),
+    DiskJob("changed", ROWS, 4, Emission(emit="change", changes="retract"), share=0.02),
+    DiskJob("everything", ROWS, 4, Emission(EVERYTHING), share=0.02),
+    DiskJob("sessions", SESSION_ROWS, 3, Emission(Gap(5, 30)), share=0.05, lag=8),
+    DiskJob("shifts", LATE_ROWS, 3, Emission(SHIFTS, 15, "retract"), share=0.02),
+    DiskJob("early", LATE_ROWS, 3, Emission((10, 10, 0), 15, "retract", early=7), share=0.03),
 )
 
 JOBS = (VISITS, TOTALS, OPEN, FILES, LONG, *EMITTING)
@@ -216,7 +241,7 @@ _FOLDERS: dict[tuple[str, int], tempfile.TemporaryDirectory[str]] = {}
 def source_of(job: DiskJob) -> Any:
     """The input of the job; files lie on a real disk, once for each process."""
     if not job.files:
-        return MemorySource(list(job.rows), timestamp="ts", ordered=True)
+        return MemorySource(list(job.rows), timestamp="ts", ordered=True, max_out_of_orderness=job.lag)
     place = (job.name, job.files)
     if place not in _FOLDERS:
         shared_memory = Path("/dev/shm")
