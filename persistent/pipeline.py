@@ -24,10 +24,10 @@ from persistent.clock import Duration, Instant, bare, instant_ms
 from persistent.codec import canonical_json
 from persistent.dedupe import Dedupe
 from persistent.driver.commit import check_same_job, first_manifest
-from persistent.driver.destinations import check_destinations
+from persistent.driver.destinations import check_destinations, check_late_sink
 from persistent.driver.evolution import Evolution, checked_names
 from persistent.driver.loop import Driver
-from persistent.driver.naming import named_sinks, named_sources
+from persistent.driver.naming import checked_late_sink, named_sinks, named_sources
 from persistent.driver.options import Options, check_choices, checked_ms, positive_ms
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.start_from import start
@@ -65,7 +65,8 @@ class Pipeline:
     ``source``: one, a list, or a mapping of names to sources, all of which feed the task. ``checkpoint``: the URL of a
     folder for this pipeline alone. ``sink``: where windows go when they close: one, a list, or a mapping of names to
     sinks, each of which receives all of them. Without one the state is the only result, and a state with windows needs
-    ``discard_closed=True``, which drops closed windows.
+    ``discard_closed=True``, which drops closed windows. ``late_sink``: where late records go, each once, besides
+    ``late()``.
     ``step_rows``: exactly this many records of each source per step, so that steps depend on the input alone; by
     default a step takes about a second. ``on_error``: "stop" at a message for which the task raises, or write it as a
     "dead-letter". ``max_future``: a timestamp farther ahead of both the time of day and the clock is a dead letter.
@@ -105,6 +106,7 @@ class Pipeline:
         task: PersistentTask,
         checkpoint: str | Storage,
         sink: AnySink | Sequence[AnySink] | Mapping[str, AnySink] | None = None,
+        late_sink: AnySink | None = None,
         discard_closed: bool = False,
         step_rows: int | None = None,
         on_error: str = "stop",
@@ -121,12 +123,14 @@ class Pipeline:
     ) -> None:
         self.sources = named_sources(source)
         self.sinks = named_sinks(sink)
+        self.late_sink = checked_late_sink(late_sink, self.sinks)
         check_choices(step_rows, on_error, require)
         self.dedupe = copies.checked(dedupe, self.sources)
         self.task = task
         self._state = check_task(task)
         _check_recordable(task, self._state)
         check_destinations(self._state, key_names(task), self.sinks, discard_closed)
+        check_late_sink(late_sink, self.sinks, is_ever_late=self._state.window is not None or bool(self.dedupe))
         self.discard_closed = discard_closed
         self.storage = open_storage(checkpoint, unsafe_single_driver=unsafe_single_driver, option="checkpoint")
         self.unsafe_single_driver = unsafe_single_driver and not is_proved(self.storage)
@@ -171,9 +175,14 @@ class Pipeline:
             raise InvalidPipeline(f"this pipeline has the sinks {', '.join(self.sinks)}: use pipeline.sinks")
         return next(iter(self.sinks.values()), None)
 
+    @property
+    def all_sinks(self) -> dict[str, AnySink]:
+        """The sinks of results by name, and that of late records."""
+        return self.job().all_sinks
+
     def guarantee(self) -> Guarantee:
         """The guarantee of this pipeline, and why: the weakest of sources, checkpoint and sinks. ``parts`` has the
-        promise of each: "source", "checkpoint", "sink"; with several, "source clicks", "source orders"."""
+        promise of each: "source", "checkpoint", "sink", "late_sink"; with several, "source clicks", "source orders"."""
         parts = {}
         for name, source in self.sources.items():
             parts[_part("source", name, self.sources)] = promise_of(
@@ -182,6 +191,8 @@ class Pipeline:
         parts["checkpoint"] = promise_of_checkpoint(self.storage, proved=not self.unsafe_single_driver)
         for name, sink in self.sinks.items():
             parts[_part("sink", name, self.sinks)] = promise_of(sink, "it publishes committed outputs")
+        if self.late_sink is not None:
+            parts["late_sink"] = promise_of(self.late_sink, "it publishes committed outputs")
         discards = self.discard_closed and self._state.window is not None
         limits = ["for the open windows only: those that close are discarded"] if discards else []
         limits += copies.said(self.dedupe, self.sources)
@@ -196,14 +207,14 @@ class Pipeline:
         """InvalidPipeline if a source would read what a sink writes, or list files of the checkpoint or a sink.
         Skipping them is not enough: if either moved later, its old files would become input."""
         read = parts_of(*self.sources.values())
-        for source, sink in product(read, self.sinks.values()):
+        for source, sink in product(read, self.all_sinks.values()):
             if getattr(source, "address", None) == getattr(sink, "address", "") != "":
                 raise InvalidPipeline(
                     f"{sink!r} writes where {source!r} reads: the results would be counted as input. Give the sink a "
                     "place of its own"
                 )
         places: list[tuple[str, str, tuple[str, ...]]] = [("checkpoint", self.storage.url, CHECKPOINT_NAMES)]
-        places += [("sink", sink.url, sink.names()) for sink in self.sinks.values() if isinstance(sink, FileSink)]
+        places += [("sink", sink.url, sink.names()) for sink in self.all_sinks.values() if isinstance(sink, FileSink)]
         for source, (part, url, names) in product((one for one in read if isinstance(one, FileSource)), places):
             if source.would_read(url, names):
                 raise InvalidPipeline(
@@ -264,7 +275,7 @@ class Pipeline:
         finally:
             if chosen is not engine:
                 chosen.stop()
-            for part in (*self.sources.values(), *self.sinks.values()):
+            for part in (*self.sources.values(), *self.all_sinks.values()):
                 getattr(part, "close", lambda: None)()
 
     def state(self, spark: Any = None, *, at: int | None = None, as_of: Instant | None = None) -> Any:
@@ -292,7 +303,8 @@ class Pipeline:
         """The job, as drivers and operations use it."""
         letters = self.on_error == "dead-letter"
         sources, sinks, discards = self.sources, self.sinks, self.discard_closed
-        return Job(self.task, self._state, sources, sinks, self.storage, letters, discards, self.dedupe)
+        late = self.late_sink
+        return Job(self.task, self._state, sources, sinks, self.storage, letters, discards, self.dedupe, late)
 
     def _state_table(self, at: int | None) -> pa.Table:
         log, job = Log(self.storage), self.job()
@@ -333,7 +345,7 @@ class Pipeline:
 
     def _check_reach(self, engine: Engine) -> None:
         """InvalidPipeline if workers in other processes cannot reach a part."""
-        staging = [sink for sink in self.sinks.values() if not isinstance(sink, BatchSink)]
+        staging = [sink for sink in self.all_sinks.values() if not isinstance(sink, BatchSink)]
         parts: list[Storage | Sink] = [self.storage, *staging]
         for part in parts:
             if not part.shared:
@@ -343,7 +355,7 @@ class Pipeline:
                 )
         check = getattr(engine, "check", None)
         if check is not None:
-            sinks = [sink.storage for sink in self.sinks.values() if isinstance(sink, FileSink)]
+            sinks = [sink.storage for sink in self.all_sinks.values() if isinstance(sink, FileSink)]
             check([self.storage, *sinks], *parts_of(*self.sources.values()))
 
 

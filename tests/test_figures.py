@@ -24,7 +24,7 @@ FUNCTION_LINES_MAX = 58
 WIDTH_MAX = 22
 WIDE = {
     "monoids.monoid.Monoid": 32,  # What users subclass: every default that they may replace.
-    "persistent.checkpoint.manifest.Manifest": 47,  # The document's fields; the one of each there is.
+    "persistent.checkpoint.manifest.Manifest": 48,  # The document's fields; the one of each there is.
     "monoids.sketches.theta.Theta": 29,  # Set operations, and the exchange with DataSketches.
     "monoids.sketches.count_min.CountMin": 24,
     "persistent.driver.report.RunReport": 27,  # Each figure of a run, as users read it.
@@ -58,6 +58,7 @@ MANY_IMPORTERS = {
     "persistent.codec": 47,
     "persistent.storage": 43,  # Where a checkpoint lies: what every command is given.
     "persistent.checkpoint.manifest": 42,
+    "persistent.checkpoint.names": 41,  # What files are called.
     "persistent.sources.protocol": 48,  # What a source is, said to each of them and to who drives it.
 }
 

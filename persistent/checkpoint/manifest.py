@@ -34,6 +34,7 @@ from persistent.checkpoint.shapes import (
     DEDUPLICATION,
     EARLY_RESULTS,
     FORMATS,
+    LATE_OUTPUTS,
     LATENESS,
     LIMITED,
     MANY_SINKS,
@@ -182,6 +183,10 @@ class Manifest:
         """The folders that hold the runs of its sources' indexes, and of their seen records, by kind."""
         return {runs_folder(source.kind) for source in self.sources.values()}
 
+    def result_sinks(self) -> dict[str, SinkPart]:
+        """The sinks of results: all but that of late records."""
+        return {name: sink for name, sink in self.sinks.items() if not sink.late}
+
     def unpublished(self) -> set[str]:
         """The names of the staged files that may still be unpublished."""
         batches = (batch.staged for sink in self.sinks.values() for batch in sink.unpublished)
@@ -224,6 +229,7 @@ class Manifest:
             LATENESS: any(state.late for one in self.operators.values() for state in one.states.values()),
             QUIET: any(one.quiet_ms for one in self.clocks.values()),
             LIMITED: self.not_after is not None,
+            LATE_OUTPUTS: any(sink.late for sink in self.sinks.values()),
         }
         return [feature for feature, is_needed in named.items() if is_needed]
 

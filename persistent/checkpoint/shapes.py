@@ -55,8 +55,13 @@ LIMITED = "limited timestamps"
 EARLY_RESULTS = "early results"
 """The feature of a manifest or plan of a state that is published early: without it all that has changed since would be
 published when its windows close, or never."""
+LATE_OUTPUTS = "late outputs"
+"""The feature of a manifest with a sink of late records: without it that sink would be taken for one of results."""
 FEATURES = frozenset(
-    {WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, ZONES, LATENESS, QUIET, LIMITED, EARLY_RESULTS}
+    {
+        *(WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, ZONES, LATENESS, QUIET, LIMITED),
+        *(EARLY_RESULTS, LATE_OUTPUTS),
+    }
 )
 """The features that a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
@@ -263,6 +268,7 @@ MANIFEST = both(
             "sinks": named(
                 fields(
                     {"does": sequence(NAME, 100), "last": optional(ID), "unpublished": sequence(_BATCH, MANY)},
+                    {"late": flag},
                 )
             ),
             "aside": sequence(fields({"id": ID, "late": ASIDE, "dead": ASIDE}), MANY),

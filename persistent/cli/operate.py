@@ -134,7 +134,7 @@ def gc(target: str, dry_run: bool, take_over: bool, as_json: bool) -> None:
     persistent gc visits-checkpoint --dry-run
     """
     pipeline = pipeline_of(target) if names_pipeline(target) else None
-    place, sinks = (pipeline.storage, pipeline.sinks) if pipeline else (storage_of(target), None)
+    place, sinks = (pipeline.storage, pipeline.all_sinks) if pipeline else (storage_of(target), None)
     names = operations.collect_garbage(place, sink=sinks, dry_run=dry_run, take_over=take_over)
     if as_json:
         print_json([{"name": name, "deleted": not dry_run} for name in names])

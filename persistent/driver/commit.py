@@ -14,8 +14,6 @@ from persistent.checkpoint.parts import (
     Accounts,
     Aside,
     OperatorState,
-    SinkBatch,
-    SinkPart,
     SourcePart,
     StateRuns,
     TaskClock,
@@ -29,9 +27,9 @@ from persistent.clock import bound_of, later_of
 from persistent.codec import Run, common_key_types
 from persistent.dedupe import Dedupe
 from persistent.driver.folds import Fold, runs_after
+from persistent.driver.next_sinks import next_late_sink, next_sinks
 from persistent.driver.seen_part import begun, seen_after, seen_of
 from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob
-from persistent.sinks.outlet import abilities
 from persistent.sinks.protocol import AnySink
 from persistent.task import key_names, operator_name
 from persistent.text.fingerprints import changes_text
@@ -67,8 +65,12 @@ class Results:
         runs = (*(one.run for one in self.mapped), *self.seen_runs(), *folded)
         return {run.name for run in runs if run is not None}
 
+    def late_outputs(self) -> tuple[Staged, ...]:
+        """The outputs for the sink of late records."""
+        return tuple(result.late_output for result in self.mapped if result.late_output)
+
     def staged(self, sink: str) -> tuple[Staged, ...]:
-        """The outputs for the sink of that name."""
+        """The outputs for the sink of results of that name."""
         return tuple(result.staged[sink] for result in self.closed if sink in result.staged)
 
     @property
@@ -166,6 +168,7 @@ def next_manifest(
     kinds: Mapping[str, Mapping[str, str]] | None = None,
     late: str | None = None,
     emit: str | None = None,
+    late_sink: AnySink | None = None,
 ) -> Manifest:
     """The checkpoint that a step commits on top of ``last``. ``index``, ``lag_ms``: the runs of the index, and the
     allowed disorder, of each source. ``known``: the first clock whose panes it keeps apart. ``kinds``: of the values
@@ -203,7 +206,8 @@ def next_manifest(
         clocks={task: clock},
         operators={task: replace(operator, key_types=key_types(operator, results.mapped))},
         ledger={task: {name: _next_accounts(old.ledger[task][name], name, plan, results) for name in sources}},
-        sinks=_next_sinks(old, id, sinks, results),
+        sinks=next_sinks(old.sinks, id, sinks, results.staged)
+        | next_late_sink(old.sinks, id, late_sink, results.late_outputs()),
         aside=_aside(id, results),
         publishes=bool(sinks),
     )
@@ -314,24 +318,6 @@ def key_types(operator: OperatorState, mapped: Sequence[Mapped]) -> tuple[str, .
         return common_key_types([operator.key_types, *(one.key_types for one in mapped)])
     except TypeError as error:
         raise InvalidPipeline(f"key ({', '.join(operator.key_names)}): {error}") from error
-
-
-def _next_sinks(old: Manifest, id: int, sinks: Mapping[str, AnySink], results: Results) -> dict[str, SinkPart]:
-    """The sinks with their new batches. All earlier batches are published before this checkpoint is put. Without a
-    sink, the facts about previous ones are kept, with empty batches, because a mark must find each batch after its
-    predecessor."""
-    if not sinks:
-        return {name: replace(part, unpublished=_emptied(part)) for name, part in old.sinks.items()}
-    parts = {}
-    for name, sink in sinks.items():
-        before, staged = old.sinks.get(name, SinkPart()).last, results.staged(name)
-        batches = (SinkBatch(id, before, staged),) if staged else ()
-        parts[name] = SinkPart(abilities(sink), id if staged else before, batches)
-    return parts
-
-
-def _emptied(part: SinkPart) -> tuple[SinkBatch, ...]:
-    return tuple(replace(batch, staged=()) for batch in part.unpublished)
 
 
 def _aside(id: int, results: Results) -> tuple[Aside, ...]:

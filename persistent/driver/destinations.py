@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from persistent.checkpoint.parts import LATE_SINK
 from persistent.errors import InvalidPipeline
 from persistent.lateness import ACCUMULATE, CHANGE
 from persistent.sinks.protocol import AnySink
@@ -41,3 +42,23 @@ def check_destinations(
                 f"{sink!r} keeps one row of a key and window, the newest, and {option} publishes rows that count "
                 f'together: use {other}, whose new value replaces the old one; or mode="append", which keeps all rows'
             )
+
+
+def check_late_sink(sink: AnySink | None, sinks: Mapping[str, AnySink], *, is_ever_late: bool) -> None:
+    """InvalidPipeline if late records cannot go to this sink, or if there are none."""
+    if sink is None:
+        return
+    if LATE_SINK in sinks:
+        raise InvalidPipeline(
+            f"sink={{{LATE_SINK!r}: ...}} has the name that the sink of late records has in the checkpoint: give the "
+            "one of results another"
+        )
+    if getattr(sink, "replaces", False):
+        raise InvalidPipeline(
+            f"late_sink={sink!r} keeps one row of a key, the newest, and late records are added, each once: use "
+            'mode="append", which keeps all rows'
+        )
+    if not is_ever_late:
+        raise InvalidPipeline(
+            f"late_sink={sink!r}, but nothing is ever late in a state whose windows do not close: omit it"
+        )

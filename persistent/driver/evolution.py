@@ -181,7 +181,7 @@ def check_emission(found: Manifest, expected: Manifest, url: str) -> None:
     """InvalidPipeline if the sinks of a checkpoint have rows of another kind of emission, beside which those of this
     one would be wrong: a window published as it changed would be published again when it closes, or a row stay that
     only its retraction takes away. Totals that replace each other can be published at either time."""
-    for name, new in expected.operators.items() if found.sinks else ():
+    for name, new in expected.operators.items() if found.result_sinks() else ():
         state, old = new.state, found.operators[name].state
         was, now = (old.emit, old.late), (state.emit, state.late)
         replaces = state.fingerprint["window"] is None and RETRACT not in (old.late, state.late)

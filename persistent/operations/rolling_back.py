@@ -101,9 +101,8 @@ def go_back(
         epoch = id
     with log.unless_fenced(id - 1):
         copy = copied(log.storage, target, Target(log.storage, Attempt(epoch, id)))
-    sinks = last.manifest.sinks.keys() | (
-        _left_out(last.manifest, kept, target.id).keys() if outputs == "retract" else ()
-    )
+    left_out = _left_out(last.manifest, kept, target.id) if outputs == "retract" else {}
+    sinks = [name for name, part in {**left_out, **last.manifest.sinks}.items() if not part.late]
     copy = _published_to_all(_begun_again(copy, last.manifest), sinks, again=outputs == "again")
     copy = _with_acknowledged(copy, last.manifest, is_known=id == last.manifest.id + 1)
     manifest = rolled_back(last, copy, kept, id, epoch, take_back=outputs == "retract")
@@ -130,7 +129,7 @@ def _published_to_all(copy: Manifest, sinks: Collection[str], *, again: bool) ->
     would get only the keys that change. ``again``: the sinks keep later outputs, which every such key must replace."""
     known, state = {name for name, part in copy.sinks.items() if part.last is not None}, copy.operator.state
     # An older format lists no sink to which everything has been published.
-    is_told = bool(copy.sinks) or not state.published
+    is_told = bool(copy.result_sinks()) or not state.published
     is_shown = state.emit is not None or (not state.has_windows and is_told)
     if not state.runs or not is_shown or (known.issuperset(sinks) and not (again and state.emit)):
         return copy
@@ -253,13 +252,13 @@ def _nothing_since(old: Manifest, kept: Readable, target: int) -> bool:
     if entry is None or entry.manifest.format != FORMAT:
         # Older formats do not list a sink that has published everything.
         return False
-    if not old.sinks:
+    if not old.result_sinks():
         # As far as the log shows, the job never had a sink. A run without a sink lists earlier sinks.
         return True
     lost = any(id > target for id in (*kept.unreadable, *old.burnt))
     # Only the last sink is listed. If it has no batch yet, another sink may have been used in between.
-    same = {name: part.last for name, part in old.sinks.items()} == {
-        name: part.last for name, part in entry.manifest.sinks.items() if part.last is not None
+    same = {name: part.last for name, part in old.result_sinks().items()} == {
+        name: part.last for name, part in entry.manifest.result_sinks().items() if part.last is not None
     }
     return same and not lost
 
