@@ -332,6 +332,8 @@ OPTIONS = tuple(
             ),
             ("emit", OnChange.PLAN, "when totals are published. What is not published yet is, at the next occasion"),
             ("changes", OnChange.RECORDED, _OTHER_ROWS),
+            ("early", OnChange.PLAN, "when totals are published. What is not published yet is, at the next occasion"),
+            ("early_by", OnChange.PLAN, "which clock early results follow, from where it stands"),
         ),
         "WindowState": (
             ("monoid", OnChange.RECORDED, _OTHER_STATE),

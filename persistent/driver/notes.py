@@ -15,7 +15,7 @@ from persistent.driver.output_batches import former_name
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.unpublished import Ended, why
 from persistent.driver.workbench import Workbench
-from persistent.lateness import CHANGE
+from persistent.lateness import CHANGE, EVENT, Lateness
 from persistent.session_window import SessionWindow
 from persistent.sources.protocol import Reached
 from persistent.text.figures import utc_text
@@ -243,5 +243,13 @@ class Notes:
                 reached=reached,
                 of_changes=job.state.lateness.emit == CHANGE,
                 of_sessions=isinstance(job.state.window, SessionWindow),
+                early=_early_text(job.state.lateness),
             )
         )
+
+
+def _early_text(lateness: Lateness) -> str:
+    """The clock that early results follow, if there are any."""
+    if lateness.early_ms is None:
+        return ""
+    return "the clock" if lateness.early_by == EVENT else "the time of day"

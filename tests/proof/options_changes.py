@@ -286,6 +286,8 @@ NOT_RUN = {
     "assigned.assigner": "is another window, which is refused: tests/test_pipeline_of_assigned_windows.py",
     "WindowState.early": "needs a clock that goes on between steps: tests/test_lateness_of_early_results.py",
     "WindowState.early_by": "needs a clock that goes on between steps: tests/test_lateness_of_early_results.py",
+    "NonWindowState.early": "needs a clock that goes on between steps: tests/test_lateness_of_early_totals.py",
+    "NonWindowState.early_by": "needs a clock that goes on between steps: tests/test_lateness_of_early_totals.py",
     "WindowState.late": "is refused only while a published window can be corrected: tests/test_lateness_over_runs.py",
     "Pipeline.run.follow": "never ends by itself; a run that follows is one in tests/driver/test_loop.py",
     **{
