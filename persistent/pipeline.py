@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -13,9 +12,10 @@ import pyarrow as pa
 from persistent import dedupe as copies
 from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.copies import checkpoint_at, read_while_running
+from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import check_name
-from persistent.checkpoint.names import manifest_name, new_nonce, plan_name
+from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.set_aside import read_aside
 from persistent.checkpoint.subfolder import open_checkpoint
@@ -24,7 +24,8 @@ from persistent.clock import Duration, Instant, bare, instant_ms
 from persistent.codec import canonical_json
 from persistent.dedupe import Dedupe
 from persistent.driver.commit import check_same_job, first_manifest
-from persistent.driver.destinations import check_destinations, check_late_sink
+from persistent.driver.correction import Asked, correct
+from persistent.driver.destinations import check_destinations, check_late_sink, check_not_read_back
 from persistent.driver.evolution import Evolution, checked_names
 from persistent.driver.loop import Driver
 from persistent.driver.naming import checked_late_sink, named_sinks, named_sources
@@ -37,7 +38,6 @@ from persistent.errors import InvalidPipeline, PersistentError
 from persistent.promises import Guarantee, guarantee_of, promise_of, promise_of_checkpoint
 from persistent.sinks.file import FileSink
 from persistent.sinks.protocol import AnySink, BatchSink, Sink
-from persistent.sources.file import FileSource
 from persistent.sources.protocol import Source, parts_of
 from persistent.state import PersistentState
 from persistent.storage import Storage, is_proved, open_storage
@@ -46,17 +46,6 @@ from persistent.text.spelling import spelled
 from persistent.worker.job import Job
 from persistent.worker.requirements import process, say_where
 from persistent.worker.state_tables import WHOLE, StatePart, empty_table, folded_tables
-
-CHECKPOINT_NAMES = (
-    "FORMAT",
-    manifest_name(0),
-    plan_name(0, 0),
-    "d/task/run.arrow",
-    "late/rows.arrow",
-    "dead/rows.arrow",
-    "staged/rows.arrow",
-)
-"""Sample names of the files in a checkpoint."""
 
 
 class Pipeline:
@@ -204,24 +193,7 @@ class Pipeline:
         return tuple(warning for warnings in told if warnings is not None for warning in warnings())
 
     def _check_not_read_back(self) -> None:
-        """InvalidPipeline if a source would read what a sink writes, or list files of the checkpoint or a sink.
-        Skipping them is not enough: if either moved later, its old files would become input."""
-        read = parts_of(*self.sources.values())
-        for source, sink in product(read, self.all_sinks.values()):
-            if getattr(source, "address", None) == getattr(sink, "address", "") != "":
-                raise InvalidPipeline(
-                    f"{sink!r} writes where {source!r} reads: the results would be counted as input. Give the sink a "
-                    "place of its own"
-                )
-        places: list[tuple[str, str, tuple[str, ...]]] = [("checkpoint", self.storage.url, CHECKPOINT_NAMES)]
-        places += [("sink", sink.url, sink.names()) for sink in self.all_sinks.values() if isinstance(sink, FileSink)]
-        for source, (part, url, names) in product((one for one in read if isinstance(one, FileSource)), places):
-            if source.would_read(url, names):
-                raise InvalidPipeline(
-                    f"the {part} {url} is inside the source {source!r}, which would read the files written there. "
-                    "Narrow the path of the source to a folder, or a pattern, of its input alone, such as "
-                    f"'events/*.jsonl'; or give the {part} another folder, and if it has begun move all its files there"
-                )
+        check_not_read_back(self.sources, self.all_sinks, self.storage)
 
     @spelled
     def run(
@@ -272,6 +244,36 @@ class Pipeline:
             if not getattr(chosen, "is_local", True):
                 say_where(error, f"the driver, {process()}")
             raise
+        finally:
+            if chosen is not engine:
+                chosen.stop()
+            for part in (*self.sources.values(), *self.all_sinks.values()):
+                getattr(part, "close", lambda: None)()
+
+    @spelled
+    def correct(
+        self,
+        *,
+        name: str,
+        add: Any = None,
+        remove: Any = None,
+        spark: Any = None,
+        engine: str | Engine | None = None,
+        take_over: bool = False,
+    ) -> Correction:
+        """Put records into the state, or take some out of it, after the fact, in a checkpoint of its own; returns its
+        account. The same ``name`` again changes nothing, and with other records is Refused.
+
+        ``add``, ``remove``: the path of a file, mappings or messages, an Arrow table, or a source that is read whole.
+        The task processes each record, or nothing is changed: Refused for a window that is final, and ``remove`` for a
+        monoid that is no Group. What was published is published anew, as for late records and changes. ``take_over``:
+        even if a driver may run. Raises StillRunning.
+        """
+        self._check_not_read_back()
+        chosen = self._engine(spark, engine)
+        options = Options(max_future_ms=self.max_future_ms, retention=self.retention)
+        try:
+            return correct(self.job(), chosen, options, Asked(name, add, remove, take_over))
         finally:
             if chosen is not engine:
                 chosen.stop()

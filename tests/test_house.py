@@ -120,6 +120,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "persistent.driver.folds",
         "persistent.driver.next_sinks",
+        "persistent.worker.correct_records",
         "persistent.driver.naming",
         "persistent.driver.destinations",
         "persistent.driver.seen_part",

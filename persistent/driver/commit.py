@@ -208,7 +208,7 @@ def next_manifest(
         ledger={task: {name: _next_accounts(old.ledger[task][name], name, plan, results) for name in sources}},
         sinks=next_sinks(old.sinks, id, sinks, results.staged)
         | next_late_sink(old.sinks, id, late_sink, results.late_outputs()),
-        aside=_aside(id, results),
+        aside=aside_of(id, results),
         publishes=bool(sinks),
     )
 
@@ -320,7 +320,8 @@ def key_types(operator: OperatorState, mapped: Sequence[Mapped]) -> tuple[str, .
         raise InvalidPipeline(f"key ({', '.join(operator.key_names)}): {error}") from error
 
 
-def _aside(id: int, results: Results) -> tuple[Aside, ...]:
+def aside_of(id: int, results: Results) -> tuple[Aside, ...]:
+    """The late rows and dead letters that checkpoint ``id`` stages."""
     aside = Aside(
         id,
         tuple(mapped.late for mapped in results.mapped if mapped.late),

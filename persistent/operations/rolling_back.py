@@ -208,6 +208,7 @@ def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int
         clocks=copy.clocks,
         operators=copy.operators,
         ledger=copy.ledger,
+        corrections=copy.corrections,
         sinks={
             name: _gone_back(sink, id, target if take_back else id)
             for name, sink in {**(_left_out(old, kept, target) if take_back else {}), **old.sinks}.items()

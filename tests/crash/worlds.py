@@ -365,7 +365,7 @@ def check_invariants(world: World) -> None:
         check_follows(after.manifest, before.manifest)
         assert after.manifest.parent == (before.manifest.id, before.sha256)
         assert after.manifest.job == before.manifest.job
-        is_checkpoint = after.manifest.kind == "checkpoint"
+        is_checkpoint = after.manifest.kind in ("checkpoint", "correction")
         assert after.manifest.base == (after.manifest.id if is_checkpoint else before.manifest.base)
     missing = {name for entry in entries for name in entry.manifest.files()} - set(world.runs())
     assert not missing, f"named, but not there: {missing}"
