@@ -273,6 +273,50 @@ def test_a_state_that_publishes_now_and_then_waits_for_its_time() -> None:
     assert windows.table()["a", 0] == (3, 103)
 
 
+def test_what_it_has_published_is_not_published_again() -> None:
+    """The next step would repeat it, and take back what it did not publish."""
+    job = Job(Task(None, emit="change", changes="retract"))
+    job.run()
+    job.correct(add=[row(5, "a", 100)])
+    rows = len(job.sink.rows())
+    assert job.run().steps == 0 and job.run(end=True).outputs == 0 and len(job.sink.rows()) == rows
+
+
+def test_totals_wait_for_the_end_of_the_input() -> None:
+    """As what a step changes does; and an end that was declared before does not keep them back."""
+    job = Job(Task())
+    job.run(end=True)
+    rows = len(job.sink.rows())
+    job.correct(add=[row(5, "a", 100)])
+    assert len(job.sink.rows()) == rows and job.run(end=True).outputs == 1
+    assert job.table() == sums([*ROWS, row(5, "a", 100)], None)
+
+
+def test_an_option_that_changes_with_it_counts_from_then_on() -> None:
+    """Its checkpoint says how what it holds is published."""
+    job = Job(Task(None, early=15))
+    job.run()
+    job.correct(add=[row(5, "a", 100)], options={"task": Task()})
+    assert job.newest.operator.state.passed is None
+    job.run(end=True, task=Task())
+    assert job.table() == sums([*ROWS, row(5, "a", 100)], None)
+
+
+def test_a_state_as_of_a_clock_that_it_can_no_longer_tell_is_that_of_an_earlier_checkpoint() -> None:
+    """A record between two clocks lies in the pane of all that is older: it would count before its time."""
+    job = Job(Task(None, history=30, interval_ms=10))
+    job.run()
+    known = job.newest.operator.state.known_from
+    assert known is not None
+    job.correct(add=[row(known + 5, "a", 100)])
+    now_known = job.newest.operator.state.known_from
+    assert now_known is not None and now_known > known + 5
+    before = shown(job.pipeline().state(as_of=known).to_pylist())
+    assert before == sums([one for one in ROWS if one["ts"] < known], None)
+    after = shown(job.pipeline().state(as_of=now_known).to_pylist())
+    assert after == sums([*(one for one in ROWS if one["ts"] < now_known), row(known + 5, "a", 100)], None)
+
+
 # -- once ------------------------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -30,12 +31,14 @@ from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.parts import LATE_SINK
 from persistent.checkpoint.subfolder import savepoint_folder
 from persistent.codec import decode_document
+from persistent.driver.publish import check_folder
 from persistent.engines.embedded import Embedded
 from persistent.errors import InvalidPipeline, Refused, StorageError
 from persistent.operations import collect_garbage, rollback, savepoint
 from persistent.promises import AT_LEAST_ONCE
 from persistent.storage import MemoryStorage
 from persistent.verify import verify
+from tests.checkpoint.samples import manifest
 from tests.sinks.ledger import Ledger, LedgerSink
 
 TIMES = (1, 12, 3, 25, 14, 26, 2, 38, 4, 39, 55, 27)
@@ -346,3 +349,34 @@ def test_its_manifest_names_the_feature() -> None:
     body = decode_document(job.newest.encode(), "m")
     assert "late outputs" in body["features"] and body["sinks"]["late"]["late"] is True
     assert "late" not in body["sinks"]["memory"]
+
+
+def test_one_that_joins_a_job_that_lists_no_sink_is_new(tmp_path: Any) -> None:
+    """A manifest of an older format lists none that has published everything, and a folder without outputs of the job
+    would be taken for one that has lost them."""
+    job = Job()
+    before = replace(manifest(4), sinks={}, publishes=True)
+    check_folder(job.pipeline(FileSink(tmp_path / "late")).job(), Log(job.storage), before)
+    with pytest.raises(StorageError, match="has none of the outputs of job"):
+        check_folder(job.pipeline(sink=FileSink(tmp_path / "results")).job(), Log(job.storage), before)
+
+
+@pytest.mark.check
+@pytest.mark.spark
+def test_on_spark_it_receives_the_same(spark: Any, tmp_path: Any) -> None:
+    """Workers of another process stage late records."""
+    rows = "".join(f'{{"ts": {time}, "page": "a"}}\n' for time in TIMES)
+    (tmp_path / "in.jsonl").write_text(rows)
+    source = FileSource(str(tmp_path / "in.jsonl"), timestamp="ts", timestamp_unit="ms", ordered=True)
+    sink = FileSink(tmp_path / "late", format="jsonl")
+    pipeline = Pipeline(
+        source=source,
+        task=Visits(),
+        sink=FileSink(tmp_path / "results"),
+        late_sink=sink,
+        checkpoint=str(tmp_path / "checkpoint"),
+        step_rows=1,
+    )
+    assert pipeline.run(spark).engine == "spark"
+    lines = [json.loads(line) for name in sink.published() for line in (tmp_path / "late" / name).open()]
+    assert sorted(times_of(lines)) == sorted(LATE)
