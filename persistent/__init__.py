@@ -9,6 +9,7 @@ Subclass ``PersistentTask``, choose the monoid of its state, and run a ``Pipelin
 
 from persistent.assigned_window import Assigner, assigned
 from persistent.calendar_window import calendar
+from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.retention import Retention
 from persistent.clients.rabbit_topology import Binding, Exchange, Queue, Topology
 from persistent.dedupe import Dedupe
@@ -81,6 +82,7 @@ __all__ = [
     "Avro",
     "Batch",
     "Binding",
+    "Correction",
     "CorruptCheckpoint",
     "CorruptLog",
     "Dedupe",

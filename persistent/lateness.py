@@ -73,6 +73,10 @@ class Lateness:
         has_passed = before is not None and now // self.early_ms != before // self.early_ms
         return CHANGE if has_passed else EARLY, {self.early_by: now}
 
+    def is_early_at(self, passed: Mapping[str, int] | None, watermark: int) -> bool:
+        """Whether a step that begins with this clock publishes early, because it is past a multiple."""
+        return self.early_by == EVENT and self.early_ms is not None and self.planned(passed, watermark, 0)[0] == CHANGE
+
     def closes(self, closed: int, watermark: int) -> int:
         """The clock up to which a step closes windows that had closed up to ``closed``."""
         return max(closed, watermark - self.allowed_ms) if self.emit == FINAL else watermark
@@ -123,6 +127,18 @@ def checked_lateness(
     return _with_early(lateness, early, early_by)
 
 
+def checked_totals(emit: Any, changes: Any, early: Duration | None = None, early_by: Any = EVENT) -> Lateness:
+    """How totals are published with these options of a state without windows. Nothing is late for it. Early totals are
+    changes, published now and then. ValueError, TypeError if the options are not possible.
+
+    >>> checked_totals("close", "retract", early="1 min").answer, checked_totals("close", "update").answer
+    ('retract', None)
+    """
+    is_early = early is not None and emit == CLOSE
+    answer = checked_changes(CHANGE if is_early else emit, changes, (CLOSE, CHANGE))
+    return _with_early(Lateness(0, answer, emit), early, early_by)
+
+
 def checked_changes(emit: Any, changes: Any, emissions: Sequence[str]) -> str | None:
     """The answer to a change, one of ``ANSWERS``; None if changes are not published. ValueError if the options are not
     possible.
@@ -161,6 +177,7 @@ def _with_early(lateness: Lateness, early: Duration | None, early_by: Any) -> La
     if lateness.emit != CLOSE:
         other = "publishes each change in its step" if lateness.emit == CHANGE else "publishes each window once"
         raise ValueError(
-            f"early={early!r} publishes open windows now and then, and emit={lateness.emit!r} {other}: omit one of them"
+            f"early={early!r} publishes what has changed now and then, and emit={lateness.emit!r} {other}: omit one of "
+            "them"
         )
     return replace(lateness, answer=lateness.answer or ACCUMULATE, early_ms=early_ms, early_by=early_by)

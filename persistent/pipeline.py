@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -13,9 +12,10 @@ import pyarrow as pa
 from persistent import dedupe as copies
 from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.copies import checkpoint_at, read_while_running
+from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import check_name
-from persistent.checkpoint.names import manifest_name, new_nonce, plan_name
+from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.set_aside import read_aside
 from persistent.checkpoint.subfolder import open_checkpoint
@@ -24,10 +24,11 @@ from persistent.clock import Duration, Instant, bare, instant_ms
 from persistent.codec import canonical_json
 from persistent.dedupe import Dedupe
 from persistent.driver.commit import check_same_job, first_manifest
-from persistent.driver.destinations import check_destinations
+from persistent.driver.correction import Asked, correct
+from persistent.driver.destinations import check_destinations, check_late_sink, check_not_read_back
 from persistent.driver.evolution import Evolution, checked_names
 from persistent.driver.loop import Driver
-from persistent.driver.naming import named_sinks, named_sources
+from persistent.driver.naming import checked_late_sink, named_sinks, named_sources
 from persistent.driver.options import Options, check_choices, checked_ms, positive_ms
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.start_from import start
@@ -37,7 +38,6 @@ from persistent.errors import InvalidPipeline, PersistentError
 from persistent.promises import Guarantee, guarantee_of, promise_of, promise_of_checkpoint
 from persistent.sinks.file import FileSink
 from persistent.sinks.protocol import AnySink, BatchSink, Sink
-from persistent.sources.file import FileSource
 from persistent.sources.protocol import Source, parts_of
 from persistent.state import PersistentState
 from persistent.storage import Storage, is_proved, open_storage
@@ -47,17 +47,6 @@ from persistent.worker.job import Job
 from persistent.worker.requirements import process, say_where
 from persistent.worker.state_tables import WHOLE, StatePart, empty_table, folded_tables
 
-CHECKPOINT_NAMES = (
-    "FORMAT",
-    manifest_name(0),
-    plan_name(0, 0),
-    "d/task/run.arrow",
-    "late/rows.arrow",
-    "dead/rows.arrow",
-    "staged/rows.arrow",
-)
-"""Sample names of the files in a checkpoint."""
-
 
 class Pipeline:
     """A source, a task, sinks and a checkpoint, to be run.
@@ -65,7 +54,8 @@ class Pipeline:
     ``source``: one, a list, or a mapping of names to sources, all of which feed the task. ``checkpoint``: the URL of a
     folder for this pipeline alone. ``sink``: where windows go when they close: one, a list, or a mapping of names to
     sinks, each of which receives all of them. Without one the state is the only result, and a state with windows needs
-    ``discard_closed=True``, which drops closed windows.
+    ``discard_closed=True``, which drops closed windows. ``late_sink``: where late records go, each once, besides
+    ``late()``.
     ``step_rows``: exactly this many records of each source per step, so that steps depend on the input alone; by
     default a step takes about a second. ``on_error``: "stop" at a message for which the task raises, or write it as a
     "dead-letter". ``max_future``: a timestamp farther ahead of both the time of day and the clock is a dead letter.
@@ -105,6 +95,7 @@ class Pipeline:
         task: PersistentTask,
         checkpoint: str | Storage,
         sink: AnySink | Sequence[AnySink] | Mapping[str, AnySink] | None = None,
+        late_sink: AnySink | None = None,
         discard_closed: bool = False,
         step_rows: int | None = None,
         on_error: str = "stop",
@@ -121,12 +112,14 @@ class Pipeline:
     ) -> None:
         self.sources = named_sources(source)
         self.sinks = named_sinks(sink)
+        self.late_sink = checked_late_sink(late_sink, self.sinks)
         check_choices(step_rows, on_error, require)
         self.dedupe = copies.checked(dedupe, self.sources)
         self.task = task
         self._state = check_task(task)
         _check_recordable(task, self._state)
         check_destinations(self._state, key_names(task), self.sinks, discard_closed)
+        check_late_sink(late_sink, self.sinks, is_ever_late=self._state.window is not None or bool(self.dedupe))
         self.discard_closed = discard_closed
         self.storage = open_storage(checkpoint, unsafe_single_driver=unsafe_single_driver, option="checkpoint")
         self.unsafe_single_driver = unsafe_single_driver and not is_proved(self.storage)
@@ -171,9 +164,14 @@ class Pipeline:
             raise InvalidPipeline(f"this pipeline has the sinks {', '.join(self.sinks)}: use pipeline.sinks")
         return next(iter(self.sinks.values()), None)
 
+    @property
+    def all_sinks(self) -> dict[str, AnySink]:
+        """The sinks of results by name, and that of late records."""
+        return self.job().all_sinks
+
     def guarantee(self) -> Guarantee:
         """The guarantee of this pipeline, and why: the weakest of sources, checkpoint and sinks. ``parts`` has the
-        promise of each: "source", "checkpoint", "sink"; with several, "source clicks", "source orders"."""
+        promise of each: "source", "checkpoint", "sink", "late_sink"; with several, "source clicks", "source orders"."""
         parts = {}
         for name, source in self.sources.items():
             parts[_part("source", name, self.sources)] = promise_of(
@@ -182,6 +180,8 @@ class Pipeline:
         parts["checkpoint"] = promise_of_checkpoint(self.storage, proved=not self.unsafe_single_driver)
         for name, sink in self.sinks.items():
             parts[_part("sink", name, self.sinks)] = promise_of(sink, "it publishes committed outputs")
+        if self.late_sink is not None:
+            parts["late_sink"] = promise_of(self.late_sink, "it publishes committed outputs")
         discards = self.discard_closed and self._state.window is not None
         limits = ["for the open windows only: those that close are discarded"] if discards else []
         limits += copies.said(self.dedupe, self.sources)
@@ -193,24 +193,7 @@ class Pipeline:
         return tuple(warning for warnings in told if warnings is not None for warning in warnings())
 
     def _check_not_read_back(self) -> None:
-        """InvalidPipeline if a source would read what a sink writes, or list files of the checkpoint or a sink.
-        Skipping them is not enough: if either moved later, its old files would become input."""
-        read = parts_of(*self.sources.values())
-        for source, sink in product(read, self.sinks.values()):
-            if getattr(source, "address", None) == getattr(sink, "address", "") != "":
-                raise InvalidPipeline(
-                    f"{sink!r} writes where {source!r} reads: the results would be counted as input. Give the sink a "
-                    "place of its own"
-                )
-        places: list[tuple[str, str, tuple[str, ...]]] = [("checkpoint", self.storage.url, CHECKPOINT_NAMES)]
-        places += [("sink", sink.url, sink.names()) for sink in self.sinks.values() if isinstance(sink, FileSink)]
-        for source, (part, url, names) in product((one for one in read if isinstance(one, FileSource)), places):
-            if source.would_read(url, names):
-                raise InvalidPipeline(
-                    f"the {part} {url} is inside the source {source!r}, which would read the files written there. "
-                    "Narrow the path of the source to a folder, or a pattern, of its input alone, such as "
-                    f"'events/*.jsonl'; or give the {part} another folder, and if it has begun move all its files there"
-                )
+        check_not_read_back(self.sources, self.all_sinks, self.storage)
 
     @spelled
     def run(
@@ -264,7 +247,37 @@ class Pipeline:
         finally:
             if chosen is not engine:
                 chosen.stop()
-            for part in (*self.sources.values(), *self.sinks.values()):
+            for part in (*self.sources.values(), *self.all_sinks.values()):
+                getattr(part, "close", lambda: None)()
+
+    @spelled
+    def correct(
+        self,
+        *,
+        name: str,
+        add: Any = None,
+        remove: Any = None,
+        spark: Any = None,
+        engine: str | Engine | None = None,
+        take_over: bool = False,
+    ) -> Correction:
+        """Put records into the state, or take some out of it, after the fact, in a checkpoint of its own; returns its
+        account. The same ``name`` again changes nothing, and with other records is Refused.
+
+        ``add``, ``remove``: the path of a file, mappings or messages, an Arrow table, or a source that is read whole.
+        The task processes each record, or nothing is changed: Refused for a window that is final, and ``remove`` for a
+        monoid that is no Group. What was published is published anew, as for late records and changes. ``take_over``:
+        even if a driver may run. Raises StillRunning.
+        """
+        self._check_not_read_back()
+        chosen = self._engine(spark, engine)
+        options = Options(max_future_ms=self.max_future_ms, retention=self.retention)
+        try:
+            return correct(self.job(), chosen, options, Asked(name, add, remove, take_over))
+        finally:
+            if chosen is not engine:
+                chosen.stop()
+            for part in (*self.sources.values(), *self.all_sinks.values()):
                 getattr(part, "close", lambda: None)()
 
     def state(self, spark: Any = None, *, at: int | None = None, as_of: Instant | None = None) -> Any:
@@ -292,7 +305,8 @@ class Pipeline:
         """The job, as drivers and operations use it."""
         letters = self.on_error == "dead-letter"
         sources, sinks, discards = self.sources, self.sinks, self.discard_closed
-        return Job(self.task, self._state, sources, sinks, self.storage, letters, discards, self.dedupe)
+        late = self.late_sink
+        return Job(self.task, self._state, sources, sinks, self.storage, letters, discards, self.dedupe, late)
 
     def _state_table(self, at: int | None) -> pa.Table:
         log, job = Log(self.storage), self.job()
@@ -333,7 +347,7 @@ class Pipeline:
 
     def _check_reach(self, engine: Engine) -> None:
         """InvalidPipeline if workers in other processes cannot reach a part."""
-        staging = [sink for sink in self.sinks.values() if not isinstance(sink, BatchSink)]
+        staging = [sink for sink in self.all_sinks.values() if not isinstance(sink, BatchSink)]
         parts: list[Storage | Sink] = [self.storage, *staging]
         for part in parts:
             if not part.shared:
@@ -343,7 +357,7 @@ class Pipeline:
                 )
         check = getattr(engine, "check", None)
         if check is not None:
-            sinks = [sink.storage for sink in self.sinks.values() if isinstance(sink, FileSink)]
+            sinks = [sink.storage for sink in self.all_sinks.values() if isinstance(sink, FileSink)]
             check([self.storage, *sinks], *parts_of(*self.sources.values()))
 
 

@@ -32,8 +32,8 @@ from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import Run, decode_document, decode_run, encode_document, encode_run
 from persistent.errors import CorruptCheckpoint, FingerprintChanged
 from persistent.event_times import checked_timestamp, checked_timestamps
-from persistent.lateness import ALLOWS_NONE, CHANGE, CLOSE, DELTA, Lateness, checked_changes, checked_lateness
-from persistent.state_rows import OPEN_PANE
+from persistent.lateness import ALLOWS_NONE, CLOSE, DELTA, Lateness, checked_lateness, checked_totals
+from persistent.state_rows import open_panes
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import changes_text
 from persistent.window import AnyWindow, Everything, Panes, Window
@@ -217,7 +217,8 @@ class NonWindowState(PersistentState):
     ``history``: how far back from the clock that works in a pipeline (a duration; None: not at all); older updates
     share one open pane. ``emit``: "close" publishes each key that has changed at the end of the input; "change" in each
     step. ``changes``: with emit="change", "update" publishes the new value; "retract" before it the old row, with
-    ``retracted`` = true. The rows carry ``revision``, and the largest wins.
+    ``retracted`` = true. The rows carry ``revision``, and the largest wins. ``early``: what has changed is published
+    whenever the clock (``early_by="event"``) or time of day ("processing") passes a multiple, and at the end.
 
     >>> from monoids import Sum
     >>> state = NonWindowState(Sum(), interval_ms=10)
@@ -237,15 +238,17 @@ class NonWindowState(PersistentState):
         history: Duration | None = None,
         emit: str = CLOSE,
         changes: str = "update",
+        early: Duration | None = None,
+        early_by: str = "event",
     ) -> None:
         interval = duration_ms(interval_ms, "interval_ms")
         if interval < 1:
             raise ValueError("interval_ms is at least 1 ms")
         super().__init__(monoid, Panes(None, interval))
         self.history_ms = None if history is None else duration_ms(history, "history")
-        self.bare = bare(history=history)
+        self.bare = bare(history=history, early=early)
         self._interval_ms = interval
-        self.lateness = Lateness(0, checked_changes(emit, changes, (CLOSE, CHANGE)), emit)
+        self.lateness = checked_totals(emit, changes, early, early_by)
         if history is not None and not monoid.commutative:
             raise TypeError(
                 f"history={history!r} keeps panes of event time, and {monoid!r} is not declared commutative: updates "
@@ -255,7 +258,7 @@ class NonWindowState(PersistentState):
 
     def stored_panes(self, timestamps: Integers, watermark: int) -> Integers:
         if self.history_ms is None:
-            return _open_panes(timestamps)
+            return open_panes(timestamps)
         return self.folded_panes(np.asarray(self.panes.starts(timestamps)), watermark)
 
     def folded_panes(self, panes: Integers, watermark: int) -> Integers:
@@ -354,7 +357,7 @@ class WindowState(PersistentState):
         return True
 
     def stored_panes(self, timestamps: Integers, watermark: int) -> Integers:
-        return _open_panes(timestamps) if self.window is None else np.asarray(self.panes.starts(timestamps))
+        return open_panes(timestamps) if self.window is None else np.asarray(self.panes.starts(timestamps))
 
     def knows(self, clock: int, watermark: int) -> bool:
         return self.window is not None and super().knows(clock, watermark)
@@ -389,11 +392,6 @@ class WindowState(PersistentState):
         window = self.window
         if window is None or window.first_number(timestamp) <= window.last_number(timestamp):
             super()._add(timestamp, element)
-
-
-def _open_panes(timestamps: Integers) -> Integers:
-    """The open pane for each time."""
-    return np.broadcast_to(np.int64(OPEN_PANE), len(timestamps))
 
 
 def _first(pair: tuple[int, Any]) -> int:

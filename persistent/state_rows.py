@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from monoids import Monoid
@@ -24,6 +25,11 @@ OPEN_PANE = -1
 """The pane that covers all event time."""
 
 _KEY_BYTES_MAX = (1 << 31) - 1
+
+
+def open_panes(timestamps: Integers) -> Integers:
+    """The open pane for each time."""
+    return np.broadcast_to(np.int64(OPEN_PANE), len(timestamps))
 
 
 def fold(monoid: Monoid[Any], parts: Sequence[GroupSums], step: int) -> GroupSums:

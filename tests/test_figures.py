@@ -24,7 +24,7 @@ FUNCTION_LINES_MAX = 58
 WIDTH_MAX = 22
 WIDE = {
     "monoids.monoid.Monoid": 32,  # What users subclass: every default that they may replace.
-    "persistent.checkpoint.manifest.Manifest": 47,  # The document's fields; the one of each there is.
+    "persistent.checkpoint.manifest.Manifest": 49,  # The document's fields; the one of each there is.
     "monoids.sketches.theta.Theta": 29,  # Set operations, and the exchange with DataSketches.
     "monoids.sketches.count_min.CountMin": 24,
     "persistent.driver.report.RunReport": 27,  # Each figure of a run, as users read it.
@@ -38,27 +38,29 @@ MANY_PARAMETERS = {
 }
 IMPORTS_MAX = 18
 MANY_IMPORTS = {
-    "persistent": 21,  # What users name.
-    "persistent.pipeline": 36,  # Where sources, sinks, engines, the driver and readers meet.
+    "persistent": 22,  # What users name.
+    "persistent.pipeline": 37,  # Where sources, sinks, engines, the driver and readers meet.
     "monoids": 31,  # The catalogue.
     "persistent.sources.file": 22,  # One source with three formats, and the index of what it has listed.
     "persistent.driver.migration": 20,
     "persistent.driver.commit": 20,
-    "persistent.operations.restarting": 19,  # State, sources and seen records are cut at one clock.
+    "persistent.operations.restarting": 20,  # State, sources and seen records are cut at one clock.
     "persistent.driver.step_effects": 22,  # Each effect of a step is performed there.
+    "persistent.driver.correction": 26,  # A checkpoint without a step: what the modules of a step do, in one place.
     "persistent.worker.map_split": 19,  # Every record is judged there, and counted.
 }
 IMPORTERS_MAX = 40
 MANY_IMPORTERS = {
-    "persistent.errors": 172,  # Errors, columns and the one class all monoids derive from are everybody's words.
+    "persistent.errors": 174,  # Errors, columns and the one class all monoids derive from are everybody's words.
     "monoids.monoid": 60,
     "monoids.column": 66,
     "monoids.groupby.cells": 45,  # The types of arrays.
-    "persistent.clock": 75,  # Durations and pauses; nobody else reads the time.
-    "persistent.codec": 47,
-    "persistent.storage": 43,  # Where a checkpoint lies: what every command is given.
-    "persistent.checkpoint.manifest": 42,
-    "persistent.sources.protocol": 48,  # What a source is, said to each of them and to who drives it.
+    "persistent.clock": 76,  # Durations and pauses; nobody else reads the time.
+    "persistent.codec": 48,
+    "persistent.storage": 44,  # Where a checkpoint lies: what every command is given.
+    "persistent.checkpoint.manifest": 43,
+    "persistent.checkpoint.names": 43,  # What files are called.
+    "persistent.sources.protocol": 50,  # What a source is, said to each of them and to who drives it.
 }
 
 

@@ -110,6 +110,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.worker.duplicates",
         "persistent.worker.map_split",
         "persistent.worker.failing_keys",
+        "persistent.worker.stage_aside",
         "persistent.worker.close_windows",
         "persistent.worker.close_sessions",
         "persistent.worker.correct_windows",
@@ -118,6 +119,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "persistent.driver.folds",
+        "persistent.driver.next_sinks",
+        "persistent.worker.correct_records",
         "persistent.driver.naming",
         "persistent.driver.destinations",
         "persistent.driver.seen_part",

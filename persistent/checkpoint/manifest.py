@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from persistent.checkpoint.agreement import manifest_agrees
+from persistent.checkpoint.corrections import Correction, Corrections
 from persistent.checkpoint.names import runs_folder
 from persistent.checkpoint.older_formats import MANIFEST, manifest_of_today
 from persistent.checkpoint.parts import (
@@ -31,10 +32,12 @@ from persistent.checkpoint.parts import (
     partition_name,
 )
 from persistent.checkpoint.shapes import (
+    CORRECTIONS,
     DEDUPLICATION,
     EARLY_RESULTS,
     EMPTIED_SINKS,
     FORMATS,
+    LATE_OUTPUTS,
     LATENESS,
     LIMITED,
     MANY_SINKS,
@@ -75,7 +78,8 @@ class Manifest:
     whether the driver of this state had a sink; None if not recorded. ``revision_base``: the revision from which this
     job counts, the largest of the jobs that it continues. ``inherits``: by sink, the place that this job takes over
     there. ``not_after``: later timestamps are dead letters, since the clock was set back; None: only those beyond
-    ``max_future``. ``format``: the one it was read in.
+    ``max_future``. ``corrections``: what was put into the state or taken out of it after the fact, by name; no name is
+    used twice. ``format``: the one it was read in.
 
     ``sources``, ``sinks``: by name. ``clocks``, ``operators``: by task. ``ledger``: by task, input and partition.
     ``aside``: late rows and dead letters that may still be unpublished, oldest first.
@@ -109,6 +113,7 @@ class Manifest:
     revision_base: int = 0
     inherits: Mapping[str, Inheritance] = field(default_factory=dict)
     not_after: int | None = None
+    corrections: Corrections = field(default_factory=dict)
     format: int = FORMAT
 
     @property
@@ -183,6 +188,10 @@ class Manifest:
         """The folders that hold the runs of its sources' indexes, and of their seen records, by kind."""
         return {runs_folder(source.kind) for source in self.sources.values()}
 
+    def result_sinks(self) -> dict[str, SinkPart]:
+        """The sinks of results: all but that of late records."""
+        return {name: sink for name, sink in self.sinks.items() if not sink.late}
+
     def unpublished(self) -> set[str]:
         """The names of the staged files that may still be unpublished."""
         batches = (batch.staged for sink in self.sinks.values() for batch in sink.unpublished)
@@ -226,6 +235,8 @@ class Manifest:
             QUIET: any(one.quiet_ms for one in self.clocks.values()),
             LIMITED: self.not_after is not None,
             EMPTIED_SINKS: any(sink.emptied for sink in self.sinks.values()),
+            LATE_OUTPUTS: any(sink.late for sink in self.sinks.values()),
+            CORRECTIONS: bool(self.corrections),
         }
         return [feature for feature, is_needed in named.items() if is_needed]
 
@@ -250,9 +261,11 @@ class Manifest:
             "inherits": {name: one.to_json() for name, one in self.inherits.items()},
             "bases": [[id, ms] for id, ms in sorted(self.bases.items())],
             "left": [list(branch) for branch in self.left],
+            "corrections": {name: one.to_json() for name, one in self.corrections.items()},
         }
-        if not self.inherits:
-            del body["inherits"]
+        for name in ("inherits", "corrections"):
+            if not body[name]:
+                del body[name]
         if self.not_after is None:
             del body["not_after"]
         return body
@@ -311,6 +324,7 @@ def _manifest_of(body: Mapping[str, Any]) -> Manifest:
         "sinks": {name: SinkPart.from_json(sink) for name, sink in body["sinks"].items()},
         "aside": tuple(map(Aside.from_json, body["aside"])),
         "inherits": {name: Inheritance.from_json(one) for name, one in body.get("inherits", {}).items()},
+        "corrections": {name: Correction.from_json(one) for name, one in body.get("corrections", {}).items()},
         "bases": dict(body["bases"]),
         "left": tuple(tuple(branch) for branch in body["left"]),
     }

@@ -19,6 +19,8 @@ from persistent.zone import Zone
 
 STATE = "state"
 """The name of a task's only state, if the task gives it none."""
+LATE_SINK = "late"
+"""The name of the sink of late records."""
 _OPTIONAL = ("zone", "final", "late", "emit", "passed")
 _MODULUS = 1 << 64
 _FOREIGN = re.compile(r"[^A-Za-z0-9._=@+-]+")
@@ -328,17 +330,19 @@ class SinkBatch:
 class SinkPart:
     """The batches of a sink. ``does``: its optional methods. ``last``: the id of its newest batch, or of the rollback
     since. ``unpublished``: the batches that may still be unpublished, oldest first; without files if a run without a
-    sink has discarded them. ``emptied``: whether a rollback takes back all that it was given, so it lacks every key."""
+    sink has discarded them. ``emptied``: whether a rollback takes back all that it was given, so it lacks every key.
+    ``late``: whether it receives late records, instead of results."""
 
     does: tuple[str, ...] = ()
     last: int | None = None
     unpublished: tuple[SinkBatch, ...] = ()
     emptied: bool = False
+    late: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        unpublished = [batch.to_json() for batch in self.unpublished]
-        body = {"does": list(self.does), "last": self.last, "unpublished": unpublished}
-        return {**body, "emptied": True} if self.emptied else body
+        """Its form in a manifest. Unless it is emptied or receives late records, that of an older release."""
+        body = {"does": list(self.does), "last": self.last, "unpublished": [one.to_json() for one in self.unpublished]}
+        return body | {name: True for name in ("emptied", "late") if getattr(self, name)}
 
     @property
     def owed(self) -> tuple[SinkBatch, ...]:
@@ -347,8 +351,8 @@ class SinkPart:
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> SinkPart:
-        unpublished = tuple(map(SinkBatch.from_json, body["unpublished"]))
-        return SinkPart(tuple(body["does"]), body["last"], unpublished, body.get("emptied", False))
+        parts = {"does": tuple(body["does"]), "unpublished": tuple(map(SinkBatch.from_json, body["unpublished"]))}
+        return SinkPart(**{**body, **parts})
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from persistent.checkpoint.names import DRIVERS, driver_epoch, driver_name
 from persistent.checkpoint.process import Process, this_process
 from persistent.clock import wall_ms
 from persistent.codec import decode_document, encode_document
-from persistent.errors import CorruptCheckpoint
+from persistent.errors import CorruptCheckpoint, StillRunning
 from persistent.storage import Storage
 from persistent.text.figures import utc_text
 
@@ -58,6 +58,21 @@ def marks(storage: Storage, names: Sequence[str] | None = None) -> Iterator[Mark
             yield Mark(name, body["epoch"], Process.from_json(body), body["started_ms"])
         except (FileNotFoundError, CorruptCheckpoint, KeyError, TypeError, ValueError):
             continue
+
+
+def running(storage: Storage, epoch: int) -> list[Mark]:
+    """The drivers that may run: those with an unfenced mark."""
+    return [mark for mark in marks(storage) if mark.epoch >= epoch and mark.may_run]
+
+
+def check_not_running(storage: Storage, epoch: int, *, take_over: bool) -> None:
+    """StillRunning if a driver of this epoch or a later one may run, unless ``take_over``."""
+    for mark in () if take_over else running(storage, epoch):
+        raise StillRunning(
+            f"{storage.url}: a driver runs: {mark}. Stop it (SIGTERM ends it at a step's edge); or, if it is gone "
+            "or is to stop here, take over: with --take-over (take_over=True) that driver is fenced and "
+            "commits nothing more"
+        )
 
 
 def sweep_dead_marks(storage: Storage) -> None:

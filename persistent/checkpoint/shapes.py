@@ -58,16 +58,20 @@ published when its windows close, or never."""
 EMPTIED_SINKS = "emptied sinks"
 """The feature of a manifest of a job with a sink that a rollback has emptied: without it the sink would get only what
 changes."""
+LATE_OUTPUTS = "late outputs"
+"""The feature of a manifest with a sink of late records: without it that sink would be taken for one of results."""
+CORRECTIONS = "corrections"
+"""The feature of a manifest of a state that was corrected: without it a correction could be applied twice."""
 FEATURES = frozenset(
     {
         *(WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, ZONES, LATENESS, QUIET, LIMITED),
-        *(EARLY_RESULTS, EMPTIED_SINKS),
+        *(EARLY_RESULTS, EMPTIED_SINKS, LATE_OUTPUTS, CORRECTIONS),
     }
 )
 """The features that a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
 """Kinds that set the state to a copy: clock and positions can go back."""
-KINDS = ("checkpoint", "compaction", "fence", "migration", *SETS)
+KINDS = ("checkpoint", "compaction", "correction", "fence", "migration", *SETS)
 
 MANY = 1_000_000
 ID = whole(0, 10**20 - 1)
@@ -179,6 +183,9 @@ _SOURCE = both(
     lambda source: agree(source, ("positions",)),
     _readings_agree,
 )
+_CORRECTION = fields(
+    {"checkpoint": ID, "added": COUNT, "removed": COUNT, "panes": items(whole(), whole()), "sha256": SHA256}
+)
 _EMITTED = {"emit": one_of(CHANGE, EARLY), "passed": mapping(one_of(*CLOCKS), whole(0), 1)}
 _ANSWERED = {"late": one_of(*ANSWERS), **_EMITTED}
 _OPERATOR = both(
@@ -269,14 +276,18 @@ MANIFEST = both(
             "sinks": named(
                 fields(
                     {"does": sequence(NAME, 100), "last": optional(ID), "unpublished": sequence(_BATCH, MANY)},
-                    {"emptied": flag},
+                    {"emptied": flag, "late": flag},
                 )
             ),
             "aside": sequence(fields({"id": ID, "late": ASIDE, "dead": ASIDE}), MANY),
             "publishes": optional(flag),
             "revision_base": COUNT,
         },
-        {"inherits": named(fields({"jobs": sequence(text(200), 1_000), "number": COUNT})), "not_after": whole()},
+        {
+            "inherits": named(fields({"jobs": sequence(text(200), 1_000), "number": COUNT})),
+            "not_after": whole(),
+            "corrections": mapping(NAME, _CORRECTION, MANY),
+        },
     ),
     in_order,
     _of_one_job,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any
 
+from persistent.checkpoint.corrections import correction_laws
 from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.parts import Account, Accounts, OperatorState, SourcePart, TaskClock
@@ -41,36 +42,37 @@ class Rule(Enum):
     OWN = "its own id"
 
 
-KINDS = ("fence", "checkpoint", "compaction", "migration", "rollback", "savepoint", "merge")
+KINDS = ("fence", "checkpoint", "correction", "compaction", "migration", "rollback", "savepoint", "merge")
 
 _COPIED, _SET, _MAY, _RESET, _OWN = Rule
 # fmt: off
 _ROWS: Mapping[str, tuple[Rule, ...]] = {
-    #               fence    checkpoint compaction migration rollback savepoint merge
-    "job":          (_COPIED, _COPIED,  _COPIED,   _COPIED,  _COPIED, _COPIED,  _COPIED),
-    "base":         (_COPIED, _OWN,     _COPIED,   _COPIED,  _OWN,    _OWN,     _OWN),
-    "oldest":       (_COPIED, _SET,     _COPIED,   _COPIED,  _COPIED, _OWN,     _OWN),
-    "epoch":        (_SET,    _COPIED,  _COPIED,   _COPIED,  _SET,    _COPIED,  _COPIED),
-    "sources":      (_COPIED, _SET,     _SET,      _COPIED,  _SET,    _SET,     _SET),
-    "clocks":       (_COPIED, _SET,     _COPIED,   _SET,     _SET,    _SET,     _SET),
-    "operators":    (_COPIED, _SET,     _SET,      _SET,     _SET,    _SET,     _SET),
-    "ledger":       (_COPIED, _SET,     _COPIED,   _SET,     _SET,    _SET,     _SET),
-    "sinks":        (_COPIED, _SET,     _COPIED,   _COPIED,  _SET,    _RESET,   _RESET),
-    "aside":        (_COPIED, _SET,     _COPIED,   _COPIED,  _SET,    _RESET,   _RESET),
-    "fences":       (_SET,    _RESET,   _COPIED,   _SET,     _RESET,  _RESET,   _RESET),
-    "replan":       (_SET,    _RESET,   _COPIED,   _SET,     _RESET,  _RESET,   _RESET),
-    "pins":         (_MAY,    _COPIED,  _COPIED,   _COPIED,  _SET,    _RESET,   _RESET),
-    "bases":        (_MAY,    _SET,     _SET,      _SET,     _SET,    _SET,     _SET),
-    "burnt":        (_MAY,    _SET,     _COPIED,   _COPIED,  _SET,    _RESET,   _RESET),
-    "committed_ms": (_COPIED, _SET,     _COPIED,   _COPIED,  _SET,    _SET,     _SET),
-    "target":       (_COPIED, _RESET,   _COPIED,   _COPIED,  _SET,    _RESET,   _RESET),
-    "retract":      (_COPIED, _RESET,   _COPIED,   _COPIED,  _SET,    _RESET,   _RESET),
-    "left":         (_COPIED, _SET,     _COPIED,   _COPIED,  _SET,    _RESET,   _RESET),
-    "origin":       (_COPIED, _COPIED,  _COPIED,   _COPIED,  _COPIED, _SET,     _SET),
-    "publishes":    (_COPIED, _SET,     _COPIED,   _COPIED,  _SET,    _RESET,   _RESET),
-    "revision_base": (_COPIED, _COPIED, _COPIED,   _COPIED,  _COPIED, _SET,     _SET),
-    "inherits":     (_COPIED, _COPIED,  _COPIED,   _COPIED,  _COPIED, _SET,     _RESET),
-    "not_after":    (_MAY,    _COPIED,  _COPIED,   _COPIED,  _MAY,    _SET,     _SET),
+    #               fence    checkpoint correction compaction migration rollback savepoint merge
+    "job":           (_COPIED, _COPIED,   _COPIED,   _COPIED,   _COPIED,  _COPIED,  _COPIED,  _COPIED),
+    "base":          (_COPIED, _OWN,      _OWN,      _COPIED,   _COPIED,  _OWN,     _OWN,     _OWN),
+    "oldest":        (_COPIED, _SET,      _SET,      _COPIED,   _COPIED,  _COPIED,  _OWN,     _OWN),
+    "epoch":         (_SET,    _COPIED,   _COPIED,   _COPIED,   _COPIED,  _SET,     _COPIED,  _COPIED),
+    "sources":       (_COPIED, _SET,      _COPIED,   _SET,      _COPIED,  _SET,     _SET,     _SET),
+    "clocks":        (_COPIED, _SET,      _COPIED,   _COPIED,   _SET,     _SET,     _SET,     _SET),
+    "operators":     (_COPIED, _SET,      _SET,      _SET,      _SET,     _SET,     _SET,     _SET),
+    "ledger":        (_COPIED, _SET,      _COPIED,   _COPIED,   _SET,     _SET,     _SET,     _SET),
+    "sinks":         (_COPIED, _SET,      _SET,      _COPIED,   _COPIED,  _SET,     _RESET,   _RESET),
+    "aside":         (_COPIED, _SET,      _SET,      _COPIED,   _COPIED,  _SET,     _RESET,   _RESET),
+    "fences":        (_SET,    _RESET,    _RESET,    _COPIED,   _SET,     _RESET,   _RESET,   _RESET),
+    "replan":        (_SET,    _RESET,    _RESET,    _COPIED,   _SET,     _RESET,   _RESET,   _RESET),
+    "pins":          (_MAY,    _COPIED,   _COPIED,   _COPIED,   _COPIED,  _SET,     _RESET,   _RESET),
+    "bases":         (_MAY,    _SET,      _SET,      _SET,      _SET,     _SET,     _SET,     _SET),
+    "burnt":         (_MAY,    _SET,      _SET,      _COPIED,   _COPIED,  _SET,     _RESET,   _RESET),
+    "committed_ms":  (_COPIED, _SET,      _SET,      _COPIED,   _COPIED,  _SET,     _SET,     _SET),
+    "target":        (_COPIED, _RESET,    _RESET,    _COPIED,   _COPIED,  _SET,     _RESET,   _RESET),
+    "retract":       (_COPIED, _RESET,    _RESET,    _COPIED,   _COPIED,  _SET,     _RESET,   _RESET),
+    "left":          (_COPIED, _SET,      _SET,      _COPIED,   _COPIED,  _SET,     _RESET,   _RESET),
+    "origin":        (_COPIED, _COPIED,   _COPIED,   _COPIED,   _COPIED,  _COPIED,  _SET,     _SET),
+    "publishes":     (_COPIED, _SET,      _SET,      _COPIED,   _COPIED,  _SET,     _RESET,   _RESET),
+    "revision_base": (_COPIED, _COPIED,   _COPIED,   _COPIED,   _COPIED,  _COPIED,  _SET,     _SET),
+    "inherits":      (_COPIED, _COPIED,   _COPIED,   _COPIED,   _COPIED,  _COPIED,  _SET,     _RESET),
+    "not_after":     (_MAY,    _COPIED,   _COPIED,   _COPIED,   _COPIED,  _MAY,     _SET,     _SET),
+    "corrections":   (_COPIED, _COPIED,   _SET,      _COPIED,   _COPIED,  _SET,     _SET,     _SET),
 }
 # fmt: on
 
@@ -80,7 +82,9 @@ TABLE: Mapping[str, Mapping[str, Rule]] = {
 """The rule of each field, by kind of manifest. ``id``, ``kind``, ``nonce``, ``parent`` and ``format`` are the
 manifest's own."""
 
-_FIRST = {field.name: field.default for field in fields(Manifest)} | {"bases": {}, "sinks": {}, "inherits": {}}
+_FIRST = {field.name: field.default for field in fields(Manifest)} | {
+    name: {} for name in ("bases", "sinks", "inherits", "corrections")
+}
 
 
 def succeed(
@@ -197,6 +201,7 @@ def broken(manifest: Manifest, parent: Manifest) -> Iterator[str]:
         *_clock_laws(manifest, parent, goes_on=goes_on),
         *(_source_laws(manifest, parent) if goes_on else ()),
         *_sink_laws(manifest, parent),
+        *correction_laws(manifest.id, manifest.kind, parent.corrections, manifest.corrections),
         *_account_laws(manifest),
     ]
     yield from (law for law, holds in laws if not holds)
@@ -272,7 +277,7 @@ def table_text() -> str:
     """The table in Markdown, as on the page of the protocol.
 
     >>> print(table_text().splitlines()[2])
-    | job | copied | copied | copied | copied | copied | copied | copied |
+    | job | copied | copied | copied | copied | copied | copied | copied | copied |
     """
     lines = [f"| field | {' | '.join(KINDS)} |", "|---" * (len(KINDS) + 1) + "|"]
     lines += [f"| {name} | {' | '.join(rule.value for rule in rules)} |" for name, rules in _ROWS.items()]

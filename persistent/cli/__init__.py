@@ -16,6 +16,7 @@ from persistent.cli.inspect import diff_command, history, show
 from persistent.cli.laws import laws
 from persistent.cli.operate import (
     compact_command,
+    correct_command,
     gc,
     merge_command,
     pin_command,
@@ -30,8 +31,8 @@ from persistent.errors import PersistentError
 
 _COMMANDS = (
     (run, history, show, clock_command, diff_command, state, late, dead_letters, verify_command, export_command)
-    + (savepoint_command, rollback_command, restart_command, pin_command, gc, compact_command, upgrade_command)
-    + (merge_command, doctor, laws)
+    + (savepoint_command, rollback_command, restart_command, pin_command, gc, compact_command, correct_command)
+    + (upgrade_command, merge_command, doctor, laws)
 )
 
 

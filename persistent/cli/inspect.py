@@ -152,6 +152,8 @@ def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
         yield from _seen_figures(source)
     if len(manifest.sinks) > 1:
         yield "sinks", ", ".join(sorted(manifest.sinks))
+    for called, one in manifest.corrections.items():
+        yield "correction", f"{called}, by {one.checkpoint}: {one.added:,} added, {one.removed:,} removed"
     names = ("read", "processed", "late", "dead", *(name for name in ("duplicate", "skipped") if summary[name]))
     yield "account", ", ".join(f"{name} {summary[name]:,}" for name in names)
 

@@ -1,5 +1,5 @@
 """The commands that change a checkpoint: ``persistent savepoint``, ``rollback``, ``restart``, ``pin``, ``gc``,
-``compact``, ``upgrade`` and ``merge``."""
+``compact``, ``correct``, ``upgrade`` and ``merge``."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def gc(target: str, dry_run: bool, take_over: bool, as_json: bool) -> None:
     persistent gc visits-checkpoint --dry-run
     """
     pipeline = pipeline_of(target) if names_pipeline(target) else None
-    place, sinks = (pipeline.storage, pipeline.sinks) if pipeline else (storage_of(target), None)
+    place, sinks = (pipeline.storage, pipeline.all_sinks) if pipeline else (storage_of(target), None)
     names = operations.collect_garbage(place, sink=sinks, dry_run=dry_run, take_over=take_over)
     if as_json:
         print_json([{"name": name, "deleted": not dry_run} for name in names])
@@ -163,6 +163,31 @@ def compact_command(pipeline: str, take_over: bool, as_json: bool) -> None:
         entry = operations.compact(loaded, take_over=take_over, on_progress=on_progress)
     runs = len(entry.manifest.state_runs())
     report_entry(entry, f"runs left: {runs:,}", as_json)
+
+
+@click.command("correct")
+@pipeline_argument
+@click.argument("name")
+@click.option("--add", metavar="FILE", help="Put the records of this file into the state.")
+@click.option("--remove", metavar="FILE", help="Take the records of this file out of the state.")
+@take_over_option
+@json_option
+def correct_command(
+    pipeline: str, name: str, add: str | None, remove: str | None, take_over: bool, as_json: bool
+) -> None:
+    """Correct the state by the records of files, once for each NAME.
+
+    The files are read as the pipeline's source reads its own. The same NAME with the same records again changes
+    nothing.
+
+    \b
+    persistent correct bank.py:pipeline ticket-42 --remove wrong.jsonl --add right.jsonl
+    """
+    made = pipeline_of(pipeline).correct(name=name, add=add, remove=remove, take_over=take_over, engine="embedded")
+    if as_json:
+        click.echo(json_text({"name": name, **made.to_json()}))
+        return
+    click.echo(f"correction {name}, checkpoint {made.checkpoint}: {made.added:,} added, {made.removed:,} removed")
 
 
 @click.command("upgrade")

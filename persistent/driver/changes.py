@@ -39,21 +39,20 @@ _OTHER_PANES = "restore it, or read the source again into a new checkpoint and s
 _OTHER_ROWS = (
     "refused once a sink has rows: restore it, or use a new checkpoint, with `start_from=` this one, and new sinks"
 )
-_OTHER_TIME = "restore it, or read the source again into a new checkpoint and sink"
-_OTHER_TOPIC = (
-    "a topic without the job's earlier outputs is refused: give the old one, or start a new checkpoint from this one"
+_OTHER_TIME = _OTHER_PANES
+_OTHER_PLACE = (
+    "a {} without the job's earlier outputs is refused: give the old one, or start a new checkpoint from this one"
 )
-_OTHER_LOG = (
-    "a log without the job's earlier outputs is refused: give the old one, or start a new checkpoint from this one"
-)
-_OTHER_TABLE = (
-    "a table without the job's earlier outputs is refused: give the old one, or start a new checkpoint from this one"
-)
+_OTHER_TOPIC = _OTHER_PLACE.format("topic")
+_OTHER_LOG = _OTHER_PLACE.format("log")
+_OTHER_TABLE = _OTHER_PLACE.format("table")
 _OTHER_JOURNAL = (
     "the journal: give the one that was read. It may have moved; a lost one is replaced if messages were acknowledged "
     'by "checkpoint"'
 )
 _CLOCK = "when the clock moves, and so which records are late"
+
+_TIMES = tuple((name, OnChange.RECORDED, _OTHER_TIME) for name in ("timestamp", "timestamp_unit"))
 
 OPTIONS = tuple(
     OptionChange(of, name, effect, says)
@@ -79,6 +78,12 @@ OPTIONS = tuple(
                 "away. Another folder: see `FileSink`. One more may join. One may be left out, or another take its "
                 "place, when it has nothing left to publish or take back; it is refused when it returns, and under "
                 "another name",
+            ),
+            (
+                "late_sink",
+                OnChange.STEP,
+                "where late records go from then on: one that joins receives what is late from its first step. What "
+                "`sink` says of another place, of leaving out and of coming back",
             ),
             ("discard_closed", OnChange.STEP, "whether windows that close are discarded"),
             (
@@ -132,8 +137,7 @@ OPTIONS = tuple(
                 "the folder: if it is not the one that was read, give the old path, or `moved_from=`. A pattern in the "
                 "same folder: which files are listed from the next plan on",
             ),
-            ("timestamp", OnChange.RECORDED, _OTHER_TIME),
-            ("timestamp_unit", OnChange.RECORDED, _OTHER_TIME),
+            *_TIMES,
             ("format", OnChange.RECORDED, _OTHER_TIME),
             ("schema", OnChange.PLAN, "which columns are read, also from files that were listed before"),
             ("ordered", OnChange.PLAN, _CLOCK),
@@ -173,8 +177,7 @@ OPTIONS = tuple(
             ("format", OnChange.RECORDED, _OTHER_TIME),
             ("schema", OnChange.PLAN, "which fields of a value are read"),
             ("metadata", OnChange.STEP, "which columns are added to the fields of a value"),
-            ("timestamp", OnChange.RECORDED, _OTHER_TIME),
-            ("timestamp_unit", OnChange.RECORDED, _OTHER_TIME),
+            *_TIMES,
             ("start", OnChange.NONE, "where a new checkpoint begins"),
             ("on_gap", OnChange.PLAN, "whether a gap stops the run or is skipped and counted"),
             ("idle_timeout", OnChange.PLAN, _CLOCK),
@@ -194,8 +197,7 @@ OPTIONS = tuple(
             ("encoding", OnChange.RECORDED, _OTHER_TIME),
             ("format", OnChange.RECORDED, _OTHER_TIME),
             ("schema", OnChange.PLAN, "which fields of a value are read"),
-            ("timestamp", OnChange.RECORDED, _OTHER_TIME),
-            ("timestamp_unit", OnChange.RECORDED, _OTHER_TIME),
+            *_TIMES,
             ("start", OnChange.NONE, "where a new checkpoint begins"),
             ("on_gap", OnChange.PLAN, "whether a gap stops the run or is skipped and counted"),
             ("idle_timeout", OnChange.PLAN, _CLOCK),
@@ -218,8 +220,7 @@ OPTIONS = tuple(
         ),
         "MemorySource": (
             ("rows", OnChange.NONE, "a list or a table; rows may be added, rows that were read must stay"),
-            ("timestamp", OnChange.RECORDED, _OTHER_TIME),
-            ("timestamp_unit", OnChange.RECORDED, _OTHER_TIME),
+            *_TIMES,
             ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
             ("ordered", OnChange.PLAN, _CLOCK),
         ),
@@ -265,8 +266,7 @@ OPTIONS = tuple(
             ),
             ("format", OnChange.RECORDED, _OTHER_TIME),
             ("schema", OnChange.PLAN, "which fields of a record are read"),
-            ("timestamp", OnChange.RECORDED, _OTHER_TIME),
-            ("timestamp_unit", OnChange.RECORDED, _OTHER_TIME),
+            *_TIMES,
             ("start", OnChange.NONE, "where a new checkpoint begins"),
             ("on_gap", OnChange.PLAN, "whether a gap stops the run or is skipped and counted"),
             ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
@@ -279,8 +279,7 @@ OPTIONS = tuple(
             ("join", OnChange.NONE, "how a topic is joined, and how missing messages are recovered"),
             ("format", OnChange.RECORDED, _OTHER_TIME),
             ("schema", OnChange.PLAN, "which fields of a message are read"),
-            ("timestamp", OnChange.RECORDED, _OTHER_TIME),
-            ("timestamp_unit", OnChange.RECORDED, _OTHER_TIME),
+            *_TIMES,
             ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
         ),
         "RabbitQueueSource": (
@@ -297,8 +296,7 @@ OPTIONS = tuple(
             ("format", OnChange.RECORDED, _OTHER_TIME),
             ("schema", OnChange.PLAN, "which fields of a body are read"),
             ("headers", OnChange.STEP, "which headers are columns"),
-            ("timestamp", OnChange.RECORDED, _OTHER_TIME),
-            ("timestamp_unit", OnChange.RECORDED, _OTHER_TIME),
+            *_TIMES,
             ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
             ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its start"),
             ("server_away", OnChange.NONE, "how long a run waits for a broker later"),
@@ -334,6 +332,8 @@ OPTIONS = tuple(
             ),
             ("emit", OnChange.PLAN, "when totals are published. What is not published yet is, at the next occasion"),
             ("changes", OnChange.RECORDED, _OTHER_ROWS),
+            ("early", OnChange.PLAN, "when totals are published. What is not published yet is, at the next occasion"),
+            ("early_by", OnChange.PLAN, "which clock early results follow, from where it stands"),
         ),
         "WindowState": (
             ("monoid", OnChange.RECORDED, _OTHER_STATE),

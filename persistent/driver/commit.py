@@ -14,8 +14,6 @@ from persistent.checkpoint.parts import (
     Accounts,
     Aside,
     OperatorState,
-    SinkBatch,
-    SinkPart,
     SourcePart,
     StateRuns,
     TaskClock,
@@ -29,9 +27,9 @@ from persistent.clock import bound_of, later_of
 from persistent.codec import Run, common_key_types
 from persistent.dedupe import Dedupe
 from persistent.driver.folds import Fold, runs_after
+from persistent.driver.next_sinks import next_late_sink, next_sinks
 from persistent.driver.seen_part import begun, seen_after, seen_of
 from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob
-from persistent.sinks.outlet import abilities
 from persistent.sinks.protocol import AnySink
 from persistent.task import key_names, operator_name
 from persistent.text.fingerprints import changes_text
@@ -67,8 +65,12 @@ class Results:
         runs = (*(one.run for one in self.mapped), *self.seen_runs(), *folded)
         return {run.name for run in runs if run is not None}
 
+    def late_outputs(self) -> tuple[Staged, ...]:
+        """The outputs for the sink of late records."""
+        return tuple(result.late_output for result in self.mapped if result.late_output)
+
     def staged(self, sink: str) -> tuple[Staged, ...]:
-        """The outputs for the sink of that name."""
+        """The outputs for the sink of results of that name."""
         return tuple(result.staged[sink] for result in self.closed if sink in result.staged)
 
     @property
@@ -166,6 +168,7 @@ def next_manifest(
     kinds: Mapping[str, Mapping[str, str]] | None = None,
     late: str | None = None,
     emit: str | None = None,
+    late_sink: AnySink | None = None,
 ) -> Manifest:
     """The checkpoint that a step commits on top of ``last``. ``index``, ``lag_ms``: the runs of the index, and the
     allowed disorder, of each source. ``known``: the first clock whose panes it keeps apart. ``kinds``: of the values
@@ -203,8 +206,9 @@ def next_manifest(
         clocks={task: clock},
         operators={task: replace(operator, key_types=key_types(operator, results.mapped))},
         ledger={task: {name: _next_accounts(old.ledger[task][name], name, plan, results) for name in sources}},
-        sinks=_next_sinks(old, id, sinks, results, ends=ends),
-        aside=_aside(id, results),
+        sinks=next_sinks(old.sinks, id, sinks, results.staged, whole=ends or results.changes)
+        | next_late_sink(old.sinks, id, late_sink, results.late_outputs()),
+        aside=aside_of(id, results),
         publishes=bool(sinks),
     )
 
@@ -316,25 +320,8 @@ def key_types(operator: OperatorState, mapped: Sequence[Mapped]) -> tuple[str, .
         raise InvalidPipeline(f"key ({', '.join(operator.key_names)}): {error}") from error
 
 
-def _next_sinks(
-    old: Manifest, id: int, sinks: Mapping[str, AnySink], results: Results, *, ends: bool
-) -> dict[str, SinkPart]:
-    """The sinks with their new batches. All earlier batches are published before this checkpoint is put. Without a
-    sink, the facts about previous ones are kept, with empty batches, because a mark must find each batch after its
-    predecessor. ``ends``: whether totals are published."""
-    if not sinks:
-        gone = {name: tuple(replace(one, staged=()) for one in part.unpublished) for name, part in old.sinks.items()}
-        return {name: replace(part, unpublished=gone[name]) for name, part in old.sinks.items()}
-    parts = {}
-    for name, sink in sinks.items():
-        before, staged = old.sinks.get(name, SinkPart()), results.staged(name)
-        batches = (SinkBatch(id, before.last, staged),) if staged else ()
-        emptied = before.emptied and not (staged or ends or results.changes)
-        parts[name] = SinkPart(abilities(sink), id if staged else before.last, batches, emptied)
-    return parts
-
-
-def _aside(id: int, results: Results) -> tuple[Aside, ...]:
+def aside_of(id: int, results: Results) -> tuple[Aside, ...]:
+    """The late rows and dead letters that checkpoint ``id`` stages."""
     aside = Aside(
         id,
         tuple(mapped.late for mapped in results.mapped if mapped.late),

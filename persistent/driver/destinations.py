@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
+from persistent.checkpoint.names import manifest_name, plan_name
+from persistent.checkpoint.parts import LATE_SINK
 from persistent.errors import InvalidPipeline
 from persistent.lateness import ACCUMULATE, CHANGE
+from persistent.sinks.file import FileSink
 from persistent.sinks.protocol import AnySink
+from persistent.sources.file import FileSource
+from persistent.sources.protocol import Source, parts_of
 from persistent.state import PersistentState
+from persistent.storage import Storage
 from persistent.worker.output_tables import check_names
+
+CHECKPOINT_NAMES = (
+    "FORMAT",
+    manifest_name(0),
+    plan_name(0, 0),
+    "d/task/run.arrow",
+    "late/rows.arrow",
+    "dead/rows.arrow",
+    "staged/rows.arrow",
+)
+"""Sample names of the files in a checkpoint."""
 
 
 def check_destinations(
@@ -40,4 +58,45 @@ def check_destinations(
             raise InvalidPipeline(
                 f"{sink!r} keeps one row of a key and window, the newest, and {option} publishes rows that count "
                 f'together: use {other}, whose new value replaces the old one; or mode="append", which keeps all rows'
+            )
+
+
+def check_late_sink(sink: AnySink | None, sinks: Mapping[str, AnySink], *, is_ever_late: bool) -> None:
+    """InvalidPipeline if late records cannot go to this sink, or if there are none."""
+    if sink is None:
+        return
+    if LATE_SINK in sinks:
+        raise InvalidPipeline(
+            f"sink={{{LATE_SINK!r}: ...}} has the name that the sink of late records has in the checkpoint: give the "
+            "one of results another"
+        )
+    if getattr(sink, "replaces", False):
+        raise InvalidPipeline(
+            f"late_sink={sink!r} keeps one row of a key, the newest, and late records are added, each once: use "
+            'mode="append", which keeps all rows'
+        )
+    if not is_ever_late:
+        raise InvalidPipeline(
+            f"late_sink={sink!r}, but nothing is ever late in a state whose windows do not close: omit it"
+        )
+
+
+def check_not_read_back(sources: Mapping[str, Source], sinks: Mapping[str, AnySink], storage: Storage) -> None:
+    """InvalidPipeline if a source would read what a sink writes, or list files of the checkpoint or a sink. Skipping
+    them is not enough: if either moved later, its old files would become input."""
+    read = parts_of(*sources.values())
+    for source, sink in product(read, sinks.values()):
+        if getattr(source, "address", None) == getattr(sink, "address", "") != "":
+            raise InvalidPipeline(
+                f"{sink!r} writes where {source!r} reads: the results would be counted as input. Give the sink a "
+                "place of its own"
+            )
+    places: list[tuple[str, str, tuple[str, ...]]] = [("checkpoint", storage.url, CHECKPOINT_NAMES)]
+    places += [("sink", sink.url, sink.names()) for sink in sinks.values() if isinstance(sink, FileSink)]
+    for source, (part, url, names) in product((one for one in read if isinstance(one, FileSource)), places):
+        if source.would_read(url, names):
+            raise InvalidPipeline(
+                f"the {part} {url} is inside the source {source!r}, which would read the files written there. "
+                "Narrow the path of the source to a folder, or a pattern, of its input alone, such as "
+                f"'events/*.jsonl'; or give the {part} another folder, and if it has begun move all its files there"
             )

@@ -18,7 +18,7 @@ from monoids import Monoid
 from monoids.monoid import check
 from monoids.record import RecordMonoid
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import OperatorState
+from persistent.checkpoint.parts import OperatorState, StateRuns
 from persistent.codec import canonical_json
 from persistent.driver.commit import check_same_job
 from persistent.driver.seen_part import check_seen
@@ -199,25 +199,25 @@ def check_emission(found: Manifest, expected: Manifest, url: str) -> None:
     """InvalidPipeline if the sinks of a checkpoint have rows of another kind of emission, beside which those of this
     one would be wrong: a window published as it changed would be published again when it closes, or a row stay that
     only its retraction takes away. Totals that replace each other can be published at either time."""
-    for name, new in expected.operators.items() if found.sinks else ():
+    for name, new in expected.operators.items() if found.result_sinks() else ():
         state, old = new.state, found.operators[name].state
-        was, now = (old.emit, old.late), (state.emit, state.late)
         replaces = state.fingerprint["window"] is None and RETRACT not in (old.late, state.late)
         # Early results are changes, published less often.
         is_same = (bool(old.emit), old.late) == (bool(state.emit), state.late)
         if not is_same and (old.emit or state.emit) and not replaces:
             raise InvalidPipeline(
-                f"{url}: the state of {name} was published with {_emission_text(*was)}, and now has "
-                f"{_emission_text(*now)}: its sinks would hold rows of both. Restore the option; or give the job a new "
-                f"checkpoint, start_from={url!r}, and new sinks"
+                f"{url}: the state of {name} was published with {_emission_text(old)}, and now has "
+                f"{_emission_text(state)}: its sinks would hold rows of both. Restore the option; or give the job a "
+                f"new checkpoint, start_from={url!r}, and new sinks"
             )
 
 
-def _emission_text(emit: str | None, late: str | None) -> str:
-    if emit == EARLY:
-        return f"early=, late={late!r}"
-    changes = [word for word, answer in CHANGES.items() if answer == late]
-    return f'emit="change", changes="{changes[0]}"' if emit else "another emit"
+def _emission_text(state: StateRuns) -> str:
+    if state.emit == EARLY and state.has_windows:
+        return f"early=, late={state.late!r}"
+    changes = [word for word, answer in CHANGES.items() if answer == state.late]
+    option = "early=" if state.emit == EARLY else 'emit="change"'
+    return f'{option}, changes="{changes[0]}"' if state.emit else "another emit"
 
 
 def with_tasks(found: Manifest, operators: Mapping[str, OperatorState]) -> Manifest:

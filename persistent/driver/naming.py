@@ -56,6 +56,21 @@ def named_sinks(given: AnySink | Sequence[AnySink] | Mapping[str, AnySink] | Non
     return sinks
 
 
+def checked_late_sink(given: AnySink | None, sinks: Mapping[str, AnySink]) -> AnySink | None:
+    """The sink of late records. InvalidPipeline if it is none, or is one of the ``sinks`` of results.
+
+    >>> from persistent import MemorySink
+    >>> checked_late_sink(MemorySink(), {}), checked_late_sink(None, {})
+    (MemorySink(), None)
+    """
+    if given is None:
+        return None
+    kind = BatchSink if hasattr(given, "deliver") else Sink
+    _check_part("late_sink", given, kind, "FileSink({})", "one sink, such as FileSink(...), or None")
+    _check_apart({**sinks, "late_sink": given}, "sink", "late records are no results, and have other columns")
+    return given
+
+
 def by_place(names: Collection[str]) -> str:
     """What to add to an error if sinks have the names of their places in a list: it may be the list that has changed.
 

@@ -96,16 +96,19 @@ def _lag_ms(source: Source, planned: SourcePlan) -> int:
 
 
 def _quiet_ms(bench: Workbench, manifest: Manifest, reached: int) -> int:
-    """For how long nothing has come, if the clock moves on by that: a window is over then; otherwise 0. A clock that
-    moved on at every look would put a checkpoint at every look."""
-    options, clock = bench.options, manifest.clock
+    """For how long nothing has come, if the clock moves on by that: a window is over then, or what has changed is
+    published early; otherwise 0. A clock that moved on at every look would put a checkpoint at every look."""
+    options, clock, lateness = bench.options, manifest.clock, bench.job.state.lateness
     if options.quiet_after_ms is None or not options.follow:
         return 0
     quiet_ms = bench.quiet.lasts_ms(options.quiet_after_ms)
     moved = manifest.clocks[manifest.task_name].quiet_from(reached) + quiet_ms
-    close_at = bench.job.state.lateness.closes(clock.closed, moved)
-    is_over = moved > clock.watermark and bench.run_cache.is_due(bench.runs(manifest), clock, close_at)
-    return quiet_ms if is_over else 0
+    if moved <= clock.watermark:
+        return 0
+    close_at = lateness.closes(clock.closed, moved)
+    is_over = bench.run_cache.is_due(bench.runs(manifest), clock, close_at)
+    is_early = lateness.is_early_at(manifest.operator.state.passed, moved) and lacks_changes(bench.job, manifest)
+    return quiet_ms if is_over or is_early else 0
 
 
 def _is_held(planned: Mapping[str, SourcePlan], url: str) -> bool:

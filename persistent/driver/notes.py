@@ -15,7 +15,7 @@ from persistent.driver.output_batches import former_name
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.unpublished import Ended, why
 from persistent.driver.workbench import Workbench
-from persistent.lateness import CHANGE
+from persistent.lateness import CHANGE, EVENT, Lateness
 from persistent.session_window import SessionWindow
 from persistent.sources.protocol import Reached
 from persistent.text.figures import utc_text
@@ -107,7 +107,7 @@ class Notes:
                 "discarded",
             )
         self._note_names(found, closed)
-        if not has and any(part.owed for part in found.sinks.values()):
+        if not has and any(part.owed for part in found.result_sinks().values()):
             staged = f"the outputs that checkpoint {found.base} staged for it are discarded, unless it published them"
             self.note("staged", staged)
 
@@ -131,10 +131,11 @@ class Notes:
         windows = f"the windows that close after {closed}"
         gets = "every key at the next end of the input" if job.state.window is None else windows
         gets = "every key in the next step" if job.state.lateness.of_changes else gets
-        for name in job.sinks if found.base and found.sinks else ():
+        for name in job.sinks if found.base and found.result_sinks() else ():
             if name not in found.sinks and not former_name(job, found, name):
                 self.note(f"sink {name}", f"the sink {name!r} is new: it receives {gets}")
-        for name in found.sinks if job.sinks else ():
+        self._note_late_sink(found)
+        for name in found.result_sinks() if job.sinks else ():
             if name not in job.sinks and name not in {former_name(job, found, one) for one in job.sinks}:
                 is_total = job.state.window is None
                 has = "it has what was published" if is_total else f"it has the windows that closed up to {closed}"
@@ -145,6 +146,15 @@ class Notes:
             if name not in found.sources:
                 of_old = self._of_old_records(name, utc_text(found.clock.watermark))
                 self.note(f"source {name}", f"the source {name!r} is new: {of_old}")
+
+    def _note_late_sink(self, found: Manifest) -> None:
+        """Note that the sink of late records is new, or left out, in a job that has begun."""
+        has, had = self._bench.job.late_sink is not None, any(part.late for part in found.sinks.values())
+        if has and not had and found.base:
+            self.note("late_sink", "the sink of late records is new: it receives what is late from now on")
+        if had and not has:
+            text = "the sink of late records is left out: it receives no more, and cannot come back"
+            self.note("late_sink", text)
 
     def _of_old_records(self, source: str, clock: str) -> str:
         """What becomes of the records of a new source that are behind the clock."""
@@ -233,5 +243,13 @@ class Notes:
                 reached=reached,
                 of_changes=job.state.lateness.emit == CHANGE,
                 of_sessions=isinstance(job.state.window, SessionWindow),
+                early=_early_text(job.state.lateness),
             )
         )
+
+
+def _early_text(lateness: Lateness) -> str:
+    """The clock that early results follow, if there are any."""
+    if lateness.early_ms is None:
+        return ""
+    return "the clock" if lateness.early_by == EVENT else "the time of day"

@@ -13,13 +13,14 @@ import pyarrow as pa
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Staged
 from persistent.checkpoint.older_formats import SINK
-from persistent.checkpoint.parts import Inheritance, SinkPart
+from persistent.checkpoint.parts import LATE_SINK, Inheritance, SinkPart
 from persistent.codec import type_of
 from persistent.lateness import CHANGE
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.task import key_names
 from persistent.worker.job import Job
 from persistent.worker.output_tables import empty_outputs, marks_of, output_key
+from persistent.worker.stage_aside import LATE_KEY, LATE_SCHEMA
 
 _NOTHING = Inheritance((), 0)
 
@@ -37,8 +38,8 @@ def claim_of(job: Job, manifest: Manifest, sink: str) -> Claim:
         began=is_known and (part.last is not None or bool(part.owed)),
         heir_of=heir.jobs,
         inherited=heir.number,
-        schema=_schema(job, manifest),
-        key=_key(job),
+        schema=_schema(job, manifest, sink),
+        key=_key(job, sink),
         url=job.storage.url,
     )
 
@@ -54,7 +55,7 @@ def batches_of(job: Job, manifest: Manifest, sink: str, read: Callable[[Staged],
             oldest=oldest,
             id=batch.id,
             url=job.storage.url,
-            key=_key(job),
+            key=_key(job, sink),
             staged=batch.staged,
             read=read,
         )
@@ -71,7 +72,7 @@ def retreat_of(job: Job, manifest: Manifest, sink: str, batches: Sequence[Output
         number=manifest.revision_base + manifest.base,
         first=None if manifest.retract is None else manifest.revision_base + manifest.retract[0],
         staged=tuple(batches),
-        key=_key(job),
+        key=_key(job, sink),
         id=manifest.base,
         url=job.storage.url,
     )
@@ -102,7 +103,7 @@ def lacks_all(job: Job, manifest: Manifest) -> bool:
     state = manifest.operator.state
     new = (name for name in job.sinks if name not in manifest.sinks and not former_name(job, manifest, name))
     emptied = (manifest.sinks[name].emptied for name in job.sinks if name in manifest.sinks)
-    is_anew = not state.published and any(part.last is not None for part in manifest.sinks.values())
+    is_anew = not state.published and any(part.last is not None for part in manifest.result_sinks().values())
     return bool(state.runs and job.sinks) and (is_anew or any(new) or any(emptied))
 
 
@@ -113,7 +114,7 @@ def _lacks(job: Job, manifest: Manifest) -> bool:
 def former_name(job: Job, manifest: Manifest, sink: str) -> str:
     """The name by which an older format lists a sink of this job: it records none. Empty if the manifest has names. Of
     several new sinks it is the one whose place knows this job."""
-    others = manifest.sinks.keys() - job.sinks.keys()
+    others = manifest.result_sinks().keys() - job.sinks.keys()
     new = [name for name in job.sinks if name not in manifest.sinks]
     if others != {SINK} or sink not in new:
         return ""
@@ -123,7 +124,7 @@ def former_name(job: Job, manifest: Manifest, sink: str) -> str:
 
 def holder(job: Job, sink: str) -> str | None:
     """The job that the place of a sink belongs to, if it can tell."""
-    found: Callable[[], str | None] | None = getattr(job.sinks[sink], "holder", None)
+    found: Callable[[], str | None] | None = getattr(job.all_sinks[sink], "holder", None)
     return None if found is None else found()
 
 
@@ -134,11 +135,18 @@ def _number(manifest: Manifest, sink: str, id: int | None) -> int:
     return manifest.inherits.get(sink, _NOTHING).number
 
 
-def _key(job: Job) -> tuple[str, ...]:
-    return output_key(job.state, key_names(job.task))
+def _key(job: Job, sink: str) -> tuple[str, ...]:
+    return LATE_KEY if _is_late(job, sink) else output_key(job.state, key_names(job.task))
 
 
-def _schema(job: Job, manifest: Manifest) -> pa.Schema:
-    """The columns of the outputs, as far as their types are known."""
+def _is_late(job: Job, sink: str) -> bool:
+    """Whether the sink of that name is that of late records."""
+    return job.late_sink is not None and sink == LATE_SINK
+
+
+def _schema(job: Job, manifest: Manifest, sink: str) -> pa.Schema:
+    """The columns of the outputs for a sink, as far as their types are known."""
+    if _is_late(job, sink):
+        return LATE_SCHEMA
     types = [type_of(name) for name in manifest.operator.key_types]
     return empty_outputs(job.state, key_names(job.task), types, marks_of(job.state, 0)).schema

@@ -28,7 +28,7 @@ from persistent.checkpoint.names import (
     retraction_name,
     retractions,
 )
-from persistent.checkpoint.parts import SinkPart
+from persistent.checkpoint.parts import LATE_SINK, SinkPart
 from persistent.checkpoint.plan import StepPlan
 from persistent.driver.naming import by_place
 from persistent.driver.output_batches import batches_of, claim_of, former_name, holder, part_of, retreat_of
@@ -47,7 +47,7 @@ def claim(job: Job, manifest: Manifest) -> None:
     job. InvalidPipeline if a sink is missing although the manifest lists outputs for it that must not be discarded, or
     outputs to take back."""
     _check_sinks(job, manifest)
-    for name, outlet in job.outlets().items():
+    for name, outlet in job.all_outlets().items():
         outlet.claim(claim_of(job, manifest, name))
 
 
@@ -55,7 +55,8 @@ def check_folder(job: Job, log: Log, manifest: Manifest) -> None:
     """Raise StorageError, before anything is written, if a sink's folder belongs to another job, or has nothing of
     what this one has published. InvalidPipeline if a sink has outputs of this job, or of one that it started from,
     under another name."""
-    for name, sink in job.sinks.items():
+    _check_kinds(job, manifest)
+    for name, sink in job.all_sinks.items():
         _check_named_as_before(job, manifest, name)
         _check_inherits(job, manifest, name)
         _check_adds_up(job, manifest, name)
@@ -63,18 +64,33 @@ def check_folder(job: Job, log: Log, manifest: Manifest) -> None:
             _check_holder(job, log, manifest, name, holder(job, name))
 
 
+def _check_kinds(job: Job, manifest: Manifest) -> None:
+    """Raise InvalidPipeline if a sink of results has the name that the sink of late records had, or the reverse."""
+    name = LATE_SINK
+    part = manifest.sinks.get(name) if name in job.all_sinks else None
+    if part is None or part.late == (job.late_sink is not None):
+        return
+    had, has = ("late records", "results") if part.late else ("results", "late records")
+    raise InvalidPipeline(
+        f"{job.all_sinks[name]!r} is to receive {has} under the name {name!r}, under which {had} of this job are "
+        f"published: {'give it another name, sink={...}' if part.late else 'rename that sink in a new checkpoint'}"
+    )
+
+
 def _check_holder(job: Job, log: Log, manifest: Manifest, name: str, found: str | None) -> None:
     if found not in (None, manifest.job):
         # The loser of the race for the first manifest finds the winner's name here; that manifest was put before.
         newest = log.newest()
         if newest is None or newest.manifest.job != found:
-            job.outlets()[name].claim(claim_of(job, manifest, name))
-    is_new = bool(manifest.sinks) and name not in manifest.sinks and not former_name(job, manifest, name)
+            job.all_outlets()[name].claim(claim_of(job, manifest, name))
+    is_new = name not in manifest.sinks and not former_name(job, manifest, name)
+    is_new = is_new and (bool(manifest.sinks) or name not in job.sinks)
     if found is None and manifest.publishes and not is_new:
         raise StorageError(
-            f"{job.sinks[name]!r} has none of the outputs of job {manifest.job} (no _published/JOB): its results would "
-            "be split over two folders. Give the sink its old url, or move the whole old folder there; or, to publish "
-            f"only new results there, copy _published of the old folder{by_place({*job.sinks, *manifest.sinks})}"
+            f"{job.all_sinks[name]!r} has none of the outputs of job {manifest.job} (no _published/JOB): its results "
+            "would be split over two folders. Give the sink its old url, or move the whole old folder there; or, to "
+            "publish only new results there, copy _published of the old folder"
+            + by_place({*job.all_sinks, *manifest.sinks})
         )
 
 
@@ -84,40 +100,41 @@ def _check_named_as_before(job: Job, manifest: Manifest, name: str) -> None:
     is_known = not manifest.sinks or name in manifest.sinks or former_name(job, manifest, name)
     if manifest.base == 0 or is_known or not _is_ours(job, manifest, name):
         return
-    newest = job.outlets()[name].newest(manifest.job, manifest.revision_base)
+    newest = job.all_outlets()[name].newest(manifest.job, manifest.revision_base)
     if newest is None or newest <= 0 or _is_taken_back(job, manifest, name, newest):
         return
-    others = sorted(manifest.sinks.keys() - job.sinks.keys())
+    others = sorted(manifest.sinks.keys() - job.all_sinks.keys())
     was = ", ".join(map(repr, others))
     raise InvalidPipeline(
-        f"{job.sinks[name]!r} has outputs of this job up to checkpoint {newest}, but not under the name {name!r}: "
+        f"{job.all_sinks[name]!r} has outputs of this job up to checkpoint {newest}, but not under the name {name!r}: "
         + (f"if it was {was}, give it that name again, sink={{{others[0]!r}: ...}}; else " if others else "")
         + "it was left out meanwhile, and lacks what was published since: give it a new place"
-        + by_place({*job.sinks, *others})
+        + by_place({*job.all_sinks, *others})
     )
 
 
 def _is_ours(job: Job, manifest: Manifest, name: str) -> bool:
     """Whether the place of a sink belongs to this job, as far as it can tell."""
-    return not hasattr(job.sinks[name], "holder") or holder(job, name) == manifest.job
+    return not hasattr(job.all_sinks[name], "holder") or holder(job, name) == manifest.job
 
 
 def _is_taken_back(job: Job, manifest: Manifest, name: str, newest: int) -> bool:
     """Whether what a folder has is of ids that this driver takes back there, such as that of a lost checkpoint."""
-    return manifest.retract is not None and newest >= manifest.retract[0] and not isinstance(job.sinks[name], BatchSink)
+    is_of_files = not isinstance(job.all_sinks[name], BatchSink)
+    return manifest.retract is not None and newest >= manifest.retract[0] and is_of_files
 
 
 def _check_inherits(job: Job, manifest: Manifest, name: str) -> None:
     """Raise InvalidPipeline if a sink has outputs of the job that this one started from, under another name: a place is
     taken over by the name that it had."""
-    if name in {*manifest.sinks, *manifest.inherits} or not isinstance(job.sinks[name], BatchSink):
+    if name in {*manifest.sinks, *manifest.inherits} or not isinstance(job.all_sinks[name], BatchSink):
         return
-    outlet = job.outlets()[name]
+    outlet = job.all_outlets()[name]
     for other, place in manifest.inherits.items():
-        newest = [outlet.newest(one, 0) for one in place.jobs] if other not in job.sinks else []
+        newest = [outlet.newest(one, 0) for one in place.jobs] if other not in job.all_sinks else []
         if any(number is not None and number >= 0 for number in newest):
             raise InvalidPipeline(
-                f"{job.sinks[name]!r} has outputs of the job that this one started from, where it was called "
+                f"{job.all_sinks[name]!r} has outputs of the job that this one started from, where it was called "
                 f"{other!r}; here it is called {name!r}, and a place is taken over by its name. Give it the name that "
                 f"it had, sink={{{other!r}: ...}}"
             )
@@ -139,13 +156,13 @@ def _check_adds_up(job: Job, manifest: Manifest, name: str) -> None:
 
 def newest_ids(job: Job, manifest: Manifest) -> dict[str, int]:
     """By sink, if it reports it: the newest checkpoint with outputs there."""
-    found = {name: outlet.newest(manifest.job, manifest.revision_base) for name, outlet in job.outlets().items()}
+    found = {name: outlet.newest(manifest.job, manifest.revision_base) for name, outlet in job.all_outlets().items()}
     return {name: id for name, id in found.items() if id is not None}
 
 
 def shown(job: Job, newest: Mapping[str, int]) -> Trace:
     """The newest checkpoint with outputs in a sink, of these."""
-    return max((Trace(id, f"{job.sinks[name]!r}") for name, id in newest.items()), default=Trace())
+    return max((Trace(id, f"{job.all_sinks[name]!r}") for name, id in newest.items()), default=Trace())
 
 
 def check_has_last(job: Job, log: Log, manifest: Manifest, newest: Mapping[str, int]) -> None:
@@ -153,14 +170,14 @@ def check_has_last(job: Job, log: Log, manifest: Manifest, newest: Mapping[str, 
     checkpoints tell. It is that of another sink, which has the name of this one since a list has changed."""
     for name, part in manifest.sinks.items():
         last = part.unpublished[0].before if part.unpublished else part.last
-        if name not in job.sinks or last is None or not hasattr(job.sinks[name], "holder"):
+        if name not in job.all_sinks or last is None or not hasattr(job.all_sinks[name], "holder"):
             continue
         if newest.get(name, last) < last and _was_given(log, manifest, name, last):
             raise StorageError(
-                f"{job.sinks[name]!r} has outputs of this job up to checkpoint {newest[name]}, but {name!r} was given "
-                f"those of checkpoint {last}: it is the place of another sink, or an older copy, and lacks what was "
-                f"published since. Give {name!r} the place that it had. Of sinks in a list, the place in the list is "
-                "the name"
+                f"{job.all_sinks[name]!r} has outputs of this job up to checkpoint {newest[name]}, but {name!r} was "
+                f"given those of checkpoint {last}: it is the place of another sink, or an older copy, and lacks what "
+                f"was published since. Give {name!r} the place that it had. Of sinks in a list, the place in the list "
+                "is the name"
             )
 
 
@@ -182,7 +199,7 @@ def publish(job: Job, log: Log, manifest: Manifest) -> None:
     _check_sinks(job, manifest)
     failures: dict[str, Exception] = {}
     try:
-        for name, outlet in job.outlets().items():
+        for name, outlet in job.all_outlets().items():
             try:
                 batches = batches_of(job, manifest, name, outlet.read)
                 outlet.publish(batches, retreat_of(job, manifest, name, batches))
@@ -195,7 +212,7 @@ def publish(job: Job, log: Log, manifest: Manifest) -> None:
                 for one in staged:
                     _publish_aside(job, aside_name(folder, aside.id, one), one)
         if failures:
-            raise _named(failures, job.sinks)
+            raise _named(failures, job.all_sinks)
     except StagedMissing:
         log.check(manifest.id)
         raise
@@ -219,7 +236,7 @@ def _named(failures: Mapping[str, Exception], sinks: Collection[str]) -> Excepti
 def joining_sinks(job: Job, manifest: Manifest) -> tuple[str, ...]:
     """The sinks that get every key of a state without windows at the next end of the input, or of one that is published
     as it changes in its next step: those that have none yet, where others have."""
-    if (job.state.window is not None and not job.state.lateness.of_changes) or not manifest.sinks:
+    if (job.state.window is not None and not job.state.lateness.of_changes) or not manifest.result_sinks():
         return ()
     parts = {name: part_of(job, manifest, name) for name in job.sinks}
     return tuple(name for name, part in parts.items() if part.last is None or part.emptied)
@@ -230,18 +247,18 @@ def mark_retracted(job: Job, manifest: Manifest) -> None:
     Repeated, it changes nothing. InvalidPipeline, before anything is done, if a sink cannot take back."""
     if manifest.retract is None:
         return
-    for sink in job.sinks.values():
+    for sink in job.all_sinks.values():
         if getattr(sink, "retract", None) is None:
             raise _cannot_take_back(job, sink, manifest)
     name = retraction_name(*_taken_back(manifest))
     put_once(job.storage, f"{RETRACTED}/{name}", f"{name}\n".encode())
-    for outlet in job.outlets().values():
+    for outlet in job.all_outlets().values():
         outlet.ask("mark", *_taken_back(manifest))
 
 
 def sweep(job: Job, manifest: Manifest) -> None:
     """Delete the files staged in the sinks that no driver will publish."""
-    for outlet in job.outlets().values():
+    for outlet in job.all_outlets().values():
         outlet.sweep(manifest.unpublished(), manifest.epoch, manifest.id)
 
 
@@ -250,7 +267,7 @@ def take_back(job: Job, manifest: Manifest) -> None:
     it publishes."""
     if manifest.retract is None:
         return
-    for outlet in job.outlets().values():
+    for outlet in job.all_outlets().values():
         outlet.ask("retract", *_taken_back(manifest))
     delete_all(job.storage, list(_retracted_aside(job.storage, [range(*_taken_back(manifest))])))
 
@@ -302,9 +319,9 @@ def no_longer_kept(manifest: Manifest, kept: Iterable[Manifest], dropped: Iterab
 def collect(job: Job, manifest: Manifest, kept: Iterable[Manifest], pending: StepPlan | None) -> None:
     """Delete every file that neither a kept manifest, nor the pending plan, nor an unpublished output names; and
     outputs that were published after they were taken back."""
-    waiting = [STAGED] if any(isinstance(sink, BatchSink) for sink in job.sinks.values()) else []
+    waiting = [STAGED] if any(isinstance(sink, BatchSink) for sink in job.all_sinks.values()) else []
     delete_all(job.storage, list(collectable(job.storage, [job.folder(), *waiting], manifest, kept, pending)))
-    for outlet in job.outlets().values():
+    for outlet in job.all_outlets().values():
         outlet.ask("tidy")
 
 
@@ -343,9 +360,10 @@ def sweepable(outlet: Outlet, manifest: Manifest) -> list[str]:
 def _check_sinks(job: Job, manifest: Manifest) -> None:
     """Raise InvalidPipeline without a sink that is still needed: only the sink knows whether staged outputs were
     published, or those of an abandoned branch taken back."""
-    if job.sinks:
-        for name in _others(job, manifest):
+    for name in _others(job, manifest):
+        if job.sinks or manifest.sinks[name].late:
             _check_not_needed(job, name, manifest)
+    if job.sinks:
         return
     if manifest.retract is not None and manifest.publishes is not False:
         raise InvalidPipeline(
@@ -353,7 +371,7 @@ def _check_sinks(job: Job, manifest: Manifest) -> None:
             "but this pipeline has no sink (sink=None). Run it with its old sink; or, if those rows can stay: "
             f"'persistent rollback {job.storage.url} {manifest.base} --outputs=again'"
         )
-    if not job.discard_closed and any(part.owed for part in manifest.sinks.values()):
+    if not job.discard_closed and any(part.owed for part in manifest.result_sinks().values()):
         raise InvalidPipeline(
             f"{job.storage.url}: checkpoint {manifest.base} has outputs for a sink, but this pipeline has none "
             "(sink=None): they might never be published. Run it with its old sink; or, if those outputs can be lost, "
@@ -363,15 +381,15 @@ def _check_sinks(job: Job, manifest: Manifest) -> None:
 
 def _others(job: Job, manifest: Manifest) -> list[str]:
     """The names of the sinks that the manifest lists and the job no longer has."""
-    others = manifest.sinks.keys() - job.sinks.keys()
+    others = manifest.sinks.keys() - job.all_sinks.keys()
     return sorted(others - {former_name(job, manifest, name) for name in job.sinks} if others else others)
 
 
 def _check_not_needed(job: Job, name: str, manifest: Manifest) -> None:
     """Raise InvalidPipeline if the sink of that name may still have something to publish or take back."""
-    ours = ", ".join(f"{sink!r}" for sink in job.sinks.values())
+    ours = ", ".join(f"{sink!r}" for sink in job.all_sinks.values()) or "none"
     url, place = job.storage.url, f"its old sink ({name!r}), but this pipeline has {ours}"
-    if manifest.retract is not None and manifest.publishes is not False:
+    if manifest.retract is not None and (manifest.publishes is not False or manifest.sinks[name].late):
         raise InvalidPipeline(
             f"{url} went back to checkpoint {manifest.target}, and must take back later outputs from "
             f"{place}. Run it with its old sink; or, if those rows can stay: 'persistent rollback {url} "
@@ -382,7 +400,7 @@ def _check_not_needed(job: Job, name: str, manifest: Manifest) -> None:
             f"{url}: checkpoint {manifest.base} has outputs for {place}: only the old one knows whether they were "
             "published. Run it with its old sink, which publishes them. Another can follow here after a step without "
             f"outputs, and at once in a new checkpoint that starts from this one (start_from={url!r})"
-            f"{by_place({*job.sinks, *manifest.sinks})}"
+            f"{by_place({*job.all_sinks, *manifest.sinks})}"
         )
 
 

@@ -71,6 +71,7 @@ def start(
             revision_base=copy.revision,
             inherits=_inherited(copy),
             not_after=copy.not_after,
+            corrections=copy.corrections,
         )
     )
     logger.info("%s starts from checkpoint %d of %s", storage.url, copy.id, origin.url)

@@ -201,6 +201,7 @@ def _commit(bench: Workbench, step: Step) -> Entry:
         kinds=kinds_read(job, plan),
         late=job.state.lateness.answer,
         emit=job.state.lateness.of_changes,
+        late_sink=job.late_sink,
     )
     for name, one in plan.sources.items():
         if one.splits and name in bench.confirming:

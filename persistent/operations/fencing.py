@@ -11,6 +11,8 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.running import Mark, marks
+from persistent.checkpoint.running import check_not_running as check_no_driver
+from persistent.checkpoint.running import running as running_drivers
 from persistent.checkpoint.subfolder import open_checkpoint
 from persistent.checkpoint.successor import Entry
 from persistent.errors import StillRunning
@@ -26,17 +28,12 @@ def log_of(place: Location) -> Log:
 
 def running(log: Log, epoch: int) -> list[Mark]:
     """The drivers that may run: those with an unfenced mark."""
-    return [mark for mark in marks(log.storage) if mark.epoch >= epoch and mark.may_run]
+    return running_drivers(log.storage, epoch)
 
 
 def check_not_running(log: Log, epoch: int, *, take_over: bool) -> None:
     """StillRunning if a driver of this epoch or a later one may run, unless ``take_over``."""
-    for mark in () if take_over else running(log, epoch):
-        raise StillRunning(
-            f"{log.storage.url}: a driver runs: {mark}. Stop it (SIGTERM ends it at a step's edge); or, if it is gone "
-            "or is to stop here, take over: with --take-over (take_over=True) that driver is fenced and "
-            "commits nothing more"
-        )
+    check_no_driver(log.storage, epoch, take_over=take_over)
 
 
 def check_none_runs(log: Log) -> None:

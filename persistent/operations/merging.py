@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 from persistent.checkpoint.copies import Target, copied, newest_of, renumbered_source
+from persistent.checkpoint.corrections import all_corrections
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, new_nonce
@@ -73,6 +74,7 @@ def merge(first: Location, second: Location, into: Location) -> Entry:
         origin=(jobs[0].job, jobs[0].id),
         revision_base=max(job.revision for job in jobs),
         not_after=jobs[0].not_after,
+        corrections=all_corrections(jobs[0].corrections, jobs[1].corrections),
     )
     return there.put(merged)
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from persistent.checkpoint.as_of import checkpoint_as_of
+from persistent.checkpoint.corrections import corrections_before
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
@@ -72,6 +73,7 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     check_begins_again(job)
     check_remembers(job, found.manifest, clock)
     check_read(job, found.manifest, clock)
+    corrections_before(found.manifest.corrections, clock, log.storage.url)
     check_left_out(kept, found.manifest.id, outputs, log.storage.url)
     last = fenced(log, take_over=True)
     with log.unless_fenced(last.manifest.id):
@@ -82,7 +84,7 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
         attempt = Attempt(last.manifest.epoch, last.manifest.id + 1)
         begins = {name: _begins(job.sources[name], source, clock) for name, source in target.sources.items()}
         seen = {name: seen_until(job, name, source, clock, attempt) for name, source in target.sources.items()}
-        copy = _as_of(target, clock, begins, seen, tuple(_runs_before(job, target, clock, attempt)))
+        copy = _as_of(target, clock, begins, seen, tuple(_runs_before(job, target, clock, attempt)), job.storage.url)
     if copy.id == last.manifest.id and last.manifest.parent is not None:
         # A copy of our own fence is one of what it stands on: of that it is known what it has published.
         copy = replace(copy, id=last.manifest.parent[0])
@@ -113,6 +115,7 @@ def _as_of(
     begins: Mapping[str, SourceState],
     seen: Mapping[str, SeenPart | None],
     runs: tuple[Run, ...],
+    url: str,
 ) -> Manifest:
     """The manifest of the state before the clock, over sources that continue from these positions."""
     operator = target.operator
@@ -133,6 +136,7 @@ def _as_of(
     }
     return replace(
         target,
+        corrections=corrections_before(target.corrections, clock, url),
         **at_one(
             target,
             clock=TaskClock(watermark=clock, closed=min(target.clock.closed, clock)),

@@ -102,9 +102,8 @@ def go_back(
         epoch = id
     with log.unless_fenced(id - 1):
         copy = copied(log.storage, target, Target(log.storage, Attempt(epoch, id)))
-    sinks = last.manifest.sinks.keys() | (
-        _left_out(last.manifest, kept, target.id).keys() if outputs == "retract" else ()
-    )
+    left_out = _left_out(last.manifest, kept, target.id) if outputs == "retract" else {}
+    sinks = [name for name, part in {**left_out, **last.manifest.sinks}.items() if not part.late]
     copy, emptied = _published_to_all(_begun_again(copy, last.manifest), sinks, again=outputs == "again")
     copy = _with_acknowledged(copy, last.manifest, is_known=id == last.manifest.id + 1)
     manifest = rolled_back(last, copy, kept, id, epoch, take_back=outputs == "retract", emptied=emptied)
@@ -133,7 +132,7 @@ def _published_to_all(copy: Manifest, sinks: Collection[str], *, again: bool) ->
     known = {name for name, part in copy.sinks.items() if part.last is not None and not part.emptied}
     state = copy.operator.state
     # An older format lists no sink to which everything has been published.
-    is_told = bool(copy.sinks) or not state.published
+    is_told = bool(copy.result_sinks()) or not state.published
     is_shown = state.emit is not None or (not state.has_windows and is_told)
     new = frozenset(sinks) - known
     if not state.runs or not is_shown or not (new or (again and state.emit)) or (again and holds_deltas(copy)):
@@ -225,6 +224,7 @@ def rolled_back(
         clocks=copy.clocks,
         operators=copy.operators,
         ledger=copy.ledger,
+        corrections=copy.corrections,
         sinks={
             name: _gone_back(replace(sink, emptied=name in emptied), id, target if take_back else id)
             for name, sink in {**(_left_out(old, kept, target) if take_back else {}), **old.sinks}.items()
@@ -269,13 +269,13 @@ def _nothing_since(old: Manifest, kept: Readable, target: int) -> bool:
     if entry is None or entry.manifest.format != FORMAT:
         # Older formats do not list a sink that has published everything.
         return False
-    if not old.sinks:
+    if not old.result_sinks():
         # As far as the log shows, the job never had a sink. A run without a sink lists earlier sinks.
         return True
     lost = any(id > target for id in (*kept.unreadable, *old.burnt))
     # Only the last sink is listed. If it has no batch yet, another sink may have been used in between.
-    same = {name: part.last for name, part in old.sinks.items()} == {
-        name: part.last for name, part in entry.manifest.sinks.items() if part.last is not None
+    same = {name: part.last for name, part in old.result_sinks().items()} == {
+        name: part.last for name, part in entry.manifest.result_sinks().items() if part.last is not None
     }
     return same and not lost
 

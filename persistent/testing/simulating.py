@@ -219,6 +219,8 @@ class _World:
         made.sinks = {
             name: self._sink(name, getattr(sink, "format", "parquet"), seen) for name, sink in made.sinks.items()
         }
+        # Its late records are compared where they stand in the checkpoint.
+        made.late_sink = None
         made.step_rows = self.step_rows
         return made
 

@@ -28,7 +28,7 @@ def manifest_faults(manifest: Manifest, job: str | None) -> Iterator[str]:
     """The broken laws of one manifest. ``job``: the job in FORMAT, if that is readable."""
     if job is not None and manifest.job != job:
         yield f"has job {manifest.job}, but FORMAT has {job}"
-    if manifest.kind in ("checkpoint", *SETS) and not manifest.is_base:
+    if manifest.kind in ("checkpoint", "correction", *SETS) and not manifest.is_base:
         yield f"is a {manifest.kind} with base {manifest.base}"
     for partition, account in manifest.accounts.items():
         if not account.balances:

@@ -18,7 +18,7 @@ from monoids.text import Words
 from persistent.agenda import Agenda
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.names import Attempt, Staged, runs_folder
-from persistent.checkpoint.parts import Account
+from persistent.checkpoint.parts import LATE_SINK, Account
 from persistent.codec import Run
 from persistent.dedupe import Dedupe
 from persistent.sinks.outlet import Outlet, outlet
@@ -45,10 +45,21 @@ class Job:
     discard_closed: bool = False
     dedupe: Mapping[str, Dedupe] = field(default_factory=dict)
     """By source; without an entry, copies are not recognised."""
+    late_sink: AnySink | None = None
+    """Where late records go, besides the checkpoint."""
+
+    @property
+    def all_sinks(self) -> dict[str, AnySink]:
+        """The sinks of results, and that of late records."""
+        return {**self.sinks, **({} if self.late_sink is None else {LATE_SINK: self.late_sink})}
 
     def outlets(self) -> dict[str, Outlet]:
-        """Each sink with the place where its outputs wait."""
+        """Each sink of results with the place where its outputs wait."""
         return {name: outlet(sink, self.storage) for name, sink in self.sinks.items()}
+
+    def all_outlets(self) -> dict[str, Outlet]:
+        """Those, and that of late records."""
+        return {name: outlet(sink, self.storage) for name, sink in self.all_sinks.items()}
 
     def in_zone(self, zone: Zone | None) -> Job:
         """The same job, whose windows are by these rules of their zone; itself if they have none."""
@@ -132,7 +143,7 @@ class FoldRuns:
 @dataclass(frozen=True)
 class Mapped:
     """The result of a split. ``partition``: its name in its source. ``panes``: those of the run, ascending.
-    ``largest``: timestamp processed, None if none."""
+    ``largest``: timestamp processed, None if none. ``late_output``: the late records, staged for their sink."""
 
     source: str
     partition: str
@@ -149,6 +160,7 @@ class Mapped:
     agenda: Agenda | None = None
     """Of the run, if its windows are sessions."""
     late_windows: LateWindows = field(default_factory=dict)
+    late_output: Staged | None = None
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,7 @@ import pyarrow as pa
 
 from monoids.groupby.cells import Integers
 from monoids.hashing import mix_records
-from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.parts import Account
-from persistent.checkpoint.runs import write_table
 from persistent.codec import type_of
 from persistent.delta import Delta
 from persistent.errors import UserCodeError
@@ -32,6 +30,7 @@ from persistent.worker.late_windows import LateWindows, added, windows_missed
 from persistent.worker.merge_runs import monoid_errors, write_run
 from persistent.worker.seen_items import SeenAfter
 from persistent.worker.seen_state import SeenCache, seen_job
+from persistent.worker.stage_aside import stage_aside, stage_late
 
 _TOO_OLD = "late: too old to know whether it is a copy (see within= of dedupe)"
 
@@ -70,11 +69,12 @@ def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mappe
         key_types=tuple(str(column.type) for column in rows.keys) if rows is not None else (),
         account=tally.account,
         largest=tally.largest,
-        late=_stage_aside(job, item.attempt, tally.late),
-        dead=_stage_aside(job, item.attempt, tally.dead),
+        late=stage_aside(job, item.attempt, tally.late),
+        dead=stage_aside(job, item.attempt, tally.dead),
         first_dead=tally.dead[0].column("reason")[0].as_py() if tally.dead else "",
         seen=None if seen is None else _seen_after(job, item, seen),
         late_windows=tally.late_windows,
+        late_output=stage_late(job, item.attempt, tally.late),
     )
 
 
@@ -276,11 +276,3 @@ def _dead_reasons(records: Records, rejected: Any, item: MapSplit) -> list[str]:
 
     rows = np.flatnonzero(rejected)
     return [reason(row, time) for row, time in zip(rows.tolist(), records.timestamps[rows].tolist())]
-
-
-def _stage_aside(job: Job, attempt: Attempt, batches: list[pa.RecordBatch]) -> Staged | None:
-    if not batches:
-        return None
-    table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="default")
-    table = table.sort_by([("ordinal", "ascending"), ("offset", "ascending")])
-    return write_table(job.storage, job.folder(), attempt, table)

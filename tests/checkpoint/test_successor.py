@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.names import Staged
 from persistent.checkpoint.parts import (
@@ -58,6 +59,7 @@ PARENT = replace(
     revision_base=30,
     inherits={"memory": Inheritance(("other",), 29)},
     not_after=70,
+    corrections={"one": Correction(3, 1, 0, (0, 0), "0" * 64)},
 )
 LAST = Entry(PARENT, "f" * 64, 100)
 OTHER: dict[str, Any] = {
@@ -85,6 +87,7 @@ OTHER: dict[str, Any] = {
     "revision_base": 40,
     "inherits": {"memory": Inheritance(("another",), 39)},
     "not_after": 80,
+    "corrections": {**PARENT.corrections, "other": Correction(5, 2, 0, (0, 0), "1" * 64)},
 }
 """Of each field a value that is not the parent's, nor the first manifest's, nor an id."""
 

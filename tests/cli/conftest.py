@@ -35,6 +35,7 @@ def done(folder: Path) -> Path:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("commands")
     (folder / "visits.py").write_text(whole.VISITS)
+    (folder / "more.jsonl").write_text('{"ts": 50000, "page": "a"}\n')
     done = subprocess.run(
         [sys.executable, "-m", "persistent", "run", "visits.py:pipeline", "--engine", "embedded"],
         cwd=folder,

@@ -62,6 +62,7 @@ WRITES: dict[str, tuple[str, ...]] = {
     "pin": ("pin", "URL", "3"),
     "gc": ("gc", "URL"),
     "compact": ("compact", "PIPELINE"),
+    "correct": ("correct", "PIPELINE", "ticket", "--add", "more.jsonl"),
     "upgrade": ("upgrade", "URL"),
     "merge": ("merge", "URL", "URL", "both"),
 }

@@ -87,7 +87,7 @@ def test_what_is_no_good_checkpoint_is_told_and_left(command: str, bad: str, cop
     spoil, code, text = BAD[bad]
     spoil(copied / "checkpoint")
     before = contents(copied)
-    if bad == "half copied: no runs" and command in (*NO_RUNS, "gc", "pin", "upgrade"):
+    if bad == "half copied: no runs" and command in (*NO_RUNS, "gc", "pin", "upgrade", "correct"):
         if command in READS:
             assert told(COMMANDS[command])[0] == 0
             assert contents(copied) == before

@@ -95,6 +95,25 @@ def test_a_savepoint_that_is_not_there_is_not_corrupt(done: Path, name: str) -> 
     assert found.exit_code == 3 and f"no savepoint is named {name!r}" in found.output
 
 
+def test_a_correction_by_files_is_applied_once(done: Path) -> None:
+    """A ticket names files, and whoever works it off may press the key twice."""
+    head = "time,page,status,bytes\n"
+    (done / "right.csv").write_text(f"{head}2024-05-01T10:05:03Z,/home,200,10\n2024-05-01T10:05:04Z,/home,200,20\n")
+    (done / "wrong.csv").write_text(f"{head}2024-05-01T10:05:04Z,/home,200,20\n")
+    words = ("correct", VISITS, "ticket-42", "--add", "right.csv", "--remove", "wrong.csv")
+    (made,) = json_of(*words)
+    assert (made["name"], made["added"], made["removed"]) == ("ticket-42", 2, 1) and json_of(*words) == [made]
+    (row,) = (one for one in json_of("state", VISITS) if "10:05" in one["window_start"])
+    assert (row["visits"], row["bytes"]) == (1, 10)
+    shown = command("show", "checkpoint").stdout
+    assert f"ticket-42, by {made['checkpoint']}: 2 added, 1 removed" in shown
+    assert "correction" in command("history", "checkpoint").stdout
+    refused = command("correct", VISITS, "ticket-42", "--add", "right.csv")
+    assert refused.exit_code == 1 and "of other records" in refused.stderr
+    assert "2 added, 1 removed" in command(*words).stdout
+    assert command("verify", VISITS, "--source").exit_code == 0
+
+
 def test_rollback_pin_compact_and_gc(done: Path) -> None:
     """Without it an operator would have to write Python while the job is down."""
     (pinned,) = json_of("pin", "checkpoint", "2")

@@ -42,10 +42,18 @@ class Early(Running):
         return WindowState(monoid, tumbling(20), early=6, late="retract", allowed_lateness=5)
 
 
+class EarlyTotals(Running):
+    """Totals published now and then; what has changed is taken back."""
+
+    def persistent_state(self) -> Any:
+        return NonWindowState(record(visits=Count(), total=Sum()), early=6, changes="retract")
+
+
 JOBS = (
     CrashJob("running", Running, ROWS, 3, splits=2),
     CrashJob("open windows", Open, ROWS, 3),
     CrashJob("early", Early, ROWS, 2),
+    CrashJob("early totals", EarlyTotals, ROWS, 2),
 )
 
 

@@ -113,7 +113,8 @@ class InTurn(Embedded):
 class CrashJob:
     """A task over rows, some of which are late or dead when ``ordered``. ``files``: rows stand in that many
     JSON files. ``several``: every other row comes from a second source, in files, and all windows go to a second sink
-    too, and to a ledger. ``history``: rows in files that are read before the others, with a border between both."""
+    too, and to a ledger. ``late_sink``: late records go to a "folder", or to a "ledger". ``history``: rows in files
+    that are read before the others, with a border between both."""
 
     name: str
     task: type[PersistentTask]
@@ -125,6 +126,7 @@ class CrashJob:
     format: str = "jsonl"
     end_of_input: bool = True
     several: bool = False
+    late_sink: str = ""
     dedupe: Dedupe | None = None
     splits: int = 1
     history: tuple[Any, ...] = ()
@@ -242,6 +244,7 @@ class World:
             source=self._source(),
             task=self.job.task(),
             sink=self._sinks(seen),
+            late_sink=self._late_sink(seen),
             checkpoint=seen(self.checkpoint),
             step_rows=self.job.step_rows,
             on_error="dead-letter",
@@ -271,7 +274,13 @@ class World:
         if self.job.several:
             rows += [{**row, "sink": 2} for row in self._rows_in(self.second)]
             rows += [{**row, "sink": "ledger"} for row in self.ledger.rows()]
+        if self.job.late_sink:
+            rows += [{"late": row["value"], "reason": row["reason"]} for row in self.late_rows()]
         return rows
+
+    def late_rows(self) -> list[dict[str, Any]]:
+        """The rows that a reader of the late sink sees."""
+        return self._rows_in(self.second) + self.ledger.rows()
 
     def _rows_in(self, sink: Storage) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
@@ -318,6 +327,11 @@ class World:
             return one
         return {"one": one, "two": FileSink(seen(self.second), format=self.job.format), "z": LedgerSink(self.ledger)}
 
+    def _late_sink(self, seen: Callable[[Storage], Storage]) -> Any:
+        if self.job.late_sink == "folder":
+            return FileSink(seen(self.second), format=self.job.format)
+        return LedgerSink(self.ledger) if self.job.late_sink else None
+
     def _source(self) -> Any:
         job = self.job
         if job.several:
@@ -351,7 +365,7 @@ def check_invariants(world: World) -> None:
         check_follows(after.manifest, before.manifest)
         assert after.manifest.parent == (before.manifest.id, before.sha256)
         assert after.manifest.job == before.manifest.job
-        is_checkpoint = after.manifest.kind == "checkpoint"
+        is_checkpoint = after.manifest.kind in ("checkpoint", "correction")
         assert after.manifest.base == (after.manifest.id if is_checkpoint else before.manifest.base)
     missing = {name for entry in entries for name in entry.manifest.files()} - set(world.runs())
     assert not missing, f"named, but not there: {missing}"

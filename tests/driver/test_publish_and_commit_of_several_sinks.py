@@ -382,7 +382,8 @@ def test_a_sink_that_is_renamed_is_refused() -> None:
 def test_one_batch_under_another_name_is_enough_to_refuse(newest: int | None, is_refused: bool) -> None:
     """The second batch would be refused as one whose predecessor is missing, for ever."""
     outlet = SimpleNamespace(newest=lambda job, base: newest)
-    job: Any = SimpleNamespace(sinks={"z": LedgerSink(Ledger())}, outlets=lambda: {"z": outlet})
+    sinks = {"z": LedgerSink(Ledger())}
+    job: Any = SimpleNamespace(sinks=sinks, all_sinks=sinks, all_outlets=lambda: {"z": outlet})
     with pytest.raises(InvalidPipeline, match="up to checkpoint 1,") if is_refused else contextlib.nullcontext():
         _check_named_as_before(job, manifest(1, sinks={"y": SinkPart()}), "z")
 

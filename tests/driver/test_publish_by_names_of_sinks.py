@@ -144,7 +144,8 @@ def test_a_job_takes_over_one_of_the_places_of_its_origin() -> None:
 def test_the_former_name_of_a_sink_is_no_other_sink(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job of an older format would be refused, as if the sink that has its outputs were missing."""
     monkeypatch.setattr(publish, "former_name", lambda job, manifest, name: "former" if name == "a" else "")
-    job, manifest = SimpleNamespace(sinks={"a": None}), SimpleNamespace(sinks={"former": None, "gone": None})
+    sinks = {"a": None}
+    job, manifest = SimpleNamespace(sinks=sinks, all_sinks=sinks), SimpleNamespace(sinks={"former": None, "gone": None})
     assert publish._others(job, manifest) == ["gone"]  # type: ignore[arg-type]
 
 

@@ -11,10 +11,12 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from persistent import MemorySource
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name, plan_name
 from persistent.checkpoint.subfolder import savepoint_folder
 from persistent.driver import step as driver_step
+from persistent.engines.embedded import Embedded
 from persistent.errors import InvalidPipeline, Refused, UnknownCheckpoint
 from persistent.operations import collect_garbage, compact, merge, pin, restart, rollback, savepoint, upgrade
 from persistent.reading import diff, export, place
@@ -23,7 +25,7 @@ from persistent.verify import verify
 from tests.faults import DEATHS, FaultyStorage, Killed, Operations
 from tests.proof.borders import Gap
 from tests.proof.emission import DAYS, EVERYTHING, SHIFTS, Emission, start_of
-from tests.proof.operations_model import GRID, Model, Plan, Snapshot
+from tests.proof.operations_model import GRID, Held, Model, Plan, Snapshot
 from tests.proof.operations_world import World, values
 from tests.proof.simulation_small import small
 from tests.proof.worlds import drawn_names
@@ -37,6 +39,9 @@ ROWS = st.lists(
     max_size=8,
 )
 """Of which partition, how much later than the latest before, page and number."""
+
+PAGES = st.lists(st.tuples(st.sampled_from(["a", "b", "c", None, "é"]), st.integers(0, 5)), min_size=1, max_size=3)
+"""Page and number of records that are put in after the fact."""
 
 WINDOWS: Final = (10, 10, 0)
 EMISSIONS = st.one_of(
@@ -167,6 +172,43 @@ class Machine(RuleBasedStateMachine):
             planned = plan()
             assert planned is not None
             model.plans[model.base] = planned
+
+    @precondition(lambda self: self.emission.early is None and not self.emission.has_sessions)
+    @rule(tick=st.integers(-25, 10), pages=PAGES, crash=CRASH)
+    def correct(self, tick: int, pages: Any, crash: Any) -> None:
+        """Records of one time are put in, and asked for again: once they count, whoever died."""
+        world, model, name = self.world, self.world.model, self._name()
+        time = model.now.watermark + tick * self.emission.tick_ms
+        self._tell(f"correct {name} at {time} with {pages} crash={crash}")
+        rows = [{"ts": time, "page": page, "n": n} for page, n in pages]
+
+        def ask(operations: Operations) -> Any:
+            return world.pipeline(operations).correct(
+                name=name, add=MemorySource(rows, timestamp="ts"), engine=Embedded(threads=1), take_over=True
+            )
+
+        # A job that starts from a savepoint, or is a sum, says with its first step what its sink lacks.
+        has_begun = bool(Log(world.checkpoint).newest().manifest.sinks)  # type: ignore[union-attr]
+        if not has_begun or not model.now.takes(time):
+            self._refused(Refused, lambda: ask(Operations()))
+            return
+
+        def fence(id: int) -> None:
+            model.fence(id)
+            model.settling()
+
+        def went(id: int) -> None:
+            model.checkpoint(id, *model.now.corrected([Held(page, time, n) for page, n in pages]))
+
+        is_calm, kinds, made = self._do("correct", ask, crash, fence=fence, correction=went)
+        if not is_calm:
+            known = Log(world.checkpoint).newest().manifest.corrections  # type: ignore[union-attr]
+            is_calm, again, made = self._do("correct again", ask, None, fence=fence, correction=went)
+            kinds = kinds if name in known else again
+            assert (again == []) == (name in known), (kinds, again)
+        assert kinds[-2:] == ["fence", "correction"] and made.added == len(rows), (kinds, made)
+        if model.retract is None:
+            model.settle()
 
     @rule(which=NUMBER, outputs=OUTPUTS, by_clock=st.booleans(), crash=CRASH)
     def rollback(self, which: int, outputs: str, by_clock: bool, crash: Any) -> None:

@@ -180,6 +180,19 @@ class Snapshot:
         )
         return after, Shown(self._published(plan, own, judged), late, dead)
 
+    def takes(self, ts: int) -> bool:
+        """Whether a record of that time can still be put in, after the fact."""
+        return ts >= 0 and self.emission.end(next(self.emission.starts(ts))) > self.final
+
+    def corrected(self, own: Sequence[Held]) -> tuple[Snapshot, Shown]:
+        """The checkpoint that rows make which are put in after the fact, and what it publishes."""
+        rows, unlisted = (*self.rows, *own), self.unlisted
+        if self.emission.emit == "change":
+            rows, unlisted = tuple(replace(row, fresh=False) for row in rows), False
+        shown = Shown(self._published(Plan(self.positions, self.closed, False), own, self.final))
+        known_from = max(self.known_from, _summed_up(self.watermark))
+        return replace(self, rows=rows, known_from=known_from, unlisted=unlisted), shown
+
     def restarted(self, clock: int, source: int, newest: Snapshot) -> Snapshot:
         """The state as of a clock, over a source of which nothing has been read; put after ``newest``."""
         empty, closed = Snapshot.empty(self.emission, source, list(self.positions)), min(self.closed, clock)

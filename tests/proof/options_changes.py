@@ -272,6 +272,7 @@ _CONNECTORS = (
 )
 NOT_RUN = {
     "Pipeline.quiet_after": "counts in a run that follows: a plan found again in tests/driver/test_quiet.py",
+    "Pipeline.late_sink": "comes, goes and is refused like a second sink: tests/driver/test_next_sinks.py",
     "Pipeline.max_drift": "one source has one partition; what a step reads of several in tests/driver/test_drift.py",
     "Pipeline.run.spark": "needs a Spark; the engines come to one result in tests/test_spark_equality.py",
     "WindowState.changes": "is refused once a sink has rows: tests/driver/test_publish_after_of_changes.py",
@@ -285,6 +286,8 @@ NOT_RUN = {
     "assigned.assigner": "is another window, which is refused: tests/test_pipeline_of_assigned_windows.py",
     "WindowState.early": "needs a clock that goes on between steps: tests/test_lateness_of_early_results.py",
     "WindowState.early_by": "needs a clock that goes on between steps: tests/test_lateness_of_early_results.py",
+    "NonWindowState.early": "needs a clock that goes on between steps: tests/test_lateness_of_early_totals.py",
+    "NonWindowState.early_by": "needs a clock that goes on between steps: tests/test_lateness_of_early_totals.py",
     "WindowState.late": "is refused only while a published window can be corrected: tests/test_lateness_over_runs.py",
     "Pipeline.run.follow": "never ends by itself; a run that follows is one in tests/driver/test_loop.py",
     **{

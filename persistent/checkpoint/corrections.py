@@ -1,0 +1,81 @@
+"""A correction puts records into a state, or takes some out, after the fact. Its account stands beside the ledger: the
+records are not those of a source.
+
+A manifest keeps the account of every correction under its name, so that none is applied twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from persistent.errors import Refused
+from persistent.text.figures import utc_text
+
+
+@dataclass(frozen=True)
+class Correction:
+    """The account of a correction. ``checkpoint``: the one that it made. ``added``, ``removed``: its records, each of
+    which was processed. ``panes``: the first and the last that it touched; -1 is the pane of all time. ``sha256``: of
+    its records, by which the same ones are recognised."""
+
+    checkpoint: int
+    added: int
+    removed: int
+    panes: tuple[int, int]
+    sha256: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.__dict__, "panes": list(self.panes)}
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> Correction:
+        return Correction(**{**body, "panes": tuple(body["panes"])})
+
+
+Corrections = Mapping[str, Correction]
+"""By name."""
+
+
+def correction_laws(id: int, kind: str, before: Corrections, after: Corrections) -> Iterator[tuple[str, bool]]:
+    """The laws of a correction and the manifest before it, each with whether it holds."""
+    if kind != "correction":
+        return
+    new = after.keys() - before.keys()
+    kept = all(after.get(name) == one for name, one in before.items())
+    is_own = [after[name].checkpoint for name in new] == [id]
+    yield "a correction adds its own account, and changes no other", kept and is_own
+
+
+def corrections_before(corrections: Corrections, clock: int, url: str) -> dict[str, Correction]:
+    """Those that only a state as of the clock still holds. One from the clock on is gone with what it changed, and its
+    name is free again. Refused for one on both sides: it would be half there."""
+    kept = {}
+    for name, one in corrections.items():
+        first, last = one.panes
+        if first < clock <= last:
+            raise Refused(
+                f"{url}: the correction {name!r} has changed the state before {utc_text(clock)} and after it, and the "
+                f"state as of that clock has only a part of it. Choose a clock up to {utc_text(max(first, 0))}, or "
+                f"after {utc_text(last)}. Nothing was changed"
+            )
+        if last < clock:
+            kept[name] = one
+    return kept
+
+
+def all_corrections(one: Corrections, other: Corrections) -> dict[str, Correction]:
+    """The corrections of two jobs that become one; of a name that both have, the second gets a number.
+
+    >>> a, b = Correction(3, 1, 0, (0, 0), "a"), Correction(5, 2, 0, (0, 0), "b")
+    >>> sorted(all_corrections({"x": a}, {"x": b, "y": b}))
+    ['x', 'x-2', 'y']
+    """
+    found = dict(one)
+    for name, correction in other.items():
+        number, free = 2, name
+        while free in found or (free != name and free in other):
+            free, number = f"{name}-{number}", number + 1
+        found[free] = correction
+    return found

@@ -1,0 +1,230 @@
+"""A correction is one checkpoint of its own kind: records are put into the state, or taken out, and what was published
+of them is published anew. Its name makes it happen once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from monoids.groupby.summing import GroupSums
+from persistent.checkpoint.copies import newest_of
+from persistent.checkpoint.corrections import Correction
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.manifest import Manifest, check_name
+from persistent.checkpoint.names import new_nonce
+from persistent.checkpoint.parts import Account, OperatorState
+from persistent.checkpoint.plan import StepPlan, TaskStep
+from persistent.checkpoint.running import check_not_running, running
+from persistent.checkpoint.successor import Entry, at_one, succeed
+from persistent.clock import wall_ms
+from persistent.driver.commit import (
+    Results,
+    aside_of,
+    check_same_job,
+    final_after,
+    first_manifest,
+    key_types,
+    known_from,
+    retained,
+)
+from persistent.driver.next_sinks import next_late_sink, next_sinks
+from persistent.driver.notes import Notes
+from persistent.driver.options import Options
+from persistent.driver.publish import check_folder, publish
+from persistent.driver.publish_after import outputs_after
+from persistent.driver.recover import take_over
+from persistent.driver.step import Step
+from persistent.driver.workbench import Workbench
+from persistent.engines.protocol import Engine
+from persistent.errors import InvalidPipeline, NoCheckpoint, Refused
+from persistent.lateness import EARLY
+from persistent.worker.correct_records import NOTHING, Given, Judged, corrected_rows, digest, given_records
+from persistent.worker.job import Job, Mapped
+from persistent.worker.merge_runs import write_run
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A correction as it is asked for. ``takes_over``: even if a driver may run."""
+
+    name: str
+    add: Any = None
+    remove: Any = None
+    takes_over: bool = False
+
+
+@dataclass(frozen=True)
+class Amendment:
+    """The records of a correction, under its name."""
+
+    name: str
+    added: Given
+    removed: Given
+
+    @property
+    def sha256(self) -> str:
+        return digest(self.added, self.removed)
+
+    def applied(self, manifest: Manifest, url: str) -> Correction | None:
+        """Its account, if it was applied. Refused if that one had other records."""
+        known = manifest.corrections.get(self.name)
+        if known is not None and known.sha256 != self.sha256:
+            raise Refused(
+                f"{url}: checkpoint {known.checkpoint} has applied a correction {self.name!r} of other records "
+                f"({known.added:,} added, {known.removed:,} removed). Give this one another name. {NOTHING}"
+            )
+        return known
+
+
+def correct(job: Job, engine: Engine, options: Options, asked: Asked) -> Correction:
+    """Apply a correction, unless it was applied already; returns its account."""
+    log, url = Log(job.storage), job.storage.url
+    newest = newest_of(log)
+    if not newest.manifest.base:
+        raise NoCheckpoint(f"{url}: nothing was counted yet, so there is nothing to correct: run the pipeline first")
+    check_same_job(newest.manifest, first_manifest(job, ""), url)
+    amendment = _amendment(asked, newest.manifest)
+    known = amendment.applied(newest.manifest, url)
+    if known is not None:
+        _publish_owed(job, log, newest.manifest)
+        return known
+    _check_sinks(job, newest.manifest)
+    check_not_running(job.storage, newest.manifest.epoch, take_over=asked.takes_over)
+    check_folder(job, log, newest.manifest)
+    # Before anything is written: a correction that is refused leaves no fence.
+    _rows(job.in_zone(newest.manifest.operator.state.zone), options, newest, amendment)
+    bench = Workbench(job, engine, options)
+    # As it stands, without sources that would join with the next step.
+    last = log.read(take_over(bench, Notes(bench), newest).manifest.id)
+    known = amendment.applied(last.manifest, url)
+    return _applied(bench, last, amendment) if known is None else known
+
+
+def _applied(bench: Workbench, last: Entry, amendment: Amendment) -> Correction:
+    """The account of the correction that is applied on top of ``last``, which is ours."""
+    log = bench.log
+    bench.keep_zone(last.manifest.operator.state.zone)
+    with log.unless_fenced(last.manifest.id):
+        manifest = log.put(_corrected(bench, last, amendment)).manifest
+        log.check(manifest.id)
+        publish(bench.job, log, manifest)
+    return manifest.corrections[amendment.name]
+
+
+def _amendment(asked: Asked, manifest: Manifest) -> Amendment:
+    try:
+        check_name(asked.name, "the name of the correction")
+    except (TypeError, ValueError) as error:
+        raise InvalidPipeline(f"name={asked.name!r}: {error}") from error
+    times = _times(manifest)
+    added, removed = given_records("add", asked.add, times), given_records("remove", asked.remove, times)
+    if not (added.rows or removed.rows):
+        raise InvalidPipeline("give the records to add=, to remove=, or both: there are none")
+    return Amendment(asked.name, added, removed)
+
+
+def _times(manifest: Manifest) -> dict[str, Any] | None:
+    """The column and the unit of the timestamps of all sources, if they are known and the same."""
+    found = {(one.recorded.get("timestamp"), one.recorded.get("timestamp_unit")) for one in manifest.sources.values()}
+    timestamp, unit = next(iter(found))
+    return {"timestamp": timestamp, "timestamp_unit": unit} if len(found) == 1 and isinstance(timestamp, str) else None
+
+
+def _publish_owed(job: Job, log: Log, manifest: Manifest) -> None:
+    """Publish what the process that applied the correction may have left, unless a driver does so."""
+    if not running(job.storage, manifest.epoch) and manifest.retract is None:
+        publish(job, log, manifest)
+
+
+def _check_sinks(job: Job, manifest: Manifest) -> None:
+    """Refused with other sinks than those of the last step: what a new one lacks is for a step to say."""
+    had = sorted(name for name in manifest.sinks if manifest.publishes is not False or manifest.sinks[name].late)
+    if sorted(job.all_sinks) != had:
+        raise Refused(
+            f"{job.storage.url}: the sinks of the last step are {', '.join(had) or 'none'}, and those of this pipeline "
+            f"{', '.join(sorted(job.all_sinks)) or 'none'}: correct with the same ones, or run the pipeline before. "
+            f"{NOTHING}"
+        )
+
+
+def _plan(job: Job, last: Entry) -> StepPlan:
+    """The plan of a step that reads nothing, and closes no window. Nobody puts it."""
+    manifest, lateness = last.manifest, job.state.lateness
+    closed = manifest.clock.closed
+    final_at = None if lateness.final(manifest.final, closed) is None else manifest.final
+    task = TaskStep(close_at=closed, final_at=final_at, emit=lateness.of_changes)
+    return StepPlan(
+        manifest.job, manifest.base, manifest.replan, new_nonce(), wall_ms(), {}, {manifest.task_name: task}
+    )
+
+
+def _rows(job: Job, options: Options, last: Entry, amendment: Amendment) -> GroupSums:
+    """The rows that correct the state. Refused if there are none."""
+    manifest, plan, window = last.manifest, _plan(job, last), job.state.window
+    limits = [max(plan.wall_ms, manifest.clock.watermark) + options.max_future_ms]
+    limits += [] if manifest.not_after is None else [manifest.not_after]
+    limits += [] if window is None else [window.time_max]
+    final = final_after(manifest, plan)
+    judged = Judged(manifest.clock.watermark, final, min(limits), manifest.operator.key_types)
+    rows = corrected_rows(job, judged, amendment.added, amendment.removed)
+    if rows is None:
+        raise Refused(f"the task makes no update for these records, so there is nothing to correct. {NOTHING}")
+    return rows
+
+
+def _corrected(bench: Workbench, last: Entry, amendment: Amendment) -> Manifest:
+    """The checkpoint of a correction. Its run is written, and its outputs are staged."""
+    job, old, step = bench.job, last.manifest, Step(last, _plan(bench.job, last))
+    id, now_ms = step.attempt.id, step.plan.wall_ms
+    mapped = _written(bench, step, _rows(job, bench.options, last, amendment))
+    results = _results(bench, step, mapped)
+    assert mapped.run is not None
+    panes, added, removed = (mapped.run.pane_min, mapped.run.pane_max), amendment.added, amendment.removed
+    correction = Correction(id, added.rows, removed.rows, panes, amendment.sha256)
+    sinks = next_sinks(old.sinks, id, job.sinks, results.staged, whole=results.changes)
+    return succeed(
+        last,
+        "correction",
+        **retained(old, {**old.bases, id: now_ms}, bench.options.retention),
+        **at_one(old, operator=_with_delta(job, step, results, mapped)),
+        committed_ms=now_ms,
+        sinks=sinks | next_late_sink(old.sinks, id, job.late_sink, ()),
+        aside=aside_of(id, results),
+        publishes=bool(job.sinks),
+        corrections={**old.corrections, amendment.name: correction},
+    )
+
+
+def _written(bench: Workbench, step: Step, rows: GroupSums) -> Mapped:
+    """The rows as a run of the state."""
+    id, types = step.attempt.id, tuple(str(column.type) for column in rows.keys)
+    run, panes, agenda = write_run(bench.job, step.attempt, rows, id, id)
+    bench.run_cache.learn(run, panes, agenda)
+    return Mapped("", "", run, panes, types, Account(), None, None, None, agenda=agenda)
+
+
+def _results(bench: Workbench, step: Step, mapped: Mapped) -> Results:
+    """What the correction publishes: what it changes of closed windows, or of all that is published as it changes."""
+    lateness = bench.job.state.lateness
+    if lateness.of_changes is None and step.plan.task.final_at is None:
+        return Results((mapped,))
+    closed, _, changes = outputs_after(bench, step, [mapped])
+    return Results((mapped,), closed, changes=changes)
+
+
+def _with_delta(job: Job, step: Step, results: Results, mapped: Mapped) -> OperatorState:
+    """The state with the run of the correction, and what is published of it."""
+    old, window, lateness = step.last.manifest, job.state.window, job.state.lateness
+    operator, state, final = old.operator, old.operator.state, final_after(old, step.plan)
+    assert mapped.run is not None
+    lowest = mapped.run.pane_min if state.lowest is None else min(state.lowest, mapped.run.pane_min)
+    return replace(operator, key_types=key_types(operator, results.mapped)).with_state(
+        runs=(*state.runs, mapped.run),
+        lowest=lowest if window is None else max(lowest, window.start_of(window.first_number(final))),
+        published=step.attempt.id if results.changes else state.published,
+        known_from=known_from(state, job.state.known_from(old.clock.watermark)),
+        final=None if step.plan.task.final_at is None else final,
+        late=lateness.answer,
+        emit=lateness.of_changes,
+        passed=state.passed if lateness.of_changes == EARLY else None,
+    )
