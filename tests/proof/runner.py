@@ -40,7 +40,7 @@ SECTIONS = {
     "mutants": "tests.proof.mutants",
     "kills": "tests.proof.kills",
 }
-"""Section and module, in the order in which they begin; a module that is not there is left out of the table."""
+"""Section and module, in the order of the table; a module that is not there is left out of it."""
 
 WEIGHTS = {
     "disk": 1200.0,
@@ -61,6 +61,10 @@ WEIGHTS = {
 }
 """About how many seconds of one core a section takes when it tries all its cases. What time there is, is shared out in
 these proportions, so that a slow machine tries less of each rather than none of the last."""
+
+FIRST = frozenset({"mutants"})
+"""Sections that begin before all others: each case of them takes seconds, so what others leave at the end of a short
+time, if they go on beyond theirs, would not be enough for one."""
 
 ALONE = frozenset({"kills"})
 """Sections that start processes of their own: nothing runs beside them."""
@@ -129,7 +133,7 @@ class _Started:
 
 def _finished(sections: Sequence[str], until: float, seed: int, scale: float) -> Iterator[Result]:
     """The results, as they come: sections that run alone at the end."""
-    waiting = sorted(sections, key=lambda name: name in ALONE)
+    waiting = in_order(sections)
     running: list[_Started] = []
     kept_seconds = _ALONE_SHARE * max(until - time.monotonic(), 0.0) if ALONE & set(sections) else 0.0
     while waiting or running:
@@ -145,6 +149,15 @@ def _finished(sections: Sequence[str], until: float, seed: int, scale: float) ->
             result = _result(started, overdue=not ready)
             _told(result)
             yield result
+
+
+def in_order(sections: Sequence[str]) -> list[str]:
+    """The sections in the order in which they begin.
+
+    >>> in_order(["disk", "kills", "mutants", "errors"])
+    ['mutants', 'disk', 'errors', 'kills']
+    """
+    return sorted(sections, key=lambda name: (name in ALONE, name not in FIRST))
 
 
 def _end(name: str, waiting: Sequence[str], running: Sequence[_Started], until: float) -> float:

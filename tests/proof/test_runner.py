@@ -110,3 +110,9 @@ def test_parts_of_a_section_take_turns() -> None:
     now = time.monotonic()
     ends = [end - now for _, end in in_turn(["a", "b", "c"], [2, 1, 1], now + 100)]
     assert ends == pytest.approx([50, 50, 100], abs=1)
+
+
+def test_what_takes_long_for_each_case_begins_first() -> None:
+    """At the end of a short time, nothing may be left for it."""
+    assert {"mutants"} == runner.FIRST
+    assert runner.in_order(["one", "alone", "mutants", "two"]) == ["mutants", "one", "two", "alone"]
