@@ -5,6 +5,7 @@ The shapes of the newest format are here, older ones in ``persistent.checkpoint.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -55,8 +56,13 @@ LIMITED = "limited timestamps"
 EARLY_RESULTS = "early results"
 """The feature of a manifest or plan of a state that is published early: without it all that has changed since would be
 published when its windows close, or never."""
+MANY_STATES = "several states"
+"""The feature of a manifest or plan of a task whose states have names, or of a state that was added to one."""
 FEATURES = frozenset(
-    {WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, ZONES, LATENESS, QUIET, LIMITED, EARLY_RESULTS}
+    {
+        *(WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, MANY_STATES, DEDUPLICATION, READINGS, ZONES, LATENESS, QUIET),
+        *(LIMITED, EARLY_RESULTS),
+    }
 )
 """The features that a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
@@ -128,6 +134,14 @@ def named(shape: Any) -> Any:
     return mapping(NAME, shape, _PARTS_MAX)
 
 
+_OPERATOR_NAME = text(401, r"[A-Za-z0-9][A-Za-z0-9._=@+-]*(/[A-Za-z0-9][A-Za-z0-9._=@+-]*)?", "the name of a state")
+
+
+def _by_operator(shape: Any) -> Any:
+    """What each state of a task has, by the name of the task, and of the state if it has one."""
+    return mapping(_OPERATOR_NAME, shape, _PARTS_MAX)
+
+
 _SEEN = fields(
     {
         "columns": fields(
@@ -175,14 +189,13 @@ _SOURCE = both(
 )
 _EMITTED = {"emit": one_of(CHANGE, EARLY), "passed": mapping(one_of(*CLOCKS), whole(0), 1)}
 _ANSWERED = {"late": one_of(*ANSWERS), **_EMITTED}
+_STATE_PARTS = {"zone": _ZONE, "final": whole(0), "added": whole(0), **_ANSWERED}
 _OPERATOR = both(
     fields(
         {
             "inputs": sequence(NAME, _PARTS_MAX),
             **KEY,
-            "states": named(
-                fields({**STATE, "known_from": optional(whole(0))}, {"zone": _ZONE, "final": whole(0), **_ANSWERED})
-            ),
+            "states": named(fields({**STATE, "known_from": optional(whole(0))}, _STATE_PARTS)),
         }
     ),
     as_many_key_types,
@@ -251,25 +264,33 @@ def _names(names: Any) -> str:
     return ", ".join(f"{name:.60}" for name in list(names)[:10]) or "none"
 
 
+_CLOCK = fields({"watermark": whole(), "closed": whole(), "ended": flag}, {"quiet_ms": whole(1)})
+_TASK = fields({"close_at": whole(), "ends": flag}, {"zone": _ZONE, "final_at": whole(0), **_EMITTED})
 MANIFEST = both(
     fields(
         {
             **LOG,
             **KEPT,
             "sources": named(_SOURCE),
-            "clocks": named(fields({"watermark": whole(), "closed": whole(), "ended": flag}, {"quiet_ms": whole(1)})),
-            "operators": named(_OPERATOR),
-            "ledger": named(named(LEDGER)),
+            "clocks": _by_operator(
+                fields({"watermark": whole(), "closed": whole(), "ended": flag}, {"quiet_ms": whole(1)})
+            ),
+            "operators": _by_operator(_OPERATOR),
+            "ledger": _by_operator(named(LEDGER)),
             "sinks": named(
                 fields(
                     {"does": sequence(NAME, 100), "last": optional(ID), "unpublished": sequence(_BATCH, MANY)},
+                    {"state": NAME},
                 )
             ),
             "aside": sequence(fields({"id": ID, "late": ASIDE, "dead": ASIDE}), MANY),
             "publishes": optional(flag),
             "revision_base": COUNT,
         },
-        {"inherits": named(fields({"jobs": sequence(text(200), 1_000), "number": COUNT})), "not_after": whole()},
+        {
+            "inherits": named(fields({"jobs": sequence(text(200), 1_000), "number": COUNT}, {"state": NAME})),
+            "not_after": whole(),
+        },
     ),
     in_order,
     _of_one_job,
@@ -310,12 +331,20 @@ PLAN = fields(
                 lambda source: agree(source, ("start", "end")),
             )
         ),
-        "tasks": named(fields({"close_at": whole(), "ends": flag}, {"zone": _ZONE, "final_at": whole(0), **_EMITTED})),
+        "tasks": _by_operator(
+            fields({"close_at": whole(), "ends": flag}, {"zone": _ZONE, "final_at": whole(0), **_EMITTED})
+        ),
         "max_future_ms": optional(COUNT),
     },
     {"quiet_ms": whole(1), "not_after": whole()},
 )
 FORMAT_FILE = fields({**HEAD, "key_groups": whole(1), "hash": whole(1)})
+
+
+def is_of_several(operators: Iterable[str]) -> bool:
+    """Whether states have names: there are several, or the only one has one."""
+    names = list(operators)
+    return len(names) > 1 or any("/" in name for name in names)
 
 
 def check_format(body: Any, place: str) -> None:
@@ -340,7 +369,7 @@ def check_known(body: Any, place: str) -> None:
     that the task does not read, or with positions of an unknown codec. CorruptCheckpoint if it has no source, task,
     input or state."""
     operators = body.get("operators", {})
-    several = [("tasks", body.get("tasks", operators))]
+    several = [("tasks", dict.fromkeys(name.partition("/")[0] for name in body.get("tasks", operators)))]
     several += [(f"states of {task}", one["states"]) for task, one in operators.items()]
     inputs = [(f"inputs of {task}", one["inputs"]) for task, one in operators.items()]
     for what, of in (("sources", body["sources"]), *several, *inputs):

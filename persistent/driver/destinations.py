@@ -9,15 +9,33 @@ from persistent.errors import InvalidPipeline
 from persistent.lateness import ACCUMULATE, CHANGE
 from persistent.sinks.protocol import AnySink
 from persistent.state import PersistentState
+from persistent.task import key_names
+from persistent.worker.job import Job
 from persistent.worker.output_tables import check_names
 
 
+def check_every_destination(job: Job) -> None:
+    """``check_destinations`` for each state of a job; with several, it names the one at fault."""
+    discards, keys, each = job.discard_closed, key_names(job.task), job.each().values()
+    if len(each) > 1 and discards is True and all(one.sinks or one.state.window is None for one in each):
+        raise InvalidPipeline(
+            "discard_closed=True drops closed windows, and each state with windows has a sink: omit it"
+        )
+    for one in each:
+        try:
+            check_destinations(one.state, keys, one.sinks, False if len(each) > 1 and one.sinks else discards)
+        except InvalidPipeline as error:
+            if len(each) == 1:
+                raise
+            raise InvalidPipeline(f"the state {one.name!r}: {error}") from error
+
+
 def check_destinations(
-    state: PersistentState, key_names: Sequence[str], sinks: Mapping[str, AnySink], discard_closed: Any
+    state: PersistentState, names: Sequence[str], sinks: Mapping[str, AnySink], discard_closed: Any
 ) -> None:
     """InvalidPipeline if two columns of the results would share a name, if closed windows would be lost and the user
     has not declared it, or if a sink cannot hold their corrections."""
-    check_names(state, key_names)
+    check_names(state, names)
     if not isinstance(discard_closed, bool):
         raise InvalidPipeline(f"discard_closed={discard_closed!r}: give True or False")
     if sinks and discard_closed:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Staged
 from persistent.checkpoint.older_formats import SINK
-from persistent.checkpoint.parts import Inheritance, SinkPart
+from persistent.checkpoint.output_parts import Inheritance, SinkPart
 from persistent.codec import type_of
 from persistent.lateness import CHANGE
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
@@ -37,8 +37,8 @@ def claim_of(job: Job, manifest: Manifest, sink: str) -> Claim:
         began=is_known and (part.last is not None or bool(part.owed)),
         heir_of=heir.jobs,
         inherited=heir.number,
-        schema=_schema(job, manifest),
-        key=_key(job),
+        schema=_schema(job.of_sink(sink), manifest),
+        key=_key(job.of_sink(sink)),
         url=job.storage.url,
     )
 
@@ -54,7 +54,7 @@ def batches_of(job: Job, manifest: Manifest, sink: str, read: Callable[[Staged],
             oldest=oldest,
             id=batch.id,
             url=job.storage.url,
-            key=_key(job),
+            key=_key(job.of_sink(sink)),
             staged=batch.staged,
             read=read,
         )
@@ -71,7 +71,7 @@ def retreat_of(job: Job, manifest: Manifest, sink: str, batches: Sequence[Output
         number=manifest.revision_base + manifest.base,
         first=None if manifest.retract is None else manifest.revision_base + manifest.retract[0],
         staged=tuple(batches),
-        key=_key(job),
+        key=_key(job.of_sink(sink)),
         id=manifest.base,
         url=job.storage.url,
     )
@@ -139,5 +139,7 @@ def _key(job: Job) -> tuple[str, ...]:
 
 def _schema(job: Job, manifest: Manifest) -> pa.Schema:
     """The columns of the outputs, as far as their types are known."""
-    types = [type_of(name) for name in manifest.operator.key_types]
+    # Before a task has a state, or the name that it has now.
+    operator = manifest.operators.get(job.operator) or next(iter(manifest.operators.values()))
+    types = [type_of(name) for name in operator.key_types]
     return empty_outputs(job.state, key_names(job.task), types, marks_of(job.state, 0)).schema

@@ -10,12 +10,14 @@ from persistent.checkpoint.log import Log, Trace
 from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.older_formats import SINK
-from persistent.checkpoint.parts import Account, SinkPart, SourcePart
-from persistent.checkpoint.successor import Entry, at_one, succeed
+from persistent.checkpoint.output_parts import SinkPart
+from persistent.checkpoint.parts import Account, SourcePart
+from persistent.checkpoint.successor import Entry, at_all, succeed
 from persistent.clock import Instant, instant_ms, wall_ms
 from persistent.errors import CorruptCheckpoint, NewerFormat, Refused, UnknownCheckpoint
 from persistent.operations.fencing import Location, check_not_running, committed, fenced, log_of
 from persistent.sources.offsets import begun, begun_anew, gone_back
+from persistent.task import STATE, state_name
 from persistent.text.figures import utc_text
 
 _OUTPUTS = ("retract", "again")
@@ -101,9 +103,7 @@ def go_back(
         epoch = id
     with log.unless_fenced(id - 1):
         copy = copied(log.storage, target, Target(log.storage, Attempt(epoch, id)))
-    sinks = last.manifest.sinks.keys() | (
-        _left_out(last.manifest, kept, target.id).keys() if outputs == "retract" else ()
-    )
+    sinks = {**(_left_out(last.manifest, kept, target.id) if outputs == "retract" else {}), **last.manifest.sinks}
     copy = _published_to_all(_begun_again(copy, last.manifest), sinks, again=outputs == "again")
     copy = _with_acknowledged(copy, last.manifest, is_known=id == last.manifest.id + 1)
     manifest = rolled_back(last, copy, kept, id, epoch, take_back=outputs == "retract")
@@ -113,29 +113,45 @@ def go_back(
 def _begun_again(copy: Manifest, newest: Manifest) -> Manifest:
     """The copy of a checkpoint from before a source's first plan, with partitions where the job began to read them: a
     new plan would begin elsewhere, as ``start=`` now says."""
-    sources, (accounts,) = dict(copy.sources), copy.ledger.values()
-    accounts = dict(accounts)
+    sources, accounts = dict(copy.sources), dict(copy.inputs)
     for name, source in newest.sources.items():
         begins = begun(source.recorded)
         if begins and (name not in sources or not sources[name].partitions):
             recorded = begun_anew(source.recorded, begins)
             sources[name] = SourcePart(source.kind, tuple(begins), begins, recorded, codec=source.codec)
             accounts[name] = dict.fromkeys(begins, Account())
-    return copy if sources == copy.sources else replace(copy, **at_one(copy, sources=sources, accounts=accounts))
+    return copy if sources == copy.sources else replace(copy, **at_all(copy, sources=sources, accounts=accounts))
 
 
-def _published_to_all(copy: Manifest, sinks: Collection[str], *, again: bool) -> Manifest:
-    """The copy of a checkpoint. If one of the ``sinks`` has joined since, every key of a state without windows, or of
-    one that is published as it changes, is published again: nothing that the sink was given counts any more, and it
-    would get only the keys that change. ``again``: the sinks keep later outputs, which every such key must replace."""
+def _published_to_all(copy: Manifest, sinks: Mapping[str, SinkPart], *, again: bool) -> Manifest:
+    """The copy of a checkpoint. If one of the ``sinks`` has joined since that take a state, every key of a state
+    without windows, or of one that is published as it changes, is published again: nothing that the sink was given
+    counts any more, and it would get only the keys that change. ``again``: the sinks keep later outputs, which every
+    such key must replace."""
+    views = {name: copy.of(name) for name in copy.operators}
+    anew = {
+        name: view
+        for name, view in views.items()
+        if _is_published_anew(view, {sink for sink, part in sinks.items() if _takes(part, name)}, again=again)
+    }
+    if not anew:
+        return copy
+    clocks = {name: replace(clock, ended=clock.ended and name not in anew) for name, clock in copy.clocks.items()}
+    operators = {name: one.unpublished() if name in anew else one for name, one in copy.operators.items()}
+    return replace(copy, **at_all(copy, clocks=clocks, operators=operators))
+
+
+def _takes(sink: SinkPart, operator: str) -> bool:
+    return (sink.state or STATE) == state_name(operator)
+
+
+def _is_published_anew(copy: Manifest, sinks: Collection[str], *, again: bool) -> bool:
+    """Whether every key of the only state is published again."""
     known, state = {name for name, part in copy.sinks.items() if part.last is not None}, copy.operator.state
     # An older format lists no sink to which everything has been published.
     is_told = bool(copy.sinks) or not state.published
     is_shown = state.emit is not None or (not state.has_windows and is_told)
-    if not state.runs or not is_shown or (known.issuperset(sinks) and not (again and state.emit)):
-        return copy
-    clock = replace(copy.clocks[copy.task_name], ended=False)
-    return replace(copy, **at_one(copy, clock=clock), operators={copy.task_name: copy.operator.unpublished()})
+    return bool(state.runs) and is_shown and not (known.issuperset(sinks) and not (again and state.emit))
 
 
 def _with_acknowledged(copy: Manifest, newest: Manifest, *, is_known: bool) -> Manifest:
@@ -313,9 +329,9 @@ def _target(log: Log, kept: Readable, to: int | None, clock: int | None) -> Mani
         what = "cannot be read" if to in kept.unreadable else "is not kept"
         there = ", ".join(map(str, sorted(bases)))
         raise UnknownCheckpoint(f"{log.storage.url}: checkpoint {to} {what}; you can go back to {there}")
-    found = [id for id, manifest in bases.items() if manifest.clock.watermark <= (clock or 0)]
+    found = [id for id, manifest in bases.items() if manifest.furthest <= (clock or 0)]
     if not found:
-        clocks = [manifest.clock.watermark for manifest in bases.values()]
+        clocks = [manifest.furthest for manifest in bases.values()]
         earliest = f"the earliest is at {utc_text(min(clocks))}" if clocks else "there is none"
         raise UnknownCheckpoint(
             f"{log.storage.url} keeps no checkpoint whose clock is at most {utc_text(clock or 0)}; {earliest}"

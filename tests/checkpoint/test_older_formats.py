@@ -13,7 +13,7 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.names import Staged, new_nonce
 from persistent.checkpoint.older_formats import MANIFEST, SINK, UNNAMED, manifest_of_today, plan_of_today
-from persistent.checkpoint.parts import Aside, SinkBatch, SinkPart
+from persistent.checkpoint.output_parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.codec import decode_document, encode_document
 from persistent.codec.shapes import Misfit

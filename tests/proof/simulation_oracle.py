@@ -15,7 +15,7 @@ from typing import Any
 from persistent import Pipeline
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
 from persistent.checkpoint.names import plan_name
-from persistent.checkpoint.parts import SinkBatch
+from persistent.checkpoint.output_parts import SinkBatch
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.set_aside import aside_names
 from persistent.checkpoint.successor import check_follows
