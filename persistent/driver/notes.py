@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import SinkPart
+from persistent.checkpoint.shapes import is_of_several
 from persistent.checkpoint.successor import Entry
 from persistent.clock import later_of, monotonic_s
 from persistent.driver import seen_part
@@ -20,7 +21,7 @@ from persistent.driver.workbench import Workbench
 from persistent.lateness import CHANGE
 from persistent.session_window import SessionWindow
 from persistent.sources.protocol import Reached
-from persistent.task import STATE
+from persistent.task import STATE, state_name
 from persistent.text.figures import utc_text
 from persistent.worker.late_windows import LateWindows, added
 
@@ -114,6 +115,29 @@ class Notes:
         if not has and any(part.owed for part in found.sinks.values()):
             staged = f"the outputs that checkpoint {found.base} staged for it are discarded, unless it published them"
             self.note("staged", staged)
+
+    def note_states(self, found: Manifest) -> None:
+        """Note the states that a task with several has no more, and those that are new in it. ``found``: the checkpoint
+        with the states that it had."""
+        names = {*found.operators, *self._bench.states}
+        if not found.base or not is_of_several(names) or len({name.partition("/")[0] for name in names}) > 1:
+            return
+        for name, operator in found.operators.items():
+            if name not in self._bench.states:
+                closed = utc_text(found.clocks[name].closed)
+                windows = f", with its windows that were not closed, which end after {closed}"
+                self.note(
+                    f"state {name}",
+                    f"the state {state_name(name)!r} is dropped{windows if operator.state.has_windows else ''}",
+                )
+        for name in self._bench.states:
+            if name not in found.operators:
+                clock = utc_text(found.clock.watermark)
+                self.note(
+                    f"state {name}",
+                    f"the state {state_name(name)!r} is new: it begins at clock {clock}, and has nothing of what was "
+                    "read before",
+                )
 
     @property
     def _has_windows(self) -> bool:
