@@ -30,7 +30,8 @@ _DIGITS = 20
 
 
 class Oracle:
-    """``rows_before``: how many rows lie before a position. ``reader``: a pipeline that reads the checkpoint."""
+    """``rows_before``: how many rows lie before a position. ``reader``: a pipeline that reads the checkpoint.
+    ``states``: the names of its states, each of which is the same; None: of one without a name."""
 
     def __init__(
         self,
@@ -42,9 +43,10 @@ class Oracle:
         rows_before: Callable[[tuple[int, int]], int],
         reader: Callable[[], Pipeline],
         copies: Copies | None = None,
+        states: Sequence[str | None] = (None,),
     ) -> None:
         self.checkpoint, self.sinks = checkpoint, sinks
-        self.emission, self.lag_ms, self.copies = emission, lag_ms, copies
+        self.emission, self.lag_ms, self.copies, self.states = emission, lag_ms, copies, states
         self.rows, self.rows_before, self.reader = rows, rows_before, reader
         self.chain: dict[int, tuple[Manifest, str]] = {}
         self.snapshots: dict[int, Snapshot] = {}
@@ -121,7 +123,9 @@ class Oracle:
         self.ran[new.id] = plan
         ((partition, end),) = read.end.items()
         rows = self.rows[self.rows_before(read.start[partition]) : self.rows_before(end)]
-        step = Step(rows, plan.task.close_at, plan.task.ends, read.cap.get(partition))
+        tasks = {(one.close_at, one.ends) for one in plan.tasks.values()}
+        _require(len(tasks) == 1, f"the plan of {old.base} has states that are the same do {tasks}")
+        step = Step(rows, *tasks.pop(), read.cap.get(partition))
         return self.snapshots[old.id].after(step, self.emission, self.lag_ms, self.copies)
 
     def _check_account(self, new: Manifest, expected: Snapshot) -> None:
@@ -133,11 +137,12 @@ class Oracle:
         _require(found == wanted, f"manifest {new.id}: read, late, dead, duplicate, clock, end: {found}, not {wanted}")
 
     def _check_state(self, new: Manifest, expected: Snapshot) -> None:
-        table = self._reader.state(at=new.id)
-        found = sorted((self.emission.row(row) for row in table.to_pylist()), key=repr)
         held = expected.sums.items()
         wanted = [(*place, *sums) for place, sums in held if self.emission.end(place[1]) > expected.closed]
-        _require(found == sorted(wanted, key=repr), f"manifest {new.id}: state {found}, not {wanted}")
+        for name in self.states:
+            table = self._reader.state(name=name, at=new.id)
+            found = sorted((self.emission.row(row) for row in table.to_pylist()), key=repr)
+            _require(found == sorted(wanted, key=repr), f"manifest {new.id}: state {name} {found}, not {wanted}")
 
     def _check_staged(self, new: Manifest, expected: Snapshot) -> None:
         late, dead = [], []
