@@ -61,7 +61,7 @@ MANY_IMPORTERS = {
     "persistent.codec": 47,
     "persistent.storage": 43,  # Where a checkpoint lies: what every command is given.
     "persistent.checkpoint.manifest": 47,
-    "persistent.worker.job": 41,  # What a step is made of.
+    "persistent.worker.job": 44,  # What a step is made of.
     "persistent.sources.protocol": 48,  # What a source is, said to each of them and to who drives it.
 }
 
