@@ -114,7 +114,7 @@ def story() -> None:
     machine = Machine()
     rows = [(0, 4, "abc"[number % 3], number) for number in range(24)]
     acts: list[Callable[[], None]] = [
-        lambda: machine.begin(emission=Emission(), partitions=1, rows=rows, step_rows=2),
+        lambda: machine.begin(emission=Emission(), partitions=1, rows=rows, step_rows=2, twins=False),
         lambda: machine.pin(which=0, remove=False, crash=None),
         lambda: machine.run(steps=3, step_rows=2, ends=False, threads=1, crash=None),
         lambda: machine.run(steps=3, step_rows=2, ends=False, threads=3, crash=None),

@@ -83,13 +83,20 @@ class Machine(RuleBasedStateMachine):
         for world in self._worlds:
             world.checkpoint.clear()
             world.sink.clear()
+            world.twin.clear()
 
     # -- rules ---------------------------------------------------------------------------------------------------
 
-    @initialize(emission=EMISSIONS, partitions=st.integers(1, 2), rows=ROWS, step_rows=st.integers(1, 4))
-    def begin(self, emission: Emission, partitions: int, rows: Any, step_rows: int) -> None:
-        self.emission = emission
-        self._tell(f"begin {emission}")
+    @initialize(
+        emission=EMISSIONS,
+        partitions=st.integers(1, 2),
+        rows=ROWS,
+        step_rows=st.integers(1, 4),
+        twins=st.sampled_from((False, False, True)),
+    )
+    def begin(self, emission: Emission, partitions: int, rows: Any, step_rows: int, twins: bool) -> None:
+        self.emission, self.twins = emission, twins
+        self._tell(f"begin {emission} twins={twins}")
         self.world = self._world([{f"p{number}": [] for number in range(partitions)}])
         self.append(rows)
         self.run(2, step_rows, False, 1, None)
@@ -299,7 +306,9 @@ class Machine(RuleBasedStateMachine):
         expected = model.held[at]
         source = expected.source
         found = values(
-            world.pipeline(checkpoint=savepoint_folder(world.checkpoint, name), source=source).state().to_pylist()
+            world.pipeline(checkpoint=savepoint_folder(world.checkpoint, name), source=source)
+            .state(name=world.read)
+            .to_pylist()
         )
         assert found == expected.state(), f"savepoint of {at}: {found}, not {expected.state()}"
         assert verify(savepoint_folder(world.checkpoint, name)).ok
@@ -364,9 +373,9 @@ class Machine(RuleBasedStateMachine):
         clock = self.emission.at(clock * GRID if on_grid else clock)
         id = model.as_of(clock)
         if id is None:
-            self._refused(UnknownCheckpoint, lambda: self.world.pipeline().state(as_of=clock))
+            self._refused(UnknownCheckpoint, lambda: self.world.pipeline().state(name=self.world.read, as_of=clock))
             return
-        found = values(self.world.pipeline().state(as_of=clock).to_pylist())
+        found = values(self.world.pipeline().state(name=self.world.read, as_of=clock).to_pylist())
         assert found == model.held[id].state(clock), f"as of {clock}, from {id}: {found}"
         self._count("as of")
 
@@ -378,11 +387,11 @@ class Machine(RuleBasedStateMachine):
         a, b = kept[one % len(kept)], kept[other % len(kept)]
         pipeline, before = world.pipeline(), world.files()
         folder = MemoryStorage(self._name())
-        files = export(pipeline, folder, a).files
+        files = export(pipeline, folder, a, name=world.read).files
         rows = [row for file in files for row in pq.read_table(folder.read(file.name)).to_pylist()]
         folder.clear()
         assert values(rows) == model.held[a].state(), f"export of {a}"
-        found = diff(place(world.checkpoint, a), place(world.checkpoint, b), pipeline=pipeline)
+        found = diff(place(world.checkpoint, a), place(world.checkpoint, b), pipeline=pipeline, name=world.read)
         assert found.rows is not None
         changes = {(row["page"], start_of(row)): row["change"] for row in found.rows.to_pylist()}
         assert changes == _changes(model.held[a], model.held[b]), f"diff of {a} and {b}: {changes}"
@@ -402,7 +411,7 @@ class Machine(RuleBasedStateMachine):
         ):
             self._refused(UnknownCheckpoint, ask)
         if id > model.newest:
-            self._refused(InvalidPipeline, lambda: self.world.pipeline().state(at=id))
+            self._refused(InvalidPipeline, lambda: self.world.pipeline().state(name=self.world.read, at=id))
         if id not in model.pins:
             self._refused(UnknownCheckpoint, lambda: pin(storage, id, remove=True, take_over=True))
 
@@ -417,7 +426,7 @@ class Machine(RuleBasedStateMachine):
         for id in model.kept():
             assert id in there, f"checkpoint {id} is to be kept and is not there; there are {there}"
             expected = model.held[id]
-            state = values(world.pipeline(source=expected.source).state(at=id).to_pylist())
+            state = values(world.pipeline(source=expected.source).state(name=world.read, at=id).to_pylist())
             assert state == expected.state(), f"state at {id}: {state}, not {expected.state()}"
             _check_manifest(log.read(id).manifest, expected)
         manifest = log.read(model.newest).manifest
@@ -504,7 +513,7 @@ class Machine(RuleBasedStateMachine):
 
     def _world(self, sources: Any, start_from: str | None = None) -> World:
         name = f"operations-{uuid.uuid4().hex}-{self._name()}"
-        self._worlds.append(World(name, self.emission, sources, start_from))
+        self._worlds.append(World(name, self.emission, sources, start_from, self.twins))
         return self._worlds[-1]
 
     def _name(self) -> str:
