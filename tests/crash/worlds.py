@@ -88,6 +88,16 @@ class States(Visits):
             super().process_message(one, message)
 
 
+class Beside(States):
+    """A state that is published, and totals beside it that are not."""
+
+    taken = ("short",)
+
+    def persistent_state(self) -> Any:
+        monoid = record(visits=Count(), total=Sum())
+        return {"short": WindowState(monoid, tumbling(10)), "total": NonWindowState(monoid)}
+
+
 class Peaks(PersistentTask):
     """The largest number in each ten milliseconds, every four: windows that overlap, of a monoid without inverse."""
 
@@ -338,9 +348,8 @@ class World:
     def _sinks(self, seen: Callable[[Storage], Storage]) -> Any:
         one = FileSink(seen(self.sink), format=self.job.format)
         if self.states != (STATE,):
-            first, second, third = self.states
-            sinks = FileSink(seen(self.second), format=self.job.format), LedgerSink(self.ledger)
-            return {first: one, second: {"two": sinks[0]}, third: {"z": sinks[1]}}
+            others = {"two": FileSink(seen(self.second), format=self.job.format)}, {"z": LedgerSink(self.ledger)}
+            return dict(zip(getattr(self.job.task, "taken", self.states), (one, *others)))
         if not self.job.several:
             return one
         return {"one": one, "two": FileSink(seen(self.second), format=self.job.format), "z": LedgerSink(self.ledger)}
