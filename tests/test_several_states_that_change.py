@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from monoids import Count, Sum, record
+from monoids import Count, Monoid, Sum, record
 from persistent import (
+    Dedupe,
     Evolution,
     FingerprintChanged,
     InvalidPipeline,
@@ -19,12 +20,15 @@ from persistent import (
     OtherJob,
     Pipeline,
     UnknownCheckpoint,
+    WindowState,
+    tumbling,
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.operations import compact, merge, restart, rollback, savepoint
 from persistent.reading import clock_reading, diff, place
 from persistent.storage import MemoryStorage
+from persistent.testing.faults import Killed
 from persistent.verify import verify, verify_source
 from tests.operations.test_merging import Named
 from tests.several import KINDS, Row, Run, Several, World, disordered, newest
@@ -376,3 +380,153 @@ def test_a_clock_reading_has_the_clock_of_each_state() -> None:
     closed = {name: closed for name, (_, closed) in found.states.items()}
     assert closed["Several/total"] is None and closed["Several/short"] != closed["Several/sliding"]
     assert (found.closed, found.ended) == (min(end for end in closed.values() if end is not None), True)
+
+
+# -- steps that were begun, and options ------------------------------------------------------------------------------
+
+
+def test_a_step_that_was_begun_is_run_with_a_state_that_was_added_meanwhile() -> None:
+    """Its plan says nothing of the new state, which closes nothing in it, and counts what it reads."""
+    world = world_of("short", "total")
+    world.run(Run(40, 7))
+    plans: list[str] = []
+
+    class Dying(MemoryStorage):
+        def put_if_absent(self, name: str, data: Any) -> Any:
+            answer = super().put_if_absent(name, data)
+            if name.startswith("p/"):
+                plans.append(name)
+                raise Killed(name)
+            return answer
+
+    dying = Dying(world.storage.url.removeprefix("memory://"))
+    with pytest.raises(Killed):
+        world.pipeline(Run(60, 7), checkpoint=dying).run(engine="embedded")
+    assert len(plans) == 1
+    more = with_states(world, "short", "total", "gaps", "changes")
+    more.run(Run(60, 7))
+    more.run()
+    calm = world_of("short", "total")
+    calm.run(Run(40, 7))
+    added = with_states(calm, "short", "total", "gaps", "changes")
+    added.run(Run(60, 7))
+    added.run()
+    for name in more.states:
+        assert more.shown(name) == added.shown(name), name
+        assert newest(more.published(name)) == newest(added.published(name)), name
+    assert verify(world.storage).findings == []
+
+
+def test_a_step_that_was_begun_is_run_without_a_state_that_was_dropped() -> None:
+    """Its plan names a state that is no more."""
+    world = world_of("days", "total")
+    world.run(Run(40, 7))
+
+    class Dying(MemoryStorage):
+        def put_if_absent(self, name: str, data: Any) -> Any:
+            answer = super().put_if_absent(name, data)
+            if name.startswith("p/"):
+                raise Killed(name)
+            return answer
+
+    with pytest.raises(Killed):
+        world.pipeline(Run(60, 7), checkpoint=Dying(world.storage.url.removeprefix("memory://"))).run(engine="embedded")
+    less = with_states(world, "total")
+    less.run(Run(60, 7), allow_dropped=["Several/days"])
+    alone = world.alone("total")
+    for run in (Run(40, 7), Run(60, 7)):
+        alone.run(run)
+    assert less.shown("total") == alone.shown("total")
+
+
+def test_the_order_of_the_states_does_not_matter() -> None:
+    """A mapping has none that a user minds."""
+    world = world_of("short", "total", "changes")
+    world.run(Run(40, 7))
+    other = with_states(world, "changes", "short", "total")
+    other.run()
+    calm = world_of("short", "total", "changes")
+    calm.run(Run(40, 7))
+    calm.run()
+    for name in world.states:
+        assert other.shown(name) == calm.shown(name) and other.published(name) == calm.published(name)
+
+
+def test_an_heir_may_have_other_states() -> None:
+    """One that is added begins at the clock of the savepoint; one that is dropped is not copied into it for long."""
+    world = world_of("short", "total")
+    world.run(Run(40, 7))
+    url = savepoint(world.storage, "half")
+    heir = World({name: KINDS[name] for name in ("total", "changes")}, world.rows)
+    with pytest.raises(OtherJob, match=r"allow_dropped=\['Several/short'\]"):
+        heir.run(start_from=url)
+    assert not heir.storage.list("m")
+    heir.run(start_from=url, allow_dropped=["Several/short"])
+    alone = world.alone("total")
+    for run in (Run(40, 7), None):
+        alone.run(run)
+    assert heir.shown("total") == alone.shown("total")
+    since = World({"changes": KINDS["changes"]}, world.rows[40:])
+    since.run()
+    assert heir.shown("changes") == since.shown("changes")
+    found = manifest_of(heir.storage)
+    assert found.operators["Several/changes"].state.added == manifest_of(world.storage).clock.watermark
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_copy_counts_once_in_every_state(seed: int) -> None:
+    """Copies are recognised before any state sees them, until none of the states has use for that."""
+    rows = [{**row, "id": number} for number, row in enumerate(disordered(seed, 40))]
+    again = [row for number, row in enumerate(rows) for row in ([row, rows[number - 3]] if number % 4 == 3 else [row])]
+    worlds = [World({name: KINDS[name] for name in ("short", "total", "retracting")}, given) for given in (rows, again)]
+    for world in worlds:
+        world.run(Run(len(world.rows), 1, end_of_input=True), dedupe=Dedupe.by_id("id", within="1 day"))
+    for name in ("short", "total", "retracting"):
+        once, twice = (world.shown(name) for world in worlds)
+        assert once == twice
+        assert newest(worlds[0].published(name)) == newest(worlds[1].published(name))
+    account = next(iter(manifest_of(worlds[1].storage).accounts.values()))
+    assert (account.read, account.duplicate) == (len(again), len(again) - len(rows))
+
+
+class Raising(Monoid[int]):
+    """A sum that cannot be presented where it is 4."""
+
+    identity, commutative = 0, True
+
+    def lift(self, value: int) -> int:
+        return value
+
+    def combine(self, a: int, b: int) -> int:
+        return a + b
+
+    def present(self, element: int) -> int:
+        if element == 4:
+            raise ValueError("four")
+        return element
+
+
+def test_a_key_without_a_result_is_a_dead_letter_of_its_state() -> None:
+    """The others have one, and the dead letter says which state it is of."""
+    rows = [{"ts": ts, "key": key, "value": value} for ts, key, value in ((1, "a", 1), (2, "b", 2), (3, "a", 3))]
+
+    class Odd(Several):
+        def _value(self, name: str, value: Any) -> Any:
+            return value
+
+        def process_message(self, state: Any, message: Any) -> None:
+            for one in state.values():
+                one.update(message.timestamp, message.value["value"])
+
+    storage, sinks = MemoryStorage(f"several-{uuid.uuid4().hex}"), {"bad": MemorySink(), "good": MemorySink()}
+    states = {
+        "bad": lambda: WindowState(Raising(), tumbling("10 ms")),
+        "good": lambda: WindowState(Sum(int), tumbling("10 ms")),
+    }
+    source = MemorySource(rows, timestamp="ts")
+    job = Pipeline(source=source, task=Odd(states), checkpoint=storage, sink=sinks, on_error="dead-letter")
+    report = job.run(engine="embedded", end_of_input=True)
+    assert (report.set_aside, len(sinks["bad"].rows()), len(sinks["good"].rows())) == (1, 1, 2)
+    (letter,) = job.dead_letters().to_pylist()
+    assert letter["reason"].endswith(", of the state 'bad'")
+    assert verify(storage).findings == []
