@@ -22,12 +22,16 @@ def check_every_destination(job: Job) -> None:
             "discard_closed=True drops closed windows, and each state with windows has a sink: omit it"
         )
     for one in each:
+        # Of several states, those without a sink discard.
+        own = False if discards is True and len(each) > 1 and one.sinks else discards
         try:
-            check_destinations(one.state, keys, one.sinks, False if len(each) > 1 and one.sinks else discards)
+            check_destinations(one.state, keys, one.sinks, own)
         except InvalidPipeline as error:
             if len(each) == 1:
                 raise
-            raise InvalidPipeline(f"the state {one.name!r}: {error}") from error
+            raise InvalidPipeline(
+                f"the state {one.name!r}: {error}. Sinks are given by state, sink={{{one.name!r}: ...}}"
+            ) from error
 
 
 def check_destinations(
