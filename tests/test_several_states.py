@@ -160,13 +160,14 @@ def test_an_update_of_a_batch_that_a_state_refuses_is_dropped_there(how: str, st
     assert [row["value"] for row in job.state(name="short").to_pylist()] == [2 * times]
 
 
-def test_a_message_that_fails_in_one_state_counts_in_none(storage: MemoryStorage) -> None:
+@pytest.mark.parametrize("failing", ["short", "total"])
+def test_a_message_that_fails_in_one_state_counts_in_none(failing: str, storage: MemoryStorage) -> None:
     """Half of a message in the state could not be taken back, and the dead letter would count it again."""
 
     class Failing(Two):
         def process_message(self, state: Any, message: Any) -> None:
-            state["total"].update(message.timestamp, 1)
-            state["short"].update(message.timestamp, "x" if message.timestamp == 6 else 1)
+            for name, one in state.items():
+                one.update(message.timestamp, "x" if message.timestamp == 6 and name == failing else 1)
 
     job = job_of(rows_at(5, 6, 7), storage, Failing, on_error="dead-letter", step_rows=3)
     assert job.run(engine="embedded").dead == 1
@@ -236,6 +237,13 @@ def test_options_that_are_not_by_state_are_refused(options: Any, text: str, stor
     """Rows of one state must not land where those of another are expected."""
     with pytest.raises(InvalidPipeline, match=text):
         job_of([], storage, **options)
+
+
+def test_two_states_do_not_share_a_sink(storage: MemoryStorage) -> None:
+    """Its rows would be of both, and its mark of neither."""
+    sink = MemorySink()
+    with pytest.raises(InvalidPipeline, match=r"'short' and 'total' are the same, .*: rows of two states"):
+        job_of([], storage, sink={"short": sink, "total": sink})
 
 
 def test_a_state_is_read_by_its_name(storage: MemoryStorage) -> None:

@@ -141,10 +141,11 @@ class Manifest:
         return self.operators[self.task_name]
 
     def of(self, operator: str) -> Manifest:
-        """The manifest of this state alone, and of the sinks that take it; itself, if there is no other."""
-        if self.operators.keys() == {operator}:
-            return self
+        """The manifest of this state alone, and of the sinks that take it; itself, if there are no others."""
         name = state_name(operator)
+        parts: list[SinkPart | Inheritance] = [*self.sinks.values(), *self.inherits.values()]
+        if self.operators.keys() == {operator} and all((part.state or STATE) == name for part in parts):
+            return self
         return replace(
             self,
             operators={operator: self.operators[operator]},
