@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from monoids.column import Columns, take
 from monoids.groupby.cells import Integers
+from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums, group_by
 from monoids.hashing import key_column
 from persistent.codec.key_types import agreed_types
@@ -44,7 +45,8 @@ class Delta:
 
     An update whose windows were all final at ``watermark`` is an error in the task. So is one after ``limit`` (ms): one
     far-off update must not close every window. ``key_types``: the types of the key columns so far, empty before the
-    first key; a key of another type is an error in the task.
+    first key; a key of another type is an error in the task. ``drops``: other states of the task take messages that
+    this one refuses: an update at the time of such a message is dropped here, and is no error.
     """
 
     def __init__(
@@ -54,8 +56,11 @@ class Delta:
         watermark: int,
         limit: int = TIMESTAMP_MAX,
         key_types: Sequence[pa.DataType] = (),
+        *,
+        drops: bool = False,
     ) -> None:
         self._state = state
+        self._drops = drops
         self._key_names = tuple(key_names)
         self._watermark = watermark
         self._limit = limit
@@ -103,7 +108,8 @@ class Delta:
             columns = own.keys if own is not None else ()
         else:
             columns = self._key_columns(keys, len(times))
-        self._sum(columns, times, values_of(self._state.monoid).lift_rows(values, len(times)))
+        lifted = values_of(self._state.monoid).lift_rows(values, len(times))
+        self._sum(columns, times, lifted, None if own is None else own.timestamps)
 
     def get(self) -> Any:
         raise TypeError(
@@ -123,7 +129,8 @@ class Delta:
 
     def at_once(self) -> Delta:
         """An empty delta that checks each update at once: slow, but an error is raised in the line of the call."""
-        return _AtOnce(self._state, self._key_names, self._watermark, self._limit, self._key_types)
+        limits = self._watermark, self._limit, self._key_types
+        return _AtOnce(self._state, self._key_names, *limits, drops=self._drops)
 
     def of(self, batch: Batch) -> None:
         """The following rows belong to this batch: the one begun, or one filtered from it."""
@@ -133,10 +140,14 @@ class Delta:
 
     def end(self) -> None:
         """Lift, check and keep the updates since ``begin``."""
-        self._sum_listed()
+        self.check()
         self._parts += self._pending
         self._key_types = self._pending_types
         self.abandon()
+
+    def check(self) -> None:
+        """Lift and check the updates since ``begin``; ``end`` then raises nothing."""
+        self._sum_listed()
 
     def settle(self) -> None:
         """Fold the kept sums once they are many. An error here belongs to the sum, not to a message."""
@@ -165,7 +176,8 @@ class Delta:
         if self._times:
             times = _listed_timestamps(self._times)
             self._check_not_swapped(times)
-            self._sum(self._listed_keys(), times, values_of(self._state.monoid).lift_list(self._values))
+            values = values_of(self._state.monoid).lift_list(self._values)
+            self._sum(self._listed_keys(), times, values, self._listed_own() if self._drops else None)
             self._clear()
 
     def _check_not_swapped(self, times: Integers) -> None:
@@ -179,7 +191,14 @@ class Delta:
             if times[place] and row >= 0 and type(value) is int and value == own[row]:
                 raise ValueError(_swapped_text("update", int(times[place]), value))
 
-    def _sum(self, keys: Sequence[pa.Array], times: Integers, columns: Columns) -> None:
+    def _listed_own(self) -> Integers | None:
+        """The timestamp of the message of each listed update; None if that is not known of all."""
+        rows = np.array(self._rows, np.int64)
+        batch = self._listed_batch
+        return None if batch is None or not len(rows) or int(rows.min()) < 0 else batch.timestamps[rows]
+
+    def _sum(self, keys: Sequence[pa.Array], times: Integers, columns: Columns, own: Integers | None = None) -> None:
+        """``own``: the timestamps of the messages of the updates, where they are known."""
         window = self._state.window
         if len(times) and int(times.max()) > self._limit:
             raise ValueError(
@@ -187,14 +206,16 @@ class Delta:
                 "far ahead (see max_future); update at the message's own timestamp"
             )
         if window is not None and len(times):
+            held = window.holds(times)
             if window.may_be_late(int(times.min()), self._watermark):
-                ended, _ = window.late(times, self._watermark)
+                late, _ = window.late(times, self._watermark)
+                ended = self._refused(times, late, own) if self._drops else late
                 if ended.any():
                     raise ValueError(
                         f"an update at {int(times[ended][0])} ({utc_text(int(times[ended][0]))}): {self._why_late()}, "
                         f"{utc_text(self._watermark)}; update at the message's own timestamp"
                     )
-            held = window.holds(times)
+                held = held & ~late
             if not held.all():
                 rows = np.flatnonzero(held)
                 numbers = pa.array(rows)
@@ -203,6 +224,15 @@ class Delta:
         if len(times):
             self._pending_types = self._agreed_types(keys)
             self._pending.append(self._grouped(keys, times, columns))
+
+    def _refused(self, times: Integers, ended: Mask, own: Integers | None) -> Mask:
+        """The updates that are too late, without those at the time of a message: the message is, and it is counted."""
+        if own is None:
+            own_times = self._batch.timestamps if self._batch is not None else np.zeros(0, np.int64)
+            mask: Mask = ended & ~np.isin(times, own_times)
+            return mask
+        other: Mask = times != own
+        return ended & other
 
     def _grouped(self, keys: Sequence[pa.Array], times: Integers, columns: Columns) -> GroupSums:
         state = self._state

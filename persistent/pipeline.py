@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,16 +22,17 @@ from persistent.checkpoint.successor import Entry
 from persistent.clock import Duration, Instant, bare, instant_ms
 from persistent.codec import canonical_json
 from persistent.dedupe import Dedupe
-from persistent.driver.commit import check_same_job, first_manifest
+from persistent.driver.commit import first_manifest
 from persistent.driver.correction import Asked, correct
-from persistent.driver.destinations import check_destinations, check_late_sink, check_not_read_back
-from persistent.driver.evolution import Evolution, checked_names
+from persistent.driver.destinations import check_every_destination, check_not_read_back
+from persistent.driver.evolution import Evolution, Evolutions, checked_evolutions, checked_names
 from persistent.driver.loop import Driver
-from persistent.driver.naming import checked_late_sink, named_sinks, named_sources
+from persistent.driver.naming import checked_late_sink, named_sinks, named_sources, sinks_by_state
 from persistent.driver.options import Options, check_choices, checked_ms, positive_ms
 from persistent.driver.report import Idle, RunReport, StepReport
+from persistent.driver.same_job import check_same_job, chosen_state, view_of
 from persistent.driver.start_from import start
-from persistent.engines.embedded import Embedded
+from persistent.engines.choosing import chosen_engine
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, PersistentError
 from persistent.promises import Guarantee, guarantee_of, promise_of, promise_of_checkpoint
@@ -41,7 +41,7 @@ from persistent.sinks.protocol import AnySink, BatchSink, Sink
 from persistent.sources.protocol import Source, parts_of
 from persistent.state import PersistentState
 from persistent.storage import Storage, is_proved, open_storage
-from persistent.task import PersistentTask, check_task, key_names, operator_name
+from persistent.task import PersistentTask, check_task, named_states, operator_name, task_name
 from persistent.text.spelling import spelled
 from persistent.worker.job import Job
 from persistent.worker.requirements import process, say_where
@@ -53,9 +53,10 @@ class Pipeline:
 
     ``source``: one, a list, or a mapping of names to sources, all of which feed the task. ``checkpoint``: the URL of a
     folder for this pipeline alone. ``sink``: where windows go when they close: one, a list, or a mapping of names to
-    sinks, each of which receives all of them. Without one the state is the only result, and a state with windows needs
-    ``discard_closed=True``, which drops closed windows. ``late_sink``: where late records go, each once, besides
-    ``late()``.
+    sinks, each of which receives all of them. Of a task with several states: by state, ``{"hourly": FileSink(...)}``,
+    where a sink has the name of its state, or ``{"hourly": {"files": FileSink(...), "table": ...}}``. Without one the
+    state is the only result, and a state with windows needs ``discard_closed=True``, which drops closed windows.
+    ``late_sink``: where late records go, each once, besides ``late()``.
     ``step_rows``: exactly this many records of each source per step, so that steps depend on the input alone; by
     default a step takes about a second. ``on_error``: "stop" at a message for which the task raises, or write it as a
     "dead-letter". ``max_future``: a timestamp farther ahead of both the time of day and the clock is a dead letter.
@@ -68,7 +69,8 @@ class Pipeline:
     ``start_from``: the URL of a savepoint or checkpoint of the same pipeline. An empty checkpoint begins as a copy of
     it, and is a job of its own from then on. ``unsafe_single_driver``: accept a store that is not proved to create
     files atomically; you must never run two drivers. ``evolve``: how to migrate the existing state to a changed monoid;
-    the next run does it, once. ``allow_dropped``: former names of the task, whose state is deleted. ``dedupe``: how to
+    the next run does it, once; of a task with several states, by state. ``allow_dropped``: former names of the task,
+    or "task/state" of a state that it no longer has, whose state is deleted. ``dedupe``: how to
     recognise copies of a record that its sender has sent again, in every source or by the name of the source; each
     counts once.
 
@@ -106,22 +108,22 @@ class Pipeline:
         retention: Retention | None = None,
         unsafe_single_driver: bool = False,
         start_from: str | Storage | None = None,
-        evolve: Evolution | None = None,
+        evolve: Evolution | Evolutions | None = None,
         allow_dropped: Sequence[str] = (),
         dedupe: Dedupe | Mapping[str, Dedupe] | None = None,
     ) -> None:
         self.sources = named_sources(source)
-        self.sinks = named_sinks(sink)
-        self.late_sink = checked_late_sink(late_sink, self.sinks)
         check_choices(step_rows, on_error, require)
         self.dedupe = copies.checked(dedupe, self.sources)
         self.task = task
-        self._state = check_task(task)
-        _check_recordable(task, self._state)
-        check_destinations(self._state, key_names(task), self.sinks, discard_closed)
-        check_late_sink(late_sink, self.sinks, is_ever_late=self._state.window is not None or bool(self.dedupe))
+        self._declared = check_task(task)
+        _check_recordable(task, named_states(self._declared))
+        self.sinks, self._takes = _sinks_and_states(sink, self._declared)
+        self.late_sink = checked_late_sink(late_sink, self.sinks)
         self.discard_closed = discard_closed
         self.storage = open_storage(checkpoint, unsafe_single_driver=unsafe_single_driver, option="checkpoint")
+        given = task, self._declared, *self._parts(), False, discard_closed, self.dedupe, self.late_sink
+        check_every_destination(Job(*given, takes=self._takes))
         self.unsafe_single_driver = unsafe_single_driver and not is_proved(self.storage)
         self.step_rows = step_rows
         self.on_error = on_error
@@ -134,14 +136,12 @@ class Pipeline:
             raise InvalidPipeline(f"retention={retention!r}: give Retention(last=10, hourly=24, daily=7), or None")
         self.retention = retention or Retention()
         self.start_from = None if start_from is None else open_checkpoint(start_from, option="start_from")
-        if evolve is not None and not isinstance(evolve, Evolution):
-            raise InvalidPipeline(f"evolve={evolve!r}: give Evolution(...), or None")
-        if evolve is not None:
-            evolve.check_for(self._state)
-        self.evolve = evolve
+        self.evolve = checked_evolutions(evolve, self._declared)
         self.allow_dropped = checked_names(allow_dropped, "allow_dropped")
-        if operator_name(task) in self.allow_dropped:
-            raise InvalidPipeline(f"allow_dropped={allow_dropped!r} names the task of this pipeline: omit it")
+        ours = [operator_name(task, name) for name in named_states(self._declared)]
+        if {*ours} & {*self.allow_dropped}:
+            what = "the task" if ours == [task_name(task)] else "a state"
+            raise InvalidPipeline(f"allow_dropped={allow_dropped!r} names {what} of this pipeline: omit it")
         guarantee = self.guarantee()
         if require == "exactly-once" and not guarantee.startswith(require):
             raise InvalidPipeline(f"require={require!r}, but this pipeline is {guarantee}")
@@ -182,7 +182,8 @@ class Pipeline:
             parts[_part("sink", name, self.sinks)] = promise_of(sink, "it publishes committed outputs")
         if self.late_sink is not None:
             parts["late_sink"] = promise_of(self.late_sink, "it publishes committed outputs")
-        discards = self.discard_closed and self._state.window is not None
+        states = self.job().each().values()
+        discards = self.discard_closed and any(one.state.window is not None and not one.sinks for one in states)
         limits = ["for the open windows only: those that close are discarded"] if discards else []
         limits += copies.said(self.dedupe, self.sources)
         return guarantee_of(parts, "; ".join(limits))
@@ -280,17 +281,25 @@ class Pipeline:
             for part in (*self.sources.values(), *self.all_sinks.values()):
                 getattr(part, "close", lambda: None)()
 
-    def state(self, spark: Any = None, *, at: int | None = None, as_of: Instant | None = None) -> Any:
+    def state(
+        self, spark: Any = None, *, name: str | None = None, at: int | None = None, as_of: Instant | None = None
+    ) -> Any:
         """The folded state as an Arrow table in output columns; with a SparkSession, as a DataFrame.
 
-        A state with windows shows every non-empty open window. ``at``: the state of that kept checkpoint. ``as_of``:
-        the state before that clock (ms since the epoch, a datetime or ISO 8601, UTC without a zone), which must lie on
-        the state's grid and within its ``history`` and the kept checkpoints. The job can run meanwhile.
+        A state with windows shows every non-empty open window. ``name``: of a task with several states, which one.
+        ``at``: the state of that kept checkpoint. ``as_of``: the state before that clock (ms since the epoch, a
+        datetime or ISO 8601, UTC without a zone), which must lie on the state's grid and within its ``history`` and the
+        kept checkpoints. The job can run meanwhile.
         """
         if at is not None and as_of is not None:
             raise InvalidPipeline("at= names a checkpoint, as_of= a clock: give one of them")
-        table = self._state_table(at) if as_of is None else self._table_as_of(instant_ms(as_of, "as_of"))
+        job = self.job().of(self._named(name))
+        table = self._state_table(job, at) if as_of is None else self._table_as_of(job, instant_ms(as_of, "as_of"))
         return table if spark is None else spark.createDataFrame(table)
+
+    def _named(self, name: str | None) -> str:
+        """The name of a state. InvalidPipeline without a name, if the task has several states, or none of that name."""
+        return chosen_state(self.job(), name)
 
     def late(self) -> pa.Table:
         """The late records: where each was read (partition, file, ordinal, offset), its ``timestamp`` (ms), ``reason``
@@ -304,43 +313,34 @@ class Pipeline:
     def job(self) -> Job:
         """The job, as drivers and operations use it."""
         letters = self.on_error == "dead-letter"
-        sources, sinks, discards = self.sources, self.sinks, self.discard_closed
-        late = self.late_sink
-        return Job(self.task, self._state, sources, sinks, self.storage, letters, discards, self.dedupe, late)
+        given = self.task, self._declared, *self._parts()
+        return Job(*given, letters, self.discard_closed, self.dedupe, self.late_sink, takes=self._takes)
 
-    def _state_table(self, at: int | None) -> pa.Table:
-        log, job = Log(self.storage), self.job()
+    def _parts(self) -> tuple[Mapping[str, Source], Mapping[str, AnySink], Storage]:
+        return self.sources, self.sinks, self.storage
+
+    def _state_table(self, job: Job, at: int | None) -> pa.Table:
+        log = Log(self.storage)
         newest = log.newest() if at is None else None
         if at is None and (newest is None or newest.manifest.base == 0):
             return empty_table(job, None)
         return read_while_running(log, lambda: checkpoint_at(log, at), lambda entry: self._table(job, entry, WHOLE))
 
-    def _table_as_of(self, clock: int) -> pa.Table:
-        log, job, part = Log(self.storage), self.job(), StatePart(as_of=clock)
+    def _table_as_of(self, job: Job, clock: int) -> pa.Table:
+        log, part = Log(self.storage), StatePart(as_of=clock)
 
         def find() -> Entry:
-            return checkpoint_as_of(log, job.task, job.state, clock)
+            return checkpoint_as_of(log, job.task, {job.name: job.state}, clock)
 
         return read_while_running(log, find, lambda entry: self._table(job, entry, part))
 
     def _table(self, job: Job, entry: Entry, part: StatePart) -> pa.Table:
-        check_same_job(entry.manifest, first_manifest(job, ""), self.storage.url)
-        return pa.concat_tables([empty_table(job, entry.manifest), *folded_tables(job, entry.manifest, part)])
+        view = view_of(job, entry.manifest, self.storage.url)
+        check_same_job(view, first_manifest(job, ""), self.storage.url)
+        return pa.concat_tables([empty_table(job, view), *folded_tables(job, view, part)])
 
     def _engine(self, spark: Any, engine: str | Engine | None) -> Engine:
-        if spark is not None and engine not in (None, "spark"):
-            raise InvalidPipeline("give either a SparkSession or engine=, not both")
-        if engine == "embedded":
-            chosen: Engine = Embedded()
-        elif isinstance(engine, str) and engine != "spark":
-            raise InvalidPipeline(f'engine={engine!r}: choose "spark", "embedded" or an engine')
-        elif engine is not None and not isinstance(engine, str):
-            chosen = engine
-        else:
-            session = spark if spark is not None else _active_session()
-            if session is None and engine == "spark":
-                raise InvalidPipeline('engine="spark" needs a SparkSession: give run(spark), or create one first')
-            chosen = _spark_engine(session) if session is not None else Embedded()
+        chosen = chosen_engine(spark, engine)
         if not chosen.in_process:
             self._check_reach(chosen)
         return chosen
@@ -369,25 +369,21 @@ def _one_or_all(parts: Mapping[str, Any]) -> Any:
     return next(iter(parts.values()), None) if len(parts) < 2 else parts
 
 
-def _check_recordable(task: PersistentTask, state: PersistentState) -> None:
-    """InvalidPipeline if a manifest cannot hold the name or the fingerprint."""
+def _sinks_and_states(
+    given: Any, declared: PersistentState | Mapping[str, PersistentState]
+) -> tuple[dict[str, AnySink], dict[str, str]]:
+    """The sinks by name, and the state that each takes, if states have names."""
+    return (named_sinks(given), {}) if isinstance(declared, PersistentState) else sinks_by_state(given, declared)
+
+
+def _check_recordable(task: PersistentTask, states: Mapping[str, PersistentState]) -> None:
+    """InvalidPipeline if a manifest cannot hold the name or a fingerprint."""
     try:
-        check_name(operator_name(task), "the name of the task")
-        canonical_json(state.fingerprint())
+        check_name(task_name(task), "the name of the task")
+        for state in states.values():
+            canonical_json(state.fingerprint())
     except (TypeError, ValueError) as error:
         raise InvalidPipeline(
             f"{type(task).__name__}: {error}. Give the task a plain name, and the monoid parameters() of text and "
             "integers"
         ) from error
-
-
-def _active_session() -> Any:
-    """The active SparkSession, if this process has loaded pyspark at all."""
-    sql = sys.modules.get("pyspark.sql")
-    return sql.SparkSession.getActiveSession() if sql is not None else None
-
-
-def _spark_engine(session: Any) -> Engine:
-    from persistent.engines.spark import Spark
-
-    return Spark(session)

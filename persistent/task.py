@@ -7,6 +7,7 @@ a message (after a crash, or to find a failing one), so they only update the sta
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,14 +17,20 @@ import pyarrow as pa
 
 from monoids.hashing import key_column, key_type
 from persistent.delta import Delta, listed_key
+from persistent.deltas import Deltas
 from persistent.errors import AssignerFailed, InvalidPipeline
 from persistent.message import Batch, Message
-from persistent.state import NonWindowState, PersistentState, State, WindowState
+from persistent.state import NonWindowState, PersistentState, WindowState
 from persistent.storage.failures import without_secrets
 from persistent.text.user_errors import Line, error_text, line_of, message_text, users_line
 
 _MESSAGES = 1 << 16
+STATE: Final = "state"
+"""The name of a task's only state, if the task gives it none."""
+_STATE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=@+-]{0,99}")
 
+Declared = PersistentState | Mapping[str, PersistentState]
+"""What a task declares: its only state, or several by name."""
 Key = str | tuple[str, ...] | Mapping[str, Callable[[Message], Any] | None] | None
 
 
@@ -37,21 +44,21 @@ class PersistentTask:
     key: Key = None
     name: str = ""
 
-    def persistent_state(self) -> PersistentState:
-        """The state: a ``WindowState`` or ``NonWindowState`` of some monoid."""
+    def persistent_state(self) -> Declared:
+        """The state: a ``WindowState`` or ``NonWindowState`` of some monoid; or several, by name."""
         raise NotImplementedError(f"{type(self).__name__} does not define persistent_state(self)")
 
-    def process_message(self, state: State, message: Message) -> None:
+    def process_message(self, state: Any, message: Message) -> None:
         """Update the state by one message: any number of updates, under any keys. Without an update it is filtered
-        out."""
+        out. ``state``: a ``State``; of several states, ``state["name"]`` is one."""
         raise NotImplementedError(f"{type(self).__name__} does not define process_message(self, state, message)")
 
-    def process_batch(self, state: State, batch: Batch) -> None:
+    def process_batch(self, state: Any, batch: Batch) -> None:
         """Optional: the same for many messages at once."""
-        if not isinstance(state, Delta):
+        if not isinstance(state, Delta | Deltas):
             raise TypeError("process_batch runs in a pipeline; a state on its own takes updates directly")
         state.of(batch)
-        process: Callable[[State, Message], object] = self.process_message
+        process: Callable[[Any, Message], object] = self.process_message
         for state.row, message in enumerate(batch.messages()):
             if process(state, message) is not None:
                 raise TypeError("process_message returned something: it updates the state and returns None")
@@ -93,9 +100,32 @@ class TaskFailure:
         return f"{error_text(self.error)}{f' ({self.line.short})' if self.line else ''}"
 
 
-def operator_name(task: PersistentTask) -> str:
-    """The name of the task's state in the checkpoint."""
+def task_name(task: PersistentTask) -> str:
+    """The name of the task in the checkpoint."""
     return task.name or type(task).__name__
+
+
+def operator_name(task: PersistentTask, state: str = STATE) -> str:
+    """The name of a state of the task in the checkpoint: that of the task for its only one, if it has no name.
+
+    >>> operator_name(PersistentTask()), operator_name(PersistentTask(), "hourly")
+    ('PersistentTask', 'PersistentTask/hourly')
+    """
+    return task_name(task) if state == STATE else f"{task_name(task)}/{state}"
+
+
+def state_name(operator: str) -> str:
+    """The name of a state among those of its task.
+
+    >>> state_name("Visits"), state_name("Visits/hourly")
+    ('state', 'hourly')
+    """
+    return operator.partition("/")[2] or STATE
+
+
+def named_states(declared: Declared) -> dict[str, PersistentState]:
+    """The states of a task by name."""
+    return {STATE: declared} if isinstance(declared, PersistentState) else dict(declared)
 
 
 def key_names(task: PersistentTask) -> tuple[str, ...]:
@@ -105,8 +135,8 @@ def key_names(task: PersistentTask) -> tuple[str, ...]:
     return (task.key,) if isinstance(task.key, str) else tuple(task.key)
 
 
-def check_task(task: Any) -> PersistentState:
-    """The state of a task. InvalidPipeline, with the remedy, if it is not a task."""
+def check_task(task: Any) -> Declared:
+    """The state of a task, or its states by name. InvalidPipeline, with the remedy, if it is not a task."""
     if isinstance(task, type) and issubclass(task, PersistentTask):
         raise InvalidPipeline(f"task={task.__name__}: give an instance, {task.__name__}()")
     if not isinstance(task, PersistentTask):
@@ -119,24 +149,45 @@ def check_task(task: Any) -> PersistentState:
     for method in (given.process_message, given.process_batch):
         if inspect.isgeneratorfunction(method):
             raise InvalidPipeline(f"{given.__name__}.{method.__name__} yields: it updates the state and returns None")
-    state = task.persistent_state()
-    if not isinstance(state, WindowState | NonWindowState):
-        raise InvalidPipeline(
-            f"{given.__name__}.persistent_state() returned {state!r}: return a WindowState or a NonWindowState"
-        )
-    if state.window is not None and not state.panes.is_window and not state.monoid.commutative:
-        raise InvalidPipeline(
-            f"{given.__name__}: {state.monoid!r} is not declared commutative, and these windows are folded pane by "
-            "pane, not in the order of their messages. If order does not matter to it, set commutative = True in its "
-            "class"
-        )
+    declared = task.persistent_state()
+    if isinstance(declared, Mapping):
+        _check_names(given.__name__, declared)
+        for name, state in declared.items():
+            _check_state(f"{given.__name__}.persistent_state()[{name!r}]", given.__name__, state)
+        declared = dict(declared)
+    else:
+        _check_state(f"{given.__name__}.persistent_state() returned", given.__name__, declared)
     names = _checked_key(task)
     for name in names:
         if not isinstance(name, str) or not name:
             raise InvalidPipeline(f"{given.__name__}.key: {name!r} is not a column name")
     if len(set(names)) != len(names):
         raise InvalidPipeline(f"{given.__name__}.key names a column twice: {', '.join(names)}")
-    return state
+    return declared
+
+
+def _check_names(task: str, states: Mapping[Any, Any]) -> None:
+    """InvalidPipeline unless there are states, and a checkpoint can hold their names."""
+    if not states:
+        raise InvalidPipeline(f"{task}.persistent_state() returned no state: return at least one")
+    for name in states:
+        if not isinstance(name, str) or not _STATE_NAME.fullmatch(name):
+            raise InvalidPipeline(
+                f"{task}.persistent_state() has a state of the name {name!r}: use letters, digits and . _ = @ + - (at "
+                "most 100), starting with a letter or digit"
+            )
+
+
+def _check_state(place: str, task: str, state: Any) -> None:
+    """InvalidPipeline unless it is a state, whose sums do not depend on an order that is lost."""
+    if not isinstance(state, WindowState | NonWindowState):
+        raise InvalidPipeline(f"{place} {state!r}: return a WindowState or a NonWindowState, or several by name")
+    if state.window is not None and not state.panes.is_window and not state.monoid.commutative:
+        raise InvalidPipeline(
+            f"{task}: {state.monoid!r} is not declared commutative, and these windows are folded pane by "
+            "pane, not in the order of their messages. If order does not matter to it, set commutative = True in its "
+            "class"
+        )
 
 
 def _checked_key(task: PersistentTask) -> tuple[str, ...]:
@@ -200,7 +251,9 @@ def key_columns(task: PersistentTask) -> Callable[[Batch], tuple[pa.Array, ...]]
     return lambda batch: tuple(_field_column(batch, name) for name in names)
 
 
-def process(task: PersistentTask, delta: Delta, batch: Batch, failures: list[TaskFailure], *, stop: bool) -> None:
+def process(
+    task: PersistentTask, delta: Delta | Deltas, batch: Batch, failures: list[TaskFailure], *, stop: bool
+) -> None:
     """Run the task over a batch. A failing batch is halved until the failing message is alone; all others count.
     ``stop``: end at the first failure."""
     if type(task).process_batch is PersistentTask.process_batch:
@@ -212,7 +265,9 @@ def process(task: PersistentTask, delta: Delta, batch: Batch, failures: list[Tas
         _attempt(task, delta, batch, failures, stop)
 
 
-def _attempt(task: PersistentTask, delta: Delta, batch: Batch, failures: list[TaskFailure], stop: bool) -> None:
+def _attempt(
+    task: PersistentTask, delta: Delta | Deltas, batch: Batch, failures: list[TaskFailure], stop: bool
+) -> None:
     try:
         delta.begin(batch)
         task.process_batch(delta, batch)
@@ -235,7 +290,7 @@ def _attempt(task: PersistentTask, delta: Delta, batch: Batch, failures: list[Ta
             return
 
 
-def _failure(task: PersistentTask, delta: Delta, batch: Batch, error: Exception) -> TaskFailure:
+def _failure(task: PersistentTask, delta: Delta | Deltas, batch: Batch, error: Exception) -> TaskFailure:
     """The failure of a batch of one message."""
     name = type(task).__name__
     if isinstance(error, KeyFailed) and isinstance(error.__cause__, Exception):
@@ -250,7 +305,7 @@ def _failure(task: PersistentTask, delta: Delta, batch: Batch, error: Exception)
     return TaskFailure(batch, error, f"{name}.{method.__name__}", line)
 
 
-def _raised_at_once(task: PersistentTask, delta: Delta, batch: Batch, error: Exception) -> Exception:
+def _raised_at_once(task: PersistentTask, delta: Delta | Deltas, batch: Batch, error: Exception) -> Exception:
     """Run the message again with immediate updates, so that the error is raised in the line that causes it."""
     try:
         delta.begin(batch)

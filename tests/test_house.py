@@ -88,6 +88,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "persistent.state",
         "persistent.delta",
+        "persistent.deltas",
         "persistent.topic",
         "persistent.requests",
         "persistent.sources",
@@ -129,6 +130,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.driver.session_cache",
         "persistent.worker.state_tables",
         "persistent.driver.output_batches",
+        "persistent.driver.sink_names",
+        "persistent.driver.same_job",
         "persistent.driver.publish",
         "persistent.driver.report",
         "persistent.driver.unpublished",
@@ -168,13 +171,13 @@ ROOMS = {
     "checkpoint": "errors clock zone text codec storage sources lateness state task",
     "engines": "errors storage worker.requirements",
     "worker": "errors zone text codec storage sources sinks message window session_window agenda lateness state_rows "
-    "state delta task checkpoint dedupe",
+    "state delta deltas task checkpoint dedupe",
     "driver": "errors clock zone stopping text codec storage sources sinks window session_window agenda lateness state "
     "state_rows task checkpoint engines worker dedupe",
     "pipeline": "errors clock promises text codec storage sources sinks state task checkpoint engines worker driver "
     "dedupe",
     "reading": "errors clock text codec storage window session_window task checkpoint worker driver pipeline",
-    "verify": "errors codec storage sources sinks checkpoint driver pipeline",
+    "verify": "errors codec storage sources sinks task checkpoint driver pipeline",
     "operations": "errors clock text codec storage sources sinks task checkpoint worker driver pipeline",
 }
 """What each room may import of the others."""

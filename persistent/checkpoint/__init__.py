@@ -4,6 +4,7 @@ manifest       one checkpoint, and its bytes
 parts          its part for each source, task, state and sink
 plan           what the step after it will do
 positions      how to write and compare the positions of a source
+features       what a document may need of its reader besides its format
 shapes         what these documents may hold; older_formats: older documents, and their translation to the newest
 successor      what each kind of manifest copies, sets and resets
 log            the manifests and plans of a job, each put once

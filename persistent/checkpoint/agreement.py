@@ -24,6 +24,7 @@ def manifest_agrees(body: Mapping[str, Any]) -> None:
             _check_among(source[part], partitions, f"{place}.{part}")
         for number, reading in enumerate(source.get("readings", ())):
             _check_among(reading["until"], partitions, f"{place}.readings[{number}].until")
+    _states_agree(body)
     for task, operator in body["operators"].items():
         _check_among(operator["inputs"], body["sources"], f"operators.{task}.inputs", "sources")
         for name, accounts in body["ledger"][task].items():
@@ -34,6 +35,18 @@ def manifest_agrees(body: Mapping[str, Any]) -> None:
                 raise Misfit("the clock of early results, of which there are none").below(
                     f"operators.{task}.states.{name}"
                 )
+
+
+def _states_agree(body: Mapping[str, Any]) -> None:
+    """All states of a task have read the same records, so they have the same inputs and accounts; and its key
+    columns."""
+    first = next(iter(body["operators"]), None)
+    for task, operator in body["operators"].items():
+        for part in ("inputs", "key_names"):
+            if operator[part] != body["operators"][first][part]:
+                raise Misfit(f"differs from that of {first:.60}").below(f"operators.{task}.{part}")
+        if body["ledger"][task] != body["ledger"][first]:
+            raise Misfit(f"differs from that of {first:.60}").below(f"ledger.{task}")
 
 
 def plan_agrees(body: Mapping[str, Any]) -> None:

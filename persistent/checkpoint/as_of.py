@@ -20,35 +20,41 @@ from persistent.checkpoint.successor import Entry
 from persistent.codec import canonical_json
 from persistent.errors import CorruptCheckpoint, FingerprintChanged, UnknownCheckpoint
 from persistent.state import NonWindowState, PersistentState
-from persistent.task import PersistentTask, key_names, operator_name
+from persistent.task import PersistentTask, key_names, operator_name, state_name, task_name
 from persistent.text.figures import utc_text
 
 
 def checkpoint_as_of(
-    log: Log, task: PersistentTask, state: PersistentState, clock: int, *, unpublished: bool = False
+    log: Log, task: PersistentTask, states: Mapping[str, PersistentState], clock: int, *, unpublished: bool = False
 ) -> Entry:
     """The newest kept checkpoint, on the line of the newest, that holds everything before ``clock`` and separates it
-    from later records. ``unpublished``: it has published no window that was open at the clock. UnknownCheckpoint, with
-    the range of clocks, if there is none; FingerprintChanged if the only ones precede a migration of the state."""
+    from later records, in each of these states of the task. ``unpublished``: it has published no window that was open
+    at the clock. UnknownCheckpoint, with the range of clocks, if there is none; FingerprintChanged if the only ones
+    precede a migration of a state."""
     newest = newest_of(log)
     kept = _line_of(newest.manifest, {entry.manifest.id: entry for entry in _kept(log, newest)})
-    asked = _Asked(task, state, clock, unpublished)
+    each = [_Asked(task, state, clock, unpublished, operator_name(task, name)) for name, state in states.items()]
     knowing = [
-        entry for entry in kept if asked.is_known_by(entry.manifest) and not _is_replaced(entry, kept, asked.clock)
+        entry
+        for entry in kept
+        if all(asked.is_known_by(entry.manifest) for asked in each) and not _is_replaced(entry, kept, clock)
     ]
     for entry in reversed(knowing):
-        if asked.has_state_of(entry.manifest):
+        if all(asked.has_state_of(entry.manifest) for asked in each):
             return entry
     if knowing:
-        ours = [entry.manifest.clock.watermark for entry in kept if asked.has_state_of(entry.manifest)]
+        asked = next(one for one in each if not one.has_state_of(knowing[-1].manifest))
+        ours = [asked.watermark(entry.manifest) for entry in kept if asked.has_state_of(entry.manifest)]
         since = f"; the migrated state goes back to {utc_text(min(ours))}" if ours else ""
         raise FingerprintChanged(
             f"{log.storage.url}: checkpoint {knowing[-1].manifest.id} holds the state as of {utc_text(clock)}, from "
             f"before the state was migrated{since}. Read it with the earlier task, or choose a later clock"
         )
-    clocks = f"{utc_text(kept[0].manifest.clock.watermark)} to {utc_text(kept[-1].manifest.clock.watermark)}"
+    asked = next((one for one in each if not any(one.is_known_by(entry.manifest) for entry in kept)), each[0])
+    clocks = f"{utc_text(asked.watermark(kept[0].manifest))} to {utc_text(asked.watermark(kept[-1].manifest))}"
+    of = "" if len(each) == 1 else f" {state_name(asked.operator)!r}"
     raise UnknownCheckpoint(
-        f"{log.storage.url}: no kept checkpoint holds the state as of {utc_text(clock)}: their clocks are {clocks}"
+        f"{log.storage.url}: no kept checkpoint holds the state{of} as of {utc_text(clock)}: their clocks are {clocks}"
         f"{asked.why_unknown([entry.manifest for entry in kept])}"
     )
 
@@ -88,10 +94,17 @@ class _Asked:
     state: PersistentState
     clock: int
     unpublished: bool
+    operator: str
 
     def is_known_by(self, manifest: Manifest) -> bool:
-        times, operator = manifest.clock, self._operator(manifest)
-        since = None if operator is None else operator.state.known_from
+        operator, since = self._operator(manifest), None
+        if operator is None and {name.partition("/")[0] for name in manifest.operators} == {task_name(self.task)}:
+            # The state was added since.
+            return False
+        times = manifest.clock if operator is None else manifest.clocks[self.operator]
+        if operator is not None:
+            starts = [one for one in (operator.state.known_from, operator.state.added) if one is not None]
+            since = max(starts, default=None)
         state = self.state.in_zone(None if operator is None else operator.state.zone)
         known, window = state.knows(self.clock, times.watermark), state.window
         if known and window is not None:
@@ -100,6 +113,10 @@ class _Asked:
             known = window.first_number(gone) <= window.first_number(self.clock)
             known = known and (not self.unpublished or window.is_untouched(self.clock, times.closed))
         return known and (since is None or self.clock >= since)
+
+    def watermark(self, manifest: Manifest) -> int:
+        """The clock of the state; of the task, if it has no such state."""
+        return manifest.clocks.get(self.operator, manifest.clock).watermark
 
     def has_state_of(self, manifest: Manifest) -> bool:
         """Whether the manifest holds the state of the current task."""
@@ -120,10 +137,13 @@ class _Asked:
             return ". The window everything() keeps no times apart: use NonWindowState(..., history=...)"
         if isinstance(state, NonWindowState) and state.history_ms is None:
             return ". Declare how far back to keep it: NonWindowState(..., interval_ms=..., history=...)"
+        added = max((operator.state.added or 0 for operator in operators), default=0)
+        if clock < added:
+            return f". The state was added later, and is known from {utc_text(added)} on: choose a later clock"
         since = min((operator.state.known_from or 0 for operator in operators), default=0)
         if clock < since:
             return f". The panes before {utc_text(since)} are summed up: choose a later clock, or a checkpoint's id"
         return ". Choose a clock in that range, or a kept checkpoint (persistent state --at ID)"
 
     def _operator(self, manifest: Manifest) -> OperatorState | None:
-        return manifest.operators.get(operator_name(self.task))
+        return manifest.operators.get(self.operator)

@@ -206,7 +206,7 @@ class Log:
         if self._put(name, plan.encode(), lambda other: StepPlan.decode(other, name).nonce == plan.nonce):
             return plan
         other = self.plan(plan.base, plan.number)
-        source, (task,) = next(iter(plan.sources)), plan.tasks
+        source, task = next(iter(plan.sources)), next(iter(plan.tasks))
         other = None if other is None else other.named(source, task)
         if other is None or (other.job, other.base, other.starts) != (plan.job, plan.base, plan.starts):
             raise CorruptCheckpoint(f"{self.storage.url}/{name}: this plan does not start at checkpoint {plan.base}")

@@ -4,8 +4,9 @@ Laws, along the chain of parents: ids and epochs never decrease, nor do position
 sets the state anew (``SETS``); ``base`` is the manifest's own id if it holds a state of its own, and fences,
 compactions and migrations copy it; per partition ``read = processed + late + dead + duplicate``.
 
-It holds every source, task, state and sink by name. A job of this release has one task, with one state: ``clock``,
-``operator`` and ``accounts`` belong to that one.
+It holds every source, task, state and sink by name. A job of this release has one task. Each state of it is an operator
+of its own, with a clock of its own, because it closes its own windows; ``of`` is the manifest of one of them, of which
+``task_name``, ``operator`` and ``final`` speak. All have read the same records, so their accounts are equal.
 """
 
 from __future__ import annotations
@@ -13,46 +14,42 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from persistent.checkpoint.agreement import manifest_agrees
 from persistent.checkpoint.corrections import Correction, Corrections
-from persistent.checkpoint.names import runs_folder
-from persistent.checkpoint.older_formats import MANIFEST, manifest_of_today
-from persistent.checkpoint.parts import (
-    Account,
-    Accounts,
-    Aside,
-    Inheritance,
-    OperatorState,
-    SinkPart,
-    SourcePart,
-    TaskClock,
-    partition_name,
-)
-from persistent.checkpoint.shapes import (
+from persistent.checkpoint.features import (
     CORRECTIONS,
     DEDUPLICATION,
     EARLY_RESULTS,
     EMPTIED_SINKS,
-    FORMATS,
     LATE_OUTPUTS,
     LATENESS,
     LIMITED,
     MANY_SINKS,
     MANY_SOURCES,
+    MANY_STATES,
     QUIET,
     READINGS,
     ZONES,
+)
+from persistent.checkpoint.names import runs_folder
+from persistent.checkpoint.older_formats import MANIFEST, manifest_of_today
+from persistent.checkpoint.output_parts import Aside, Inheritance, SinkPart
+from persistent.checkpoint.parts import Account, Accounts, OperatorState, SourcePart, TaskClock, partition_name
+from persistent.checkpoint.shapes import (
+    FORMATS,
     check_format,
     check_known,
+    is_of_several,
 )
 from persistent.clock import Clock
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import Misfit, both, check_shape
 from persistent.errors import LawBroken
 from persistent.lateness import EARLY
+from persistent.task import STATE, state_name
 
 T = TypeVar("T")
 
@@ -142,28 +139,58 @@ class Manifest:
 
     @property
     def task_name(self) -> str:
-        """The name of the only task."""
+        """The name of the only state, which is that of the task if the state has none."""
         (name,) = self.operators
         return name
 
     @property
     def operator(self) -> OperatorState:
-        """The state of the only task."""
+        """The only state of the task."""
         return self.operators[self.task_name]
+
+    def of(self, operator: str) -> Manifest:
+        """The manifest of this state alone, and of the sinks that take it; itself, if there are no others."""
+        name = state_name(operator)
+        parts: list[SinkPart | Inheritance] = [*self.sinks.values(), *self.inherits.values()]
+        if self.operators.keys() == {operator} and all((part.state or STATE) == name for part in parts):
+            return self
+        return replace(
+            self,
+            operators={operator: self.operators[operator]},
+            clocks={operator: self.clocks[operator]},
+            ledger={operator: self.ledger[operator]},
+            sinks={sink: part for sink, part in self.sinks.items() if (part.state or STATE) == name},
+            inherits={sink: part for sink, part in self.inherits.items() if (part.state or STATE) == name},
+        )
 
     @property
     def clock(self) -> Clock:
-        """The clock of the only task, with the timestamps of all sources."""
-        (clock,) = self.clocks.values()
+        """The clock of the task, with the timestamps of all sources: what each of its states has reached."""
+        clocks = self._of_the_task(self.clocks)
         largest = {name: source.largest for name, source in self.sources.items()}
-        return Clock(clock.watermark, clock.closed, _by_partition(largest), clock.ended)
+        watermark, closed = (min(getattr(one, name) for one in clocks) for name in ("watermark", "closed"))
+        return Clock(watermark, closed, _by_partition(largest), all(one.ended for one in clocks))
+
+    @property
+    def furthest(self) -> int:
+        """The clock of the state that is furthest."""
+        return max(one.watermark for one in self.clocks.values())
+
+    @property
+    def inputs(self) -> Mapping[str, Accounts]:
+        """The accounts of the task, by source."""
+        return self._of_the_task(self.ledger)[0]
+
+    def _of_the_task(self, states: Mapping[str, T]) -> list[T]:
+        """What the states of the only task have."""
+        (_,) = {name.partition("/")[0] for name in states}
+        return list(states.values())
 
     @property
     def accounts(self) -> Accounts:
-        """The accounts of the only task, by partition; with several sources, partitions have the names that
+        """The accounts of the task, by partition; with several sources, partitions have the names that
         ``partition_name`` gives them."""
-        (inputs,) = self.ledger.values()
-        return _by_partition(inputs)
+        return _by_partition(self.inputs)
 
     @property
     def final(self) -> int:
@@ -181,8 +208,8 @@ class Manifest:
         return [*self.state_runs(), *(run for source in self.sources.values() for run in source.runs)]
 
     def folders(self) -> set[str]:
-        """The folders that hold the runs of its states, by task."""
-        return {runs_folder(task) for task in self.operators}
+        """The folders that hold the runs of its states, and what is set aside until it is published."""
+        return {runs_folder(one) for operator in self.operators for one in (operator, operator.partition("/")[0])}
 
     def index_folders(self) -> set[str]:
         """The folders that hold the runs of its sources' indexes, and of their seen records, by kind."""
@@ -237,6 +264,10 @@ class Manifest:
             EMPTIED_SINKS: any(sink.emptied for sink in self.sinks.values()),
             LATE_OUTPUTS: any(sink.late for sink in self.sinks.values()),
             CORRECTIONS: bool(self.corrections),
+            MANY_STATES: is_of_several(self.operators)
+            or any(part.state is not None for part in self.sinks.values())
+            or any(place.state is not None for place in self.inherits.values())
+            or any(state.added is not None for one in self.operators.values() for state in one.states.values()),
         }
         return [feature for feature, is_needed in named.items() if is_needed]
 

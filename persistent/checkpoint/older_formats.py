@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from persistent.checkpoint import shapes
-from persistent.checkpoint.parts import STATE, default_name
+from persistent.checkpoint.parts import default_name
 from persistent.checkpoint.positions import ORDINAL_OFFSET
 from persistent.codec.shapes import (
     NAME,
@@ -30,6 +30,7 @@ from persistent.codec.shapes import (
     text,
     whole,
 )
+from persistent.task import STATE
 
 UNNAMED = ""
 """The name of source and task in a decoded plan of an older format."""

@@ -1,6 +1,7 @@
-"""The parts of a manifest describe each source, task, state, input and sink, all of them by name.
+"""The parts of a manifest describe each source, task, state and input, all of them by name.
 
-Each part knows its form in a document of the newest format.
+Each part knows its form in a document of the newest format. Those of its outputs are in
+``persistent.checkpoint.output_parts``.
 """
 
 from __future__ import annotations
@@ -10,18 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from persistent.checkpoint.names import Staged
 from persistent.checkpoint.positions import ORDINAL_OFFSET, positions_from_json, positions_to_json
 from persistent.clock import Clock
 from persistent.codec import Run
 from persistent.sources.protocol import Positions
 from persistent.zone import Zone
 
-STATE = "state"
-"""The name of a task's only state, if the task gives it none."""
-LATE_SINK = "late"
-"""The name of the sink of late records."""
-_OPTIONAL = ("zone", "final", "late", "emit", "passed")
+_OPTIONAL = ("zone", "final", "late", "emit", "passed", "added")
 _MODULUS = 1 << 64
 _FOREIGN = re.compile(r"[^A-Za-z0-9._=@+-]+")
 _NAME_LENGTH_MAX = 200
@@ -216,7 +212,9 @@ class StateRuns:
     zone by which its windows have their borders; None without a calendar. ``final``: every window with ``end <= final``
     is final, and its panes are gone; None if all closed ones are. ``late``: how late records, or changes, correct what
     is published; None if the rows carry no revision. ``emit``: ``CHANGE`` if each step publishes what it has changed,
-    ``EARLY`` if some do. ``passed``: the clock of early results, by name, where it stood at the last step.
+    ``EARLY`` if some do. ``passed``: the clock of early results, by name, where it stood at the last step. ``added``:
+    the clock at which it was added to a job that had begun: it lacks all that the job had read; None if it lacks
+    nothing.
     """
 
     fingerprint: Mapping[str, Any]
@@ -229,6 +227,7 @@ class StateRuns:
     late: str | None = None
     emit: str | None = None
     passed: Mapping[str, int] | None = None
+    added: int | None = None
 
     def fresh(self) -> tuple[Run, ...]:
         """The runs of which nothing is published."""
@@ -309,94 +308,5 @@ class OperatorState:
         )
 
 
-@dataclass(frozen=True)
-class SinkBatch:
-    """The files that a checkpoint staged for one sink, to be published under its id. ``before``: the id of this sink's
-    previous batch (a checkpoint without outputs has none); None for the first, and for a batch of an older release."""
-
-    id: int
-    before: int | None
-    staged: tuple[Staged, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"id": self.id, "before": self.before, "staged": staged_to_json(self.staged)}
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> SinkBatch:
-        return SinkBatch(body["id"], body["before"], staged_from_json(body["staged"]))
-
-
-@dataclass(frozen=True)
-class SinkPart:
-    """The batches of a sink. ``does``: its optional methods. ``last``: the id of its newest batch, or of the rollback
-    since. ``unpublished``: the batches that may still be unpublished, oldest first; without files if a run without a
-    sink has discarded them. ``emptied``: whether a rollback takes back all that it was given, so it lacks every key.
-    ``late``: whether it receives late records, instead of results."""
-
-    does: tuple[str, ...] = ()
-    last: int | None = None
-    unpublished: tuple[SinkBatch, ...] = ()
-    emptied: bool = False
-    late: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Its form in a manifest. Unless it is emptied or receives late records, that of an older release."""
-        body = {"does": list(self.does), "last": self.last, "unpublished": [one.to_json() for one in self.unpublished]}
-        return body | {name: True for name in ("emptied", "late") if getattr(self, name)}
-
-    @property
-    def owed(self) -> tuple[SinkBatch, ...]:
-        """The batches with outputs that may still be unpublished."""
-        return tuple(batch for batch in self.unpublished if batch.staged)
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> SinkPart:
-        parts = {"does": tuple(body["does"]), "unpublished": tuple(map(SinkBatch.from_json, body["unpublished"]))}
-        return SinkPart(**{**body, **parts})
-
-
-@dataclass(frozen=True)
-class Inheritance:
-    """The place in a sink that a job takes over from the one whose savepoint it started from: the ``number`` of the
-    newest batch there, and the ``jobs`` that may hold the place."""
-
-    jobs: tuple[str, ...]
-    number: int
-
-    def to_json(self) -> dict[str, Any]:
-        return {"jobs": list(self.jobs), "number": self.number}
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> Inheritance:
-        return Inheritance(tuple(body["jobs"]), body["number"])
-
-
-@dataclass(frozen=True)
-class Aside:
-    """The late rows and dead letters that a checkpoint staged, to be published under its id."""
-
-    id: int
-    late: tuple[Staged, ...] = ()
-    dead: tuple[Staged, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.late or self.dead)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"id": self.id, "late": staged_to_json(self.late), "dead": staged_to_json(self.dead)}
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> Aside:
-        return Aside(body["id"], staged_from_json(body["late"]), staged_from_json(body["dead"]))
-
-
 def runs_from_json(entries: Sequence[dict[str, Any]]) -> tuple[Run, ...]:
     return tuple(Run.from_json(entry) for entry in entries)
-
-
-def staged_to_json(staged: Sequence[Staged]) -> list[dict[str, Any]]:
-    return [dict(one.__dict__) for one in staged]
-
-
-def staged_from_json(entries: Sequence[Mapping[str, Any]]) -> tuple[Staged, ...]:
-    return tuple(Staged(**entry) for entry in entries)

@@ -10,19 +10,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from persistent.checkpoint.agreement import plan_agrees
+from persistent.checkpoint.features import (
+    EARLY_RESULTS,
+    LATENESS,
+    LIMITED,
+    MANY_SOURCES,
+    MANY_STATES,
+    QUIET,
+    ZONES,
+)
 from persistent.checkpoint.manifest import FORMAT
 from persistent.checkpoint.older_formats import PLAN, UNNAMED, plan_of_today
 from persistent.checkpoint.parts import SourcePart, runs_from_json
 from persistent.checkpoint.positions import CODECS, ORDINAL_OFFSET, positions_from_json, positions_to_json
 from persistent.checkpoint.shapes import (
-    EARLY_RESULTS,
-    LATENESS,
-    LIMITED,
-    MANY_SOURCES,
-    QUIET,
-    ZONES,
     check_format,
     check_known,
+    is_of_several,
 )
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import Misfit, check_shape
@@ -122,10 +126,10 @@ class TaskStep:
 class StepPlan:
     """``number``: 0, or the replan. ``wall_ms``: the time of day of the plan; a timestamp is too far ahead of it, or of
     the clock if that is later. ``sources``: the part of each source, by name; a source that the checkpoint does not
-    know joins with this step. ``tasks``: by name; a job of this release has one (``task``). ``max_future_ms``: how far
-    ahead of both a timestamp can be; None in a plan of an older release, which uses the present option. ``quiet_ms``:
-    for how long every partition has been at its end, if the clock moves on by that. ``not_after``: later timestamps are
-    dead letters; None without that limit."""
+    know joins with this step. ``tasks``: by the name of each state, of which ``task`` is the only one.
+    ``max_future_ms``: how far ahead of both a timestamp can be; None in a plan of an older release, which uses the
+    present option. ``quiet_ms``: for how long every partition has been at its end, if the clock moves on by that.
+    ``not_after``: later timestamps are dead letters; None without that limit."""
 
     job: str
     base: int
@@ -154,6 +158,13 @@ class StepPlan:
         """What the only task does."""
         (task,) = self.tasks.values()
         return task
+
+    def of(self, operator: str, closed: int) -> StepPlan:
+        """The plan of this state alone; itself, if it is for one state. A state that was added since the plan was put
+        closes nothing more than it has ``closed``."""
+        if len(self.tasks) == 1 and (operator in self.tasks or not is_of_several((*self.tasks, operator))):
+            return self
+        return replace(self, tasks={operator: self.tasks.get(operator, TaskStep(closed))})
 
     @property
     def starts(self) -> dict[str, Positions]:
@@ -187,6 +198,7 @@ class StepPlan:
             EARLY_RESULTS: any(task.passed is not None for task in self.tasks.values()),
             QUIET: self.quiet_ms > 0,
             LIMITED: self.not_after is not None,
+            MANY_STATES: is_of_several(self.tasks),
         }
         return [feature for feature, is_needed in named.items() if is_needed]
 

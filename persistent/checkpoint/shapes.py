@@ -5,9 +5,11 @@ The shapes of the newest format are here, older ones in ``persistent.checkpoint.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
+from persistent.checkpoint.features import FEATURES
 from persistent.checkpoint.positions import CODECS, agree, position
 from persistent.codec import RUN, type_of
 from persistent.codec.shapes import (
@@ -32,43 +34,6 @@ from persistent.lateness import ANSWERS, CHANGE, CLOCKS, EARLY
 
 FORMATS = (1, 2, 3)
 """The formats that this release reads, oldest first. It writes the newest."""
-WIDE = "wide totals"
-"""The feature of a manifest of format 2 that names a run with totals beyond the types of its monoid."""
-RECORDED = "recorded options"
-"""The feature of a manifest or plan of format 2 with fields that the first release of that format does not know."""
-MANY_SOURCES = "several sources"
-MANY_SINKS = "several sinks"
-"""Features of a manifest or plan of format 3 of a job with more than one of them."""
-DEDUPLICATION = "deduplication"
-"""The feature of a manifest that holds seen records of a source: without it copies would count."""
-READINGS = "readings"
-"""The feature of a manifest that holds how records were read before that changed."""
-ZONES = "time zones"
-"""The feature of a manifest or plan that holds the rules of a time zone, by which its windows have their borders."""
-LATENESS = "allowed lateness"
-"""The feature of a manifest or plan of a state whose closed windows take late records, or whose steps publish what they
-have changed: without it both would be lost."""
-QUIET = "quiet streams"
-"""The feature of a manifest or plan whose clock has moved on while nothing was read."""
-LIMITED = "limited timestamps"
-"""The feature of a manifest or plan of a job whose clock was set back: later timestamps are dead letters."""
-EARLY_RESULTS = "early results"
-"""The feature of a manifest or plan of a state that is published early: without it all that has changed since would be
-published when its windows close, or never."""
-EMPTIED_SINKS = "emptied sinks"
-"""The feature of a manifest of a job with a sink that a rollback has emptied: without it the sink would get only what
-changes."""
-LATE_OUTPUTS = "late outputs"
-"""The feature of a manifest with a sink of late records: without it that sink would be taken for one of results."""
-CORRECTIONS = "corrections"
-"""The feature of a manifest of a state that was corrected: without it a correction could be applied twice."""
-FEATURES = frozenset(
-    {
-        *(WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, ZONES, LATENESS, QUIET, LIMITED),
-        *(EARLY_RESULTS, EMPTIED_SINKS, LATE_OUTPUTS, CORRECTIONS),
-    }
-)
-"""The features that a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
 """Kinds that set the state to a copy: clock and positions can go back."""
 KINDS = ("checkpoint", "compaction", "correction", "fence", "migration", *SETS)
@@ -138,6 +103,14 @@ def named(shape: Any) -> Any:
     return mapping(NAME, shape, _PARTS_MAX)
 
 
+_OPERATOR_NAME = text(401, r"[A-Za-z0-9][A-Za-z0-9._=@+-]*(/[A-Za-z0-9][A-Za-z0-9._=@+-]*)?", "the name of a state")
+
+
+def _by_operator(shape: Any) -> Any:
+    """What each state of a task has, by the name of the task, and of the state if it has one."""
+    return mapping(_OPERATOR_NAME, shape, _PARTS_MAX)
+
+
 _SEEN = fields(
     {
         "columns": fields(
@@ -188,14 +161,13 @@ _CORRECTION = fields(
 )
 _EMITTED = {"emit": one_of(CHANGE, EARLY), "passed": mapping(one_of(*CLOCKS), whole(0), 1)}
 _ANSWERED = {"late": one_of(*ANSWERS), **_EMITTED}
+_STATE_PARTS = {"zone": _ZONE, "final": whole(0), "added": whole(0), **_ANSWERED}
 _OPERATOR = both(
     fields(
         {
             "inputs": sequence(NAME, _PARTS_MAX),
             **KEY,
-            "states": named(
-                fields({**STATE, "known_from": optional(whole(0))}, {"zone": _ZONE, "final": whole(0), **_ANSWERED})
-            ),
+            "states": named(fields({**STATE, "known_from": optional(whole(0))}, _STATE_PARTS)),
         }
     ),
     as_many_key_types,
@@ -264,19 +236,23 @@ def _names(names: Any) -> str:
     return ", ".join(f"{name:.60}" for name in list(names)[:10]) or "none"
 
 
+_CLOCK = fields({"watermark": whole(), "closed": whole(), "ended": flag}, {"quiet_ms": whole(1)})
+_TASK = fields({"close_at": whole(), "ends": flag}, {"zone": _ZONE, "final_at": whole(0), **_EMITTED})
 MANIFEST = both(
     fields(
         {
             **LOG,
             **KEPT,
             "sources": named(_SOURCE),
-            "clocks": named(fields({"watermark": whole(), "closed": whole(), "ended": flag}, {"quiet_ms": whole(1)})),
-            "operators": named(_OPERATOR),
-            "ledger": named(named(LEDGER)),
+            "clocks": _by_operator(
+                fields({"watermark": whole(), "closed": whole(), "ended": flag}, {"quiet_ms": whole(1)})
+            ),
+            "operators": _by_operator(_OPERATOR),
+            "ledger": _by_operator(named(LEDGER)),
             "sinks": named(
                 fields(
                     {"does": sequence(NAME, 100), "last": optional(ID), "unpublished": sequence(_BATCH, MANY)},
-                    {"emptied": flag, "late": flag},
+                    {"emptied": flag, "late": flag, "state": NAME},
                 )
             ),
             "aside": sequence(fields({"id": ID, "late": ASIDE, "dead": ASIDE}), MANY),
@@ -284,7 +260,7 @@ MANIFEST = both(
             "revision_base": COUNT,
         },
         {
-            "inherits": named(fields({"jobs": sequence(text(200), 1_000), "number": COUNT})),
+            "inherits": named(fields({"jobs": sequence(text(200), 1_000), "number": COUNT}, {"state": NAME})),
             "not_after": whole(),
             "corrections": mapping(NAME, _CORRECTION, MANY),
         },
@@ -328,12 +304,20 @@ PLAN = fields(
                 lambda source: agree(source, ("start", "end")),
             )
         ),
-        "tasks": named(fields({"close_at": whole(), "ends": flag}, {"zone": _ZONE, "final_at": whole(0), **_EMITTED})),
+        "tasks": _by_operator(
+            fields({"close_at": whole(), "ends": flag}, {"zone": _ZONE, "final_at": whole(0), **_EMITTED})
+        ),
         "max_future_ms": optional(COUNT),
     },
     {"quiet_ms": whole(1), "not_after": whole()},
 )
 FORMAT_FILE = fields({**HEAD, "key_groups": whole(1), "hash": whole(1)})
+
+
+def is_of_several(operators: Iterable[str]) -> bool:
+    """Whether states have names: there are several, or the only one has one."""
+    names = list(operators)
+    return len(names) > 1 or any("/" in name for name in names)
 
 
 def check_format(body: Any, place: str) -> None:
@@ -358,7 +342,7 @@ def check_known(body: Any, place: str) -> None:
     that the task does not read, or with positions of an unknown codec. CorruptCheckpoint if it has no source, task,
     input or state."""
     operators = body.get("operators", {})
-    several = [("tasks", body.get("tasks", operators))]
+    several = [("tasks", dict.fromkeys(name.partition("/")[0] for name in body.get("tasks", operators)))]
     several += [(f"states of {task}", one["states"]) for task, one in operators.items()]
     inputs = [(f"inputs of {task}", one["inputs"]) for task, one in operators.items()]
     for what, of in (("sources", body["sources"]), *several, *inputs):

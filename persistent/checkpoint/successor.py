@@ -127,18 +127,34 @@ def at_one(
     operator: OperatorState | None = None,
     accounts: Mapping[str, Accounts] | None = None,
 ) -> dict[str, Any]:
-    """The fields of a successor with these parts for the only task, under its name, and for its sources, all of which
-    it reads. ``accounts``: of each source."""
-    task, given = manifest.task_name, dict[str, Any]()
+    """The fields of a successor with these parts for the only state, under its name, and for the sources of the task,
+    all of which it reads. ``accounts``: of each source."""
+    task = manifest.task_name if clock is not None or operator is not None else ""
+    clocks, operators = None if clock is None else {task: clock}, None if operator is None else {task: operator}
+    return at_all(manifest, clocks=clocks, sources=sources, operators=operators, accounts=accounts)
+
+
+def at_all(
+    manifest: Manifest,
+    *,
+    clocks: Mapping[str, TaskClock] | None = None,
+    sources: Mapping[str, SourcePart] | None = None,
+    operators: Mapping[str, OperatorState] | None = None,
+    accounts: Mapping[str, Accounts] | None = None,
+) -> dict[str, Any]:
+    """The fields of a successor with these parts of all states of the task, by their names."""
+    given = dict[str, Any]()
     if sources is not None:
         given["sources"] = dict(sources)
-        operator = replace(operator or manifest.operator, inputs=tuple(sources))
-    if clock is not None:
-        given["clocks"] = {task: clock}
-    if operator is not None:
-        given["operators"] = {task: operator}
+        found = (operators or manifest.operators).items()
+        operators = {name: replace(one, inputs=tuple(sources)) for name, one in found}
+    if clocks is not None:
+        given["clocks"] = dict(clocks)
+    if operators is not None:
+        given["operators"] = dict(operators)
     if accounts is not None:
-        given["ledger"] = {task: {name: dict(one) for name, one in accounts.items()}}
+        read = {name: dict(one) for name, one in accounts.items()}
+        given["ledger"] = dict.fromkeys(operators or manifest.operators, read)
     return given
 
 
@@ -225,7 +241,7 @@ def _clock_laws(manifest: Manifest, parent: Manifest, *, goes_on: bool) -> Itera
     same = manifest.clocks.keys() == parent.clocks.keys()
     yield "only a migration brings other tasks", same or not goes_on or manifest.kind == "migration"
     if manifest.kind == "migration":
-        yield "a migration moves no clock", _are_among(manifest.clocks, parent.clocks)
+        yield "a migration moves no clock", _moves_none(manifest.clocks, parent.clocks)
         yield "a migration changes no account", _are_among(manifest.ledger, parent.ledger)
 
 
@@ -234,6 +250,13 @@ def _final_of(manifest: Manifest, task: str) -> int:
     closed = manifest.clocks[task].closed
     states = manifest.operators[task].states.values() if task in manifest.operators else ()
     return max((state.final_at(closed) for state in states), default=closed)
+
+
+def _moves_none(after: Mapping[str, TaskClock], before: Mapping[str, TaskClock]) -> bool:
+    """Whether each state keeps its clock. A new one has that of an old one, of which all windows may be closed."""
+    known = {one.watermark for one in before.values()}
+    added = {name for name, one in after.items() if name not in before and one.closed == one.watermark in known}
+    return _are_among({name: one for name, one in after.items() if name not in added}, before)
 
 
 def _are_among(after: Mapping[str, Any], before: Mapping[str, Any]) -> bool:

@@ -100,7 +100,8 @@ def _show(found: ClockReading, as_json: bool) -> None:
     if as_json:
         held = None if found.held_by is None else found.held_by.name
         partitions = [{**asdict(one), "idle": one.is_idle} for one in found.partitions]
-        click.echo(json_text({**asdict(found), "partitions": partitions, "held_by": held}))
+        whole = {name: value for name, value in asdict(found).items() if value or name != "states"}
+        click.echo(json_text({**whole, "partitions": partitions, "held_by": held}))
         return
     lines = list(_lines(found))
     width = max(len(name) for name, _ in lines)
@@ -116,6 +117,9 @@ def _lines(found: ClockReading) -> Iterator[tuple[str, str]]:
     yield "clock", f"{clock_text(found.watermark)}, of checkpoint {found.checkpoint}"
     if found.closed is not None:
         yield "closed", f"windows that end up to {utc_text(found.closed)}" if found.closed else "no window yet"
+    for name, (watermark, closed) in found.states.items():
+        windows = f", windows closed up to {clock_text(closed)}" if closed else ""
+        yield f"  {name}", f"{clock_text(watermark)}{windows}"
     if found.ended:
         yield "end of input", "declared: every window was closed"
     if found.quiet_ms:

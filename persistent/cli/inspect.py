@@ -140,8 +140,8 @@ def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
             yield name, ", ".join(map(str, ids))
     if manifest.committed_ms:
         yield "planned at", utc_text(manifest.committed_ms)
-    final = "" if manifest.final == clock.closed else f", final up to {clock_text(manifest.final)}"
-    yield "clock", f"{clock_text(clock.watermark)}, windows closed up to {clock_text(clock.closed)}{final}"
+    for name in manifest.operators:
+        yield "clock" if len(manifest.operators) == 1 else f"clock {name}", _clock_text(manifest.of(name))
     yield "end of input", "declared" if clock.end_of_input else "not declared"
     if manifest.not_after is not None:
         yield "not after", f"{utc_text(manifest.not_after)}: later timestamps are dead letters"
@@ -151,11 +151,19 @@ def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
             yield f"  {name}", f"next: {CODECS[source.codec].text(position)}"
         yield from _seen_figures(source)
     if len(manifest.sinks) > 1:
-        yield "sinks", ", ".join(sorted(manifest.sinks))
+        takes = {name: f" ({part.state})" if part.state else "" for name, part in manifest.sinks.items()}
+        yield "sinks", ", ".join(f"{name}{takes[name]}" for name in sorted(manifest.sinks))
     for called, one in manifest.corrections.items():
         yield "correction", f"{called}, by {one.checkpoint}: {one.added:,} added, {one.removed:,} removed"
     names = ("read", "processed", "late", "dead", *(name for name in ("duplicate", "skipped") if summary[name]))
     yield "account", ", ".join(f"{name} {summary[name]:,}" for name in names)
+
+
+def _clock_text(manifest: Manifest) -> str:
+    """The clock of the only state."""
+    clock = manifest.clock
+    final = "" if manifest.final == clock.closed else f", final up to {clock_text(manifest.final)}"
+    return f"{clock_text(clock.watermark)}, windows closed up to {clock_text(clock.closed)}{final}"
 
 
 def _seen_figures(source: SourcePart) -> Iterator[tuple[str, str]]:
@@ -184,8 +192,9 @@ def _state_figures(manifest: Manifest) -> Iterator[tuple[str, str]]:
 @click.option(
     "--limit", type=click.IntRange(0), default=ROWS_SHOWN, show_default=True, help="Show at most this many keys."
 )
+@click.option("--name", metavar="STATE", help="Of a task with several states, which one.")
 @json_option
-def diff_command(targets: tuple[str, ...], limit: int, as_json: bool) -> None:
+def diff_command(targets: tuple[str, ...], limit: int, name: str | None, as_json: bool) -> None:
     """What changed from one checkpoint to another.
 
     Compares two IDs of one TARGET (the second is the newest by default), or the newest checkpoints of two TARGETs:
@@ -198,7 +207,7 @@ def diff_command(targets: tuple[str, ...], limit: int, as_json: bool) -> None:
     persistent diff visits-checkpoint backup/visits-checkpoint
     """
     before, after, pipeline = _sides(targets)
-    found = diff(before, after, pipeline=pipeline, limit=limit)
+    found = diff(before, after, pipeline=pipeline, limit=limit, name=name)
     before, after = found.before, found.after
     if as_json:
         _print_diff_json(found)

@@ -18,7 +18,7 @@ from monoids import Monoid
 from persistent.errors import InvalidPipeline, PersistentError
 from persistent.pipeline import Pipeline
 from persistent.session_window import values_of
-from persistent.task import PersistentTask, check_task
+from persistent.task import PersistentTask, check_task, named_states
 
 _TARGET = re.compile(r"(.+):([A-Za-z_]\w*)")
 
@@ -62,7 +62,10 @@ def load_monoid(target: str) -> tuple[Monoid[Any], Any]:
     if isinstance(found, Pipeline):
         found = found.task
     if isinstance(found, PersistentTask):
-        found = values_of(check_task(found).monoid)
+        states = named_states(check_task(found))
+        if len(states) > 1:
+            raise InvalidPipeline(f"{target} has the states {', '.join(states)}: name the monoid of one of them")
+        found = values_of(next(iter(states.values())).monoid)
     if not isinstance(found, Monoid):
         raise InvalidPipeline(
             f"{target} is {type(found).__name__}, not a monoid, nor a task or pipeline, whose state has one"

@@ -28,11 +28,11 @@ from persistent.cli.options import (
 from persistent.cli.progress import working
 from persistent.cli.tables import json_text, print_rows
 from persistent.errors import InvalidPipeline
-from persistent.pipeline import Pipeline
 from persistent.reading import Place, check_key, check_window, export, place, state_table
-from persistent.reading.place import checked_job
+from persistent.reading.place import checked_job, job_of
 from persistent.sinks.json_lines import encode_json_lines
 from persistent.text.figures import bytes_text, clock_text, count_text, utc_text
+from persistent.worker.job import Job
 
 _ASIDE = {"late": "late records", "dead": "dead letters"}
 _FORMATS = ("table", "json", "parquet", "arrow")
@@ -43,6 +43,7 @@ _ENDINGS = {"json": "json", "jsonl": "json", "ndjson": "json", "parquet": "parqu
 @pipeline_argument
 @click.option("--key", "keys", multiple=True, metavar="VALUE", help="Only this key; repeat for several columns.")
 @click.option("--key-json", metavar="JSON", help="Only this key: a value, or a list of several; null is a key too.")
+@click.option("--name", metavar="STATE", help="Of a task with several states, which one.")
 @click.option("--at", type=int, metavar="ID", help="The state of this checkpoint [default: the newest].")
 @click.option("--as-of", type=TIME, metavar="CLOCK", help="The state as of this clock, from earlier records only.")
 @click.option("--window", type=TIME, metavar="START", help="Only the window that starts then.")
@@ -56,6 +57,7 @@ def state(
     pipeline: str,
     keys: tuple[str, ...],
     key_json: str | None,
+    name: str | None,
     at: int | None,
     as_of: int | None,
     window: int | None,
@@ -75,6 +77,7 @@ def state(
     persistent state visits.py:pipeline --key /home --json
     persistent state sales.py:pipeline --key de --key 2024 --at 41
     persistent state sales.py:pipeline --key-json '[null, 2024]'
+    persistent state visits.py:pipeline --name hourly
     persistent state visits.py:pipeline --window 2024-05-01T10:00Z --output visits.parquet
     """
     if at is not None and as_of is not None:
@@ -84,13 +87,16 @@ def state(
     loaded = pipeline_of(pipeline)
     here = place(loaded.storage, at)
     with _usage_errors():
+        job_of(loaded, name)
         if key is not None:
-            check_key(loaded, here, key)
+            check_key(loaded, here, key, name)
         if window is not None:
-            check_window(loaded, here, window)
-    table = _sorted(state_table(loaded, at=at, as_of=as_of, key=key, window=window))
+            check_window(loaded, here, window, name)
+    table = _sorted(state_table(loaded, name=name, at=at, as_of=as_of, key=key, window=window))
     if form == "table":
-        print_rows(table, limit, as_json=False, none=_no_rows(loaded, here, key, as_of, window))
+        print_rows(
+            table, limit, as_json=False, none=_no_rows(checked_job(loaded, here, name), here, key, as_of, window)
+        )
     elif form == "json" and output in (None, "-"):
         print_rows(table, limit, as_json=True)
     else:
@@ -110,16 +116,17 @@ def _key(keys: tuple[str, ...], key_json: str | None) -> tuple[Any, ...] | None:
     return tuple(found) if isinstance(found, list) else (found,)
 
 
-def _no_rows(pipeline: Pipeline, here: Place, key: Sequence[Any] | None, as_of: int | None, window: int | None) -> str:
+def _no_rows(job: Job, here: Place, key: Sequence[Any] | None, as_of: int | None, window: int | None) -> str:
     """Why there are no rows."""
     shown = json.dumps(list(key) if len(key) > 1 else key[0], ensure_ascii=False) if key else ""
     of_key = f" of the key {shown}" if key else ""
     when = f"checkpoint {here.manifest.id}" if as_of is None else clock_text(as_of)
-    panes = checked_job(pipeline, here).state.window
+    panes = job.state.window
     if panes is None:
         return f"no rows: up to {when} no record{of_key} was counted"
-    closed = here.manifest.clock.closed if as_of is None else min(as_of, here.manifest.clock.closed)
-    gone = f"in {', '.join(map(repr, pipeline.sinks.values()))}" if pipeline.sinks else "discarded"
+    closed = here.manifest.clocks[job.operator].closed
+    closed = closed if as_of is None else min(as_of, closed)
+    gone = f"in {', '.join(map(repr, job.sinks.values()))}" if job.sinks else "discarded"
     if window is not None and panes.ends(window) <= closed:
         return f"no rows: the window was closed by {when}, and its result is {gone}"
     if window is not None:
@@ -193,7 +200,7 @@ def late(target: str, limit: int | None, as_json: bool) -> None:
     """The late records.
 
     All windows of their time were final by the clock of the previous step. Records with the reason "partly-late" count
-    in those windows of their time that were not.
+    in those windows of their time that were not, or in those states of the task that take them.
 
     \b
     persistent late visits-checkpoint --json
@@ -241,9 +248,10 @@ def _at_a_glance(table: pa.Table) -> pa.Table:
 @click.command("export")
 @pipeline_argument
 @click.argument("folder")
+@click.option("--name", metavar="STATE", help="Of a task with several states, which one.")
 @click.option("--at", type=int, metavar="ID", help="The state of this checkpoint [default: the newest].")
 @json_option
-def export_command(pipeline: str, folder: str, at: int | None, as_json: bool) -> None:
+def export_command(pipeline: str, folder: str, name: str | None, at: int | None, as_json: bool) -> None:
     """The folded state as Parquet files, however large.
 
     FOLDER is an empty path or URL. The footer of each file names the job, the checkpoint and its clock; _export.json is
@@ -255,7 +263,7 @@ def export_command(pipeline: str, folder: str, at: int | None, as_json: bool) ->
     """
     loaded = pipeline_of(pipeline)
     with working(sys.stderr, "exporting", "{:,} rows".format) as on_progress:
-        done = export(loaded, folder, at, on_progress=on_progress)
+        done = export(loaded, folder, at, name=name, on_progress=on_progress)
     if as_json:
         click.echo(json_text({**asdict(done), "rows": done.rows, "bytes": done.bytes}))
         return

@@ -67,8 +67,8 @@ OPTIONS = tuple(
             (
                 "task",
                 OnChange.RECORDED,
-                f"name, key and state: {_OTHER_STATE}. New code runs from the next step on. Before the first commit "
-                "any task is accepted",
+                f"name, key and state: {_OTHER_STATE}. Of several states, others may be added, and are empty. New code "
+                "runs from the next step on. Before the first commit any task is accepted",
             ),
             ("checkpoint", OnChange.RECORDED, "another one is another job: the `FileSink` of the first refuses it"),
             (
@@ -76,8 +76,8 @@ OPTIONS = tuple(
                 OnChange.STEP,
                 "where windows that close from then on are published; the report says that it is new or was taken "
                 "away. Another folder: see `FileSink`. One more may join. One may be left out, or another take its "
-                "place, when it has nothing left to publish or take back; it is refused when it returns, and under "
-                "another name",
+                "place, when it has nothing left to publish or take back; it is refused when it returns, under another "
+                "name, and if it would take another state",
             ),
             (
                 "late_sink",
@@ -113,7 +113,7 @@ OPTIONS = tuple(
                 OnChange.STEP,
                 "the next run applies it once, before its first step; then it can stay or be removed",
             ),
-            ("allow_dropped", OnChange.STEP, "the next run applies it once, before its first step"),
+            ("allow_dropped", OnChange.STEP, "the next run applies it once; `task/state` is one of several states"),
             (
                 "dedupe",
                 OnChange.RECORDED,

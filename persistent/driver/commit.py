@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from persistent.checkpoint.manifest import Manifest, check_name
 from persistent.checkpoint.names import Staged
-from persistent.checkpoint.parts import (
-    STATE,
-    Account,
-    Accounts,
-    Aside,
-    OperatorState,
-    SourcePart,
-    StateRuns,
-    TaskClock,
-)
+from persistent.checkpoint.output_parts import Aside
+from persistent.checkpoint.parts import Account, Accounts, OperatorState, SourcePart, StateRuns, TaskClock
 from persistent.checkpoint.plan import SourceStep, StepPlan
 from persistent.checkpoint.positions import codec_of
 from persistent.checkpoint.readings import readings_after
@@ -29,10 +21,10 @@ from persistent.dedupe import Dedupe
 from persistent.driver.folds import Fold, runs_after
 from persistent.driver.next_sinks import next_late_sink, next_sinks
 from persistent.driver.seen_part import begun, seen_after, seen_of
-from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob
+from persistent.errors import InvalidPipeline
 from persistent.sinks.protocol import AnySink
-from persistent.task import key_names, operator_name
-from persistent.text.fingerprints import changes_text
+from persistent.state import PersistentState
+from persistent.task import STATE, key_names, task_name
 from persistent.window import AnyWindow
 from persistent.worker.job import Closed, Job, Mapped
 
@@ -40,7 +32,8 @@ from persistent.worker.job import Closed, Job, Mapped
 @dataclass(frozen=True)
 class Results:
     """The results of a step's items, in the order of the plan. ``discarded``: windows that close without a sink.
-    ``seen_folded``: folds of seen records. ``changes``: whether all that has changed is published."""
+    ``seen_folded``: folds of seen records. ``changes``: whether all that has changed is published. ``states``: of a
+    task with several, the results for each alone."""
 
     mapped: tuple[Mapped, ...] = ()
     closed: tuple[Closed, ...] = ()
@@ -48,6 +41,11 @@ class Results:
     discarded: int = 0
     seen_folded: tuple[Fold, ...] = ()
     changes: bool = False
+    states: Mapping[str, Results] = field(default_factory=dict)
+
+    def of(self, operator: str) -> Results:
+        """The results for this state alone; itself, if there is no other."""
+        return self.states.get(operator, self)
 
     @property
     def first_dead(self) -> str:
@@ -62,7 +60,7 @@ class Results:
     def written(self) -> set[str]:
         """The names of all runs that the step has written."""
         folded = (one.run for _, one in (*self.folded, *self.seen_folded))
-        runs = (*(one.run for one in self.mapped), *self.seen_runs(), *folded)
+        runs = (*(run for one in self.mapped for run in one.runs()), *self.seen_runs(), *folded)
         return {run.name for run in runs if run is not None}
 
     def late_outputs(self) -> tuple[Staged, ...]:
@@ -90,18 +88,22 @@ class Results:
 
 def first_manifest(job: Job, nonce: str) -> Manifest:
     """The empty checkpoint of a job."""
-    task = check_name(operator_name(job.task), "the task's name")
-    lateness = job.state.lateness
-    states = {
-        STATE: StateRuns(job.state.fingerprint(), zone=job.state.zone, late=lateness.answer, emit=lateness.of_changes)
-    }
+    check_name(task_name(job.task), "the task's name")
+    states = {operator: _empty(one.state) for operator, one in job.each().items()}
     sources = {
         name: SourcePart(
             source.kind, tuple(source.partitions()), {}, codec=codec_of(source).name, seen=begun(job.dedupe.get(name))
         )
         for name, source in sorted(job.sources.items())
     }
-    return first(nonce, sources, {task: OperatorState(tuple(sources), key_names(job.task), (), states)})
+    keys = key_names(job.task)
+    operators = {name: OperatorState(tuple(sources), keys, (), {STATE: state}) for name, state in states.items()}
+    return first(nonce, sources, operators)
+
+
+def _empty(state: PersistentState) -> StateRuns:
+    lateness = state.lateness
+    return StateRuns(state.fingerprint(), zone=state.zone, late=lateness.answer, emit=lateness.of_changes)
 
 
 def with_sources(found: Manifest, expected: Manifest) -> Manifest:
@@ -110,14 +112,14 @@ def with_sources(found: Manifest, expected: Manifest) -> Manifest:
     joining = {name: part for name, part in expected.sources.items() if name not in found.sources}
     if not joining:
         return found
-    (operator,), (inputs,) = found.operators.values(), found.ledger.values()
-    (fresh,) = expected.ledger.values()
+    inputs, fresh = found.inputs, expected.inputs
     sources = dict(sorted({**found.sources, **joining}.items()))
+    accounts = {name: inputs.get(name, fresh.get(name, {})) for name in sources}
     return replace(
         found,
         sources=sources,
-        operators={found.task_name: replace(operator, inputs=tuple(sources))},
-        ledger={found.task_name: {name: inputs.get(name, fresh.get(name, {})) for name in sources}},
+        operators={name: replace(one, inputs=tuple(sources)) for name, one in found.operators.items()},
+        ledger=dict.fromkeys(found.operators, accounts),
     )
 
 
@@ -170,9 +172,9 @@ def next_manifest(
     emit: str | None = None,
     late_sink: AnySink | None = None,
 ) -> Manifest:
-    """The checkpoint that a step commits on top of ``last``. ``index``, ``lag_ms``: the runs of the index, and the
-    allowed disorder, of each source. ``known``: the first clock whose panes it keeps apart. ``kinds``: of the values
-    that identify a record, by source. ``late``, ``emit``: how the job corrects results, and when."""
+    """The checkpoint that a step commits on top of ``last``, for one state. ``index``, ``lag_ms``: the runs of the
+    index, and the allowed disorder, of each source. ``known``: the first clock whose panes it keeps apart. ``kinds``:
+    of the values that identify a record, by source. ``late``, ``emit``: how the job corrects results, and when."""
     old, task = last.manifest, last.manifest.task_name
     id = old.id + 1
     sources = dict(old.sources)
@@ -328,59 +330,3 @@ def aside_of(id: int, results: Results) -> tuple[Aside, ...]:
         (*(mapped.dead for mapped in results.mapped if mapped.dead), *results.set_aside()),
     )
     return (aside,) if aside else ()
-
-
-def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
-    """Refuse the checkpoint of another job, or of another monoid, key or window under the same operator. A source that
-    begins without partitions can have any, and a source that the checkpoint does not know can join."""
-    for what, theirs, ours in (
-        ("operators", sorted(found.operators), sorted(expected.operators)),
-        *_sources_compared(found.sources, expected.sources),
-    ):
-        if theirs != ours:
-            raise OtherJob(
-                f"{url} is the checkpoint of another job: its {what}: {theirs}, this pipeline's: {ours}. "
-                "Give this pipeline a checkpoint of its own, or the task its old name"
-                + (f"; or drop its state: Pipeline(allow_dropped={theirs})" if what == "operators" else "")
-            )
-    missing = sorted(found.sources.keys() - expected.sources.keys())
-    if missing:
-        raise OtherJob(
-            f"{url} has read the sources {', '.join(sorted(found.sources))}; this pipeline lacks {', '.join(missing)}, "
-            f"and has {', '.join(sorted(expected.sources))}. The records of a source are counted under its name: give "
-            f"each source its old name, source={{{missing[0]!r}: ...}}, and omit none; or give this pipeline a "
-            "checkpoint of its own"
-        )
-    for name, operator in expected.operators.items():
-        changed = changes_text(found.operators[name].described(), operator.described())
-        if changed:
-            raise FingerprintChanged(
-                f"{url}: the state of {name} has another definition: {changed}. {_what_to_do(found, url)}"
-            )
-
-
-def _sources_compared(
-    found: Mapping[str, SourcePart], expected: Mapping[str, SourcePart]
-) -> Iterator[tuple[str, Any, Any]]:
-    """What must be equal for each source in the checkpoint and in the job. If both have one source, with different
-    names, the kind is compared."""
-    pairs = [(f" of {name}", found[name], expected[name]) for name in found if name in expected]
-    if len(found) == len(expected) == 1:
-        (theirs,), (ours,) = found.values(), expected.values()
-        pairs = [("", theirs, ours)]
-    for of, theirs, ours in pairs:
-        yield f"source{of}", theirs.kind, ours.kind
-        yield f"positions{of}", theirs.codec, ours.codec
-        yield f"partitions{of}", sorted(theirs.partitions), sorted(ours.partitions or theirs.partitions)
-
-
-def _what_to_do(found: Manifest, url: str) -> str:
-    if found.base == 0:
-        return (
-            "Nothing is committed there yet: the next run adopts the new task, unless a driver of the old one still "
-            f"runs; or delete {url} (and the folder of the sink)"
-        )
-    return (
-        "Restore the old task; or migrate its state, Pipeline(evolve=Evolution(...)); or give the new task a new "
-        "checkpoint, and read the source again"
-    )

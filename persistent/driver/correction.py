@@ -20,7 +20,6 @@ from persistent.clock import wall_ms
 from persistent.driver.commit import (
     Results,
     aside_of,
-    check_same_job,
     final_after,
     first_manifest,
     key_types,
@@ -33,11 +32,14 @@ from persistent.driver.options import Options
 from persistent.driver.publish import check_folder, publish
 from persistent.driver.publish_after import outputs_after
 from persistent.driver.recover import take_over
+from persistent.driver.same_job import check_same_job
+from persistent.driver.state_bench import StateBench
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, NoCheckpoint, Refused
 from persistent.lateness import EARLY
+from persistent.state import PersistentState
 from persistent.worker.correct_records import NOTHING, Given, Judged, corrected_rows, digest, given_records
 from persistent.worker.job import Job, Mapped
 from persistent.worker.merge_runs import write_run
@@ -79,6 +81,7 @@ class Amendment:
 def correct(job: Job, engine: Engine, options: Options, asked: Asked) -> Correction:
     """Apply a correction, unless it was applied already; returns its account."""
     log, url = Log(job.storage), job.storage.url
+    _check_is_of_one_state(job)
     newest = newest_of(log)
     if not newest.manifest.base:
         raise NoCheckpoint(f"{url}: nothing was counted yet, so there is nothing to correct: run the pipeline first")
@@ -100,10 +103,18 @@ def correct(job: Job, engine: Engine, options: Options, asked: Asked) -> Correct
     return _applied(bench, last, amendment) if known is None else known
 
 
+def _check_is_of_one_state(job: Job) -> None:
+    if not isinstance(job.declared, PersistentState):
+        raise InvalidPipeline(
+            f"correct() knows tasks with one state, and {type(job.task).__name__} has {', '.join(job.declared)}: give "
+            f"a state that is to be corrected a task of its own. {NOTHING}"
+        )
+
+
 def _applied(bench: Workbench, last: Entry, amendment: Amendment) -> Correction:
     """The account of the correction that is applied on top of ``last``, which is ours."""
     log = bench.log
-    bench.keep_zone(last.manifest.operator.state.zone)
+    bench.keep_zones({bench.job.operator: last.manifest.operator.state.zone})
     with log.unless_fenced(last.manifest.id):
         manifest = log.put(_corrected(bench, last, amendment)).manifest
         log.check(manifest.id)
@@ -176,8 +187,9 @@ def _corrected(bench: Workbench, last: Entry, amendment: Amendment) -> Manifest:
     """The checkpoint of a correction. Its run is written, and its outputs are staged."""
     job, old, step = bench.job, last.manifest, Step(last, _plan(bench.job, last))
     id, now_ms = step.attempt.id, step.plan.wall_ms
-    mapped = _written(bench, step, _rows(job, bench.options, last, amendment))
-    results = _results(bench, step, mapped)
+    own = bench.states[job.operator]
+    mapped = _written(own, step, _rows(job, bench.options, last, amendment))
+    results = _results(own, step, mapped)
     assert mapped.run is not None
     panes, added, removed = (mapped.run.pane_min, mapped.run.pane_max), amendment.added, amendment.removed
     correction = Correction(id, added.rows, removed.rows, panes, amendment.sha256)
@@ -195,7 +207,7 @@ def _corrected(bench: Workbench, last: Entry, amendment: Amendment) -> Manifest:
     )
 
 
-def _written(bench: Workbench, step: Step, rows: GroupSums) -> Mapped:
+def _written(bench: StateBench, step: Step, rows: GroupSums) -> Mapped:
     """The rows as a run of the state."""
     id, types = step.attempt.id, tuple(str(column.type) for column in rows.keys)
     run, panes, agenda = write_run(bench.job, step.attempt, rows, id, id)
@@ -203,7 +215,7 @@ def _written(bench: Workbench, step: Step, rows: GroupSums) -> Mapped:
     return Mapped("", "", run, panes, types, Account(), None, None, None, agenda=agenda)
 
 
-def _results(bench: Workbench, step: Step, mapped: Mapped) -> Results:
+def _results(bench: StateBench, step: Step, mapped: Mapped) -> Results:
     """What the correction publishes: what it changes of closed windows, or of all that is published as it changes."""
     lateness = bench.job.state.lateness
     if lateness.of_changes is None and step.plan.task.final_at is None:

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from persistent.checkpoint.names import manifest_name, plan_name
-from persistent.checkpoint.parts import LATE_SINK
+from persistent.checkpoint.output_parts import LATE_SINK
 from persistent.errors import InvalidPipeline
 from persistent.lateness import ACCUMULATE, CHANGE
 from persistent.sinks.file import FileSink
@@ -16,6 +16,8 @@ from persistent.sources.file import FileSource
 from persistent.sources.protocol import Source, parts_of
 from persistent.state import PersistentState
 from persistent.storage import Storage
+from persistent.task import key_names
+from persistent.worker.job import Job
 from persistent.worker.output_tables import check_names
 
 CHECKPOINT_NAMES = (
@@ -30,12 +32,34 @@ CHECKPOINT_NAMES = (
 """Sample names of the files in a checkpoint."""
 
 
+def check_every_destination(job: Job) -> None:
+    """``check_destinations`` for each state of a job; with several, it names the one at fault. The sink of late records
+    is checked too."""
+    discards, keys, each = job.discard_closed, key_names(job.task), job.each().values()
+    if len(each) > 1 and discards is True and all(one.sinks or one.state.window is None for one in each):
+        raise InvalidPipeline(
+            "discard_closed=True drops closed windows, and each state with windows has a sink: omit it"
+        )
+    for one in each:
+        # Of several states, those without a sink discard.
+        own = False if discards is True and len(each) > 1 and one.sinks else discards
+        try:
+            check_destinations(one.state, keys, one.sinks, own)
+        except InvalidPipeline as error:
+            if len(each) == 1:
+                raise
+            raise InvalidPipeline(
+                f"the state {one.name!r}: {error}. Sinks are given by state, sink={{{one.name!r}: ...}}"
+            ) from error
+    _check_late_sink(job)
+
+
 def check_destinations(
-    state: PersistentState, key_names: Sequence[str], sinks: Mapping[str, AnySink], discard_closed: Any
+    state: PersistentState, names: Sequence[str], sinks: Mapping[str, AnySink], discard_closed: Any
 ) -> None:
     """InvalidPipeline if two columns of the results would share a name, if closed windows would be lost and the user
     has not declared it, or if a sink cannot hold their corrections."""
-    check_names(state, key_names)
+    check_names(state, names)
     if not isinstance(discard_closed, bool):
         raise InvalidPipeline(f"discard_closed={discard_closed!r}: give True or False")
     if sinks and discard_closed:
@@ -61,11 +85,12 @@ def check_destinations(
             )
 
 
-def check_late_sink(sink: AnySink | None, sinks: Mapping[str, AnySink], *, is_ever_late: bool) -> None:
-    """InvalidPipeline if late records cannot go to this sink, or if there are none."""
+def _check_late_sink(job: Job) -> None:
+    """InvalidPipeline if late records cannot go to their sink, or if there are none."""
+    sink = job.late_sink
     if sink is None:
         return
-    if LATE_SINK in sinks:
+    if LATE_SINK in job.sinks:
         raise InvalidPipeline(
             f"sink={{{LATE_SINK!r}: ...}} has the name that the sink of late records has in the checkpoint: give the "
             "one of results another"
@@ -75,7 +100,7 @@ def check_late_sink(sink: AnySink | None, sinks: Mapping[str, AnySink], *, is_ev
             f"late_sink={sink!r} keeps one row of a key, the newest, and late records are added, each once: use "
             'mode="append", which keeps all rows'
         )
-    if not is_ever_late:
+    if any(one.state.window is None for one in job.each().values()) and not job.dedupe:
         raise InvalidPipeline(
             f"late_sink={sink!r}, but nothing is ever late in a state whose windows do not close: omit it"
         )

@@ -3,6 +3,7 @@
  fields of a record   columns are renamed, dropped, or filled with the identity; nothing is decoded
  all else             a function of one element, applied to the sum of every key and pane
  another task         its state is dropped, if allowed; the new one begins empty, at the source's positions
+ another state        of a task with several: a new one begins so; one that is no more is dropped, if allowed
 
 The manifest is of kind ``migration``: it has the clock, positions, ledger and outputs of the fence below it. A step
 planned before is still the next one. After a kill at any point, the next run begins it anew or finds it done.
@@ -18,14 +19,16 @@ from monoids import Monoid
 from monoids.monoid import check
 from monoids.record import RecordMonoid
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import OperatorState, StateRuns
+from persistent.checkpoint.parts import OperatorState, StateRuns, TaskClock
+from persistent.checkpoint.shapes import is_of_several
 from persistent.codec import canonical_json
-from persistent.driver.commit import check_same_job
+from persistent.driver.same_job import check_same_job
 from persistent.driver.seen_part import check_seen
 from persistent.errors import FingerprintChanged, InvalidPipeline
 from persistent.lateness import CHANGES, DELTA, EARLY, RETRACT
 from persistent.session_window import SessionWindow
 from persistent.state import PersistentState
+from persistent.task import Declared, state_name
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import change_text, changes_text
 
@@ -114,6 +117,29 @@ class Evolution:
             )
 
 
+Evolutions = Mapping[str, Evolution]
+"""How to migrate several states, by their names."""
+
+
+def checked_evolutions(evolve: Any, declared: Declared) -> Evolution | Evolutions | None:
+    """How to migrate the state of a task, or its states by name. InvalidPipeline if they cannot evolve so."""
+    if evolve is None:
+        return None
+    if isinstance(declared, PersistentState):
+        if not isinstance(evolve, Evolution):
+            raise InvalidPipeline(f"evolve={evolve!r}: give Evolution(...), or None")
+        evolve.check_for(declared)
+        return evolve
+    first = next(iter(declared))
+    if not isinstance(evolve, Mapping) or not all(isinstance(one, Evolution) for one in evolve.values()):
+        raise InvalidPipeline(f"evolve={evolve!r}: say of which state, evolve={{{first!r}: Evolution(...)}}")
+    for name, one in evolve.items():
+        if name not in declared:
+            raise InvalidPipeline(f"evolve={{{name!r}: ...}}: the task has the states {', '.join(declared)}")
+        one.check_for(declared[name])
+    return dict(evolve)
+
+
 def checked_names(names: Any, what: str) -> tuple[str, ...]:
     """A sequence of names; InvalidPipeline for anything else, even a single name."""
     if isinstance(names, str) or not isinstance(names, Collection) or not _are_names(names):
@@ -134,35 +160,44 @@ def changes(found: Manifest, expected: Manifest) -> str:
     old, new = found.operators, expected.operators
     if old.keys() != new.keys():
         return f"{', '.join(old)} -> {', '.join(new)}"
-    return "; ".join(text for name in new if (text := changes_text(old[name].described(), new[name].described())))
+    texts = {name: changes_text(old[name].described(), new[name].described()) for name in new}
+    return "; ".join(text if len(new) == 1 else f"{name}: {text}" for name, text in texts.items() if text)
 
 
 def adapted(
-    found: Manifest, expected: Manifest, evolve: Evolution | None, dropped: Sequence[str], url: str
+    found: Manifest, expected: Manifest, evolve: Evolution | Evolutions | None, dropped: Sequence[str], url: str
 ) -> Manifest:
-    """The manifest as it is after its state has evolved; ``found`` itself if nothing changes.
+    """The manifest as it is after its states have evolved; ``found`` itself if nothing changes.
 
-    ``expected``: the empty checkpoint of the job. ``dropped``: the operators whose state may go. Writes nothing.
-    OtherJob or FingerprintChanged, with the remedy, if the state cannot evolve to the job's.
+    ``expected``: the empty checkpoint of the job. ``evolve``: by the name of the state; one, of the only state.
+    ``dropped``: the operators whose state may go. A state that is new begins empty, at the clock. Writes nothing.
+    OtherJob or FingerprintChanged, with the remedy, if a state cannot evolve to the job's.
     """
-    if any(name not in dropped for name in found.operators.keys() - expected.operators.keys()):
+    gone = [name for name in found.operators if name not in expected.operators]
+    if any(name not in dropped for name in gone):
         check_same_job(found, expected, url)
     operators = {}
     for name, new in expected.operators.items():
-        old = found.operators.get(name)
+        old, how = found.operators.get(name), evolution_of(evolve, name)
         if old is None:
             operators[name] = new
-        elif evolve is None or is_same(old, new):
+        elif how is None or is_same(old, new):
             operators[name] = old
         else:
-            _check_evolves(old, new, evolve, f"{url}: the state of {name}")
-            _check_adds_up(found, f"{url}: the state of {name}")
+            _check_evolves(old, new, how, f"{url}: the state of {name}")
+            _check_adds_up(found.of(name), f"{url}: the state of {name}")
             operators[name] = old.with_state(fingerprint=new.state.fingerprint)
     view = found if operators == found.operators else with_tasks(found, operators)
     check_same_job(view, expected, url)
     check_seen(found, expected, dropped, url)
-    _check_answer(view, expected, url)
+    for name in expected.operators:
+        _check_answer(view.of(name), expected.of(name), url)
     return view
+
+
+def evolution_of(evolve: Evolution | Evolutions | None, operator: str) -> Evolution | None:
+    """The evolution of the state of that name."""
+    return evolve if evolve is None or isinstance(evolve, Evolution) else evolve.get(state_name(operator))
 
 
 def _check_answer(found: Manifest, expected: Manifest, url: str) -> None:
@@ -199,8 +234,10 @@ def check_emission(found: Manifest, expected: Manifest, url: str) -> None:
     """InvalidPipeline if the sinks of a checkpoint have rows of another kind of emission, beside which those of this
     one would be wrong: a window published as it changed would be published again when it closes, or a row stay that
     only its retraction takes away. Totals that replace each other can be published at either time."""
-    for name, new in expected.operators.items() if found.result_sinks() else ():
+    for name, new in expected.operators.items():
         state, old = new.state, found.operators[name].state
+        if not found.of(name).result_sinks():
+            continue
         replaces = state.fingerprint["window"] is None and RETRACT not in (old.late, state.late)
         # Early results are changes, published less often.
         is_same = (bool(old.emit), old.late) == (bool(state.emit), state.late)
@@ -221,12 +258,24 @@ def _emission_text(state: StateRuns) -> str:
 
 
 def with_tasks(found: Manifest, operators: Mapping[str, OperatorState]) -> Manifest:
-    """The same checkpoint with these tasks, which read what the only one has read. A renamed task begins with its clock
-    and account."""
-    (clock,), (accounts,) = found.clocks.values(), found.ledger.values()
-    clocks, ledger = dict.fromkeys(operators, clock), dict.fromkeys(operators, accounts)
-    operators = {task: replace(operator, inputs=tuple(accounts)) for task, operator in operators.items()}
-    return replace(found, operators=operators, clocks=clocks, ledger=ledger)
+    """The same checkpoint with these states, which have read what the others have read. The only state of a renamed
+    task begins with the clock of the one before; a state that is added begins at the clock of the others, with all
+    windows closed that had ended, and knows of no record before."""
+    accounts, clocks = found.inputs, dict[str, TaskClock]()
+    added = TaskClock(found.clock.watermark, found.clock.watermark, found.clock.end_of_input, _quiet_ms(found))
+    is_renamed = len(found.operators) == 1 and not is_of_several(operators)
+    for name, operator in operators.items():
+        if name in found.operators or is_renamed:
+            clocks[name] = found.clocks.get(name) or next(iter(found.clocks.values()))
+        else:
+            clocks[name] = added
+            operator = operator.with_state(added=added.watermark) if found.base else operator
+        operators = {**operators, name: replace(operator, inputs=tuple(accounts))}
+    return replace(found, operators=operators, clocks=clocks, ledger=dict.fromkeys(operators, accounts))
+
+
+def _quiet_ms(manifest: Manifest) -> int:
+    return max(one.quiet_ms for one in manifest.clocks.values())
 
 
 def is_same(old: OperatorState, new: OperatorState) -> bool:

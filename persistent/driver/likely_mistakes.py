@@ -25,13 +25,14 @@ def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
             f'{name} declares no key, so there is one state for all records: name a field, key = "page"; or give '
             "key = None, if that is intended"
         )
-    window = job.state.window
-    if isinstance(window, SessionWindow) and window.bare:
-        yield _seconds_meant(f"{window.bare} has a gap of", window.gap_ms)
-    elif isinstance(window, Window) and window.bare:
-        yield _seconds_meant(f"{window.bare} is windows of", window.size_ms)
-    of_sources = [getattr(source, "bare", {}) for source in job.sources.values()]
-    for part in (*of_sources, getattr(job.state, "bare", {}), bare):
+    states = [one.state for one in job.each().values()]
+    for window in (state.window for state in states):
+        if isinstance(window, SessionWindow) and window.bare:
+            yield _seconds_meant(f"{window.bare} has a gap of", window.gap_ms)
+        elif isinstance(window, Window) and window.bare:
+            yield _seconds_meant(f"{window.bare} is windows of", window.size_ms)
+    parts = [*job.sources.values(), *states]
+    for part in (*(getattr(one, "bare", {}) for one in parts), bare):
         for option, duration in part.items():
             yield _seconds_meant(f"{option}={duration} is", duration)
 

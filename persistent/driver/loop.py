@@ -70,6 +70,7 @@ class Driver:
         evolves, last = view is not last.manifest, replace(last, manifest=view)
         check_folder(bench.job, bench.log, last.manifest)
         self._notes.begin(last.manifest)
+        self._notes.note_states((found or last).manifest)
         step = self._next(reading_all(bench, last))
         idle = step is None and not (evolves or bench.options.follow) and last.manifest.retract is None
         if idle and not is_lost(bench, found):

@@ -26,7 +26,7 @@ from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice
 from persistent.checkpoint.successor import Entry, succeed
 from persistent.codec import Run, is_wide
 from persistent.codec.sealed import open_sealed, read_index, seal
-from persistent.driver.evolution import Evolution, column_sources, fields_of, is_same
+from persistent.driver.evolution import Evolution, Evolutions, column_sources, evolution_of, fields_of, is_same
 from persistent.errors import CorruptCheckpoint, UserCodeError
 from persistent.state import PersistentState
 from persistent.worker.job import Job
@@ -36,7 +36,7 @@ logger = logging.getLogger("persistent.driver")
 
 
 def migrate(
-    job: Job, log: Log, fence: Entry, view: Manifest, evolve: Evolution | None, kept: Sequence[Manifest]
+    job: Job, log: Log, fence: Entry, view: Manifest, evolve: Evolution | Evolutions | None, kept: Sequence[Manifest]
 ) -> Entry:
     """Rewrite the state of ``fence``, which is ours, as ``view`` describes it, and commit it.
 
@@ -46,16 +46,16 @@ def migrate(
     old = fence.manifest
     attempt = Attempt(old.epoch, old.id + 1)
     operators = {}
-    for name, new in view.operators.items():
-        before = old.operators.get(name)
-        if before is None or evolve is None or is_same(before, new):
+    for name, one in job.each().items():
+        before, new, how = old.operators.get(name), view.operators[name], evolution_of(evolve, name)
+        if before is None or how is None or is_same(before, new):
             operators[name] = new
         else:
-            runs = tuple(_evolved_runs(job, attempt, before.state, evolve, old.clock.closed))
+            runs = tuple(_evolved_runs(one, attempt, before.state, how, old.clocks[name].closed))
             # What the old monoid has published is final: a correction would mix values of both.
             evolved = new.with_state(runs=runs, lowest=before.state.lowest if runs else None, final=None)
             # A sink has what the keys were before, without windows or in open ones: it gets every key anew.
-            is_shown = job.state.window is None or job.state.lateness.of_changes
+            is_shown = one.state.window is None or one.state.lateness.of_changes
             operators[name] = evolved.unpublished() if is_shown else evolved
     _sweep_dropped(job, old, [name for name in old.operators if name not in operators], kept)
     manifest = succeed(
@@ -135,7 +135,7 @@ def _batch(
 def _changed_runs(job: Job, attempt: Attempt, before: StateRuns, evolve: Evolution, closed: int) -> Iterator[Run]:
     """The sum of each key and pane by the old monoid, changed."""
     assert evolve.before is not None
-    was = replace(job, state=_with_monoid(job.state, evolve.before))
+    was = replace(job, declared=_with_monoid(job.state, evolve.before))
     for low, high in shards(before.runs) if before.runs else ():
         inputs = [run for run in before.runs if run.low < high and low < run.high]
         rows = fold_runs(was, inputs, low, high)

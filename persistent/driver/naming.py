@@ -71,6 +71,34 @@ def checked_late_sink(given: AnySink | None, sinks: Mapping[str, AnySink]) -> An
     return given
 
 
+def sinks_by_state(given: Any, states: Mapping[str, Any]) -> tuple[dict[str, AnySink], dict[str, str]]:
+    """The sinks of a task whose states have names, by name, and the state that each takes. The only sink of a state has
+    the name of the state. InvalidPipeline as above, and for a sink that is given without a state."""
+    first = next(iter(states))
+    if given is None:
+        return {}, {}
+    if not isinstance(given, Mapping) or not given or given.keys() - states.keys():
+        others = sorted(given.keys() - states.keys(), key=repr) if isinstance(given, Mapping) else ()
+        fault = f"{others[0]!r} is no state" if others else "it says of no sink which state it takes"
+        raise InvalidPipeline(
+            f"sink={given!r}: {fault}. The task has the states {', '.join(states)}: give the sinks by state, "
+            f"sink={{{first!r}: ...}}"
+        )
+    sinks: dict[str, AnySink] = {}
+    takes: dict[str, str] = {}
+    for state, some in given.items():
+        is_one = some is not None and not isinstance(some, Mapping | list | tuple)
+        for name, sink in named_sinks({state: some} if is_one else some).items():
+            if name in sinks:
+                raise InvalidPipeline(
+                    f"sink: the states {takes[name]!r} and {state!r} each have a sink of the name {name!r}: give them "
+                    f"names, sink={{{state!r}: {{'another': ...}}}}"
+                )
+            sinks[name], takes[name] = sink, state
+    _check_apart(sinks, "sink", "rows of two states would be in one place")
+    return sinks, takes
+
+
 def by_place(names: Collection[str]) -> str:
     """What to add to an error if sinks have the names of their places in a list: it may be the list that has changed.
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from persistent.checkpoint.names import Staged
-from persistent.checkpoint.parts import LATE_SINK, SinkBatch, SinkPart
+from persistent.checkpoint.output_parts import LATE_SINK, SinkBatch, SinkPart
 from persistent.sinks.outlet import abilities
 from persistent.sinks.protocol import AnySink
 

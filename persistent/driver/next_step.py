@@ -19,11 +19,13 @@ from persistent.driver.effects import Effect
 from persistent.driver.files_apart import check_files_apart, check_places_apart
 from persistent.driver.output_batches import lacks_changes, lacks_totals
 from persistent.driver.seen_part import check_names
+from persistent.driver.state_bench import StateBench
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint
 from persistent.sources.protocol import Budget, ForgettingSource, Positions, Source, SourcePlan
 from persistent.task import check_key
+from persistent.zone import Zone
 
 logger = logging.getLogger("persistent.driver")
 
@@ -33,12 +35,12 @@ _FENCES_MAX = 3
 def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
     """The step after ``last``: the plan that was put for it, or a new one of about ``rows`` rows; None if there is
     nothing to do. Writes nothing."""
-    job, log, run_cache, options = bench.job, bench.log, bench.run_cache, bench.options
+    job, log, options = bench.job, bench.log, bench.options
     manifest = last.manifest
     # After our own checkpoint only a driver that fences us can plan, and then the put of our plan finds its plan.
     put = log.plan(manifest.base, manifest.replan) if manifest.id != bench.committed else None
     if put is not None:
-        put = put.named(next(iter(manifest.sources)), manifest.task_name)
+        put = put.named(next(iter(manifest.sources)), next(iter(manifest.operators)))
         _check_same_sources(put, manifest, job.storage.url)
         for name, step in put.sources.items():
             first = CODECS[step.codec].first
@@ -46,34 +48,32 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
                 # The source has recorded its options, which those of this run must not contradict.
                 job.sources[name].schema(step.recorded)
         return Step(last, put, done=(Effect.PLAN,))
-    clock, runs, zone = manifest.clock, bench.runs(manifest), bench.next_zone(manifest)
-    bench.keep_zone(zone)
+    zones = {one.job.operator: one.next_zone(view) for one, view in bench.each(manifest)}
+    bench.keep_zones(zones)
     planned = _planned(bench, manifest, rows)
     lags = {name: _lag_ms(job.sources[name], one) for name, one in planned.items()}
     sources = {name: _source_step(manifest.sources[name], one, lags[name]) for name, one in planned.items()}
-    lateness, now = job.state.lateness, wall_ms()
-    emit, passed = lateness.planned(manifest.operator.state.passed, clock.watermark, now)
-    close_at, ends, quiet_ms = lateness.closes(clock.closed, clock.watermark), False, 0
+    now, quiet_ms = wall_ms(), 0
     reading = [name for name, one in planned.items() if one.splits]
     for name in reading:
         schema = job.sources[name].schema(planned[name].recorded)
         check_key(job.task, schema)
         if name in job.dedupe:
             check_names(job, manifest, name, planned[name].recorded)
+    ends = () if reading else _ending(bench, manifest, planned)
+    tasks = {
+        one.job.operator: _task_step(one, view, zones[one.job.operator], now, ends=one.job.operator in ends)
+        for one, view in bench.each(manifest)
+    }
     if not reading:
-        ends = options.end_of_input and (not clock.end_of_input or lacks_totals(job, manifest))
-        ends = ends and not _is_held(planned, job.storage.url)
-        if ends:
-            close_at = max(close_at, run_cache.largest_end(runs, clock))
         reached = watermark_after(sources, manifest.sources, lags)
         quiet_ms = _quiet_ms(bench, manifest, reached)
         joins = any(one.joins or one.skipped for one in planned.values())
-        moves = reached > clock.watermark or quiet_ms
-        is_due = run_cache.is_due(runs, clock, close_at) or lacks_changes(job, manifest, emit)
-        if not (ends or moves or joins or is_due):
+        moves = any(reached > one.watermark for one in manifest.clocks.values()) or quiet_ms
+        due = (_is_due(one, view, tasks[one.job.operator]) for one, view in bench.each(manifest))
+        if not (ends or moves or joins or any(due)):
             return None
     bench.busy = len(reading) or len(planned)
-    task_step = TaskStep(close_at, ends, None, lateness.final(manifest.final, close_at), emit, passed)
     plan = StepPlan(
         job=manifest.job,
         base=manifest.base,
@@ -81,12 +81,41 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         nonce=new_nonce(),
         wall_ms=now,
         sources=sources,
-        tasks={manifest.task_name: replace(task_step, zone=None if zone == manifest.operator.state.zone else zone)},
+        tasks=tasks,
         max_future_ms=options.max_future_ms,
         quiet_ms=quiet_ms,
         not_after=manifest.not_after,
     )
     return Step(last, plan, {name: one.appended for name, one in planned.items() if one.appended is not None})
+
+
+def _ending(bench: Workbench, manifest: Manifest, planned: Mapping[str, SourcePlan]) -> tuple[str, ...]:
+    """The states for which the input ends with this step."""
+    if not bench.options.end_of_input:
+        return ()
+    ends = [
+        one.job.operator
+        for one, view in bench.each(manifest)
+        if not view.clock.end_of_input or lacks_totals(one.job, view)
+    ]
+    return () if not ends or _is_held(planned, bench.job.storage.url) else tuple(ends)
+
+
+def _task_step(bench: StateBench, manifest: Manifest, zone: Zone | None, now: int, *, ends: bool) -> TaskStep:
+    """What the step does with one state."""
+    lateness, clock, state = bench.job.state.lateness, manifest.clock, manifest.operator.state
+    emit, passed = lateness.planned(state.passed, clock.watermark, now)
+    close_at = lateness.closes(clock.closed, clock.watermark)
+    if ends:
+        close_at = max(close_at, bench.run_cache.largest_end(bench.runs(manifest), clock))
+    final_at = lateness.final(manifest.final, close_at)
+    return TaskStep(close_at, ends, None if zone == state.zone else zone, final_at, emit, passed)
+
+
+def _is_due(bench: StateBench, manifest: Manifest, step: TaskStep) -> bool:
+    """Whether the state has something to publish, although nothing is read."""
+    is_due = bench.run_cache.is_due(bench.runs(manifest), manifest.clock, step.close_at)
+    return is_due or lacks_changes(bench.job, manifest, step.emit)
 
 
 def _lag_ms(source: Source, planned: SourcePlan) -> int:
@@ -98,17 +127,24 @@ def _lag_ms(source: Source, planned: SourcePlan) -> int:
 def _quiet_ms(bench: Workbench, manifest: Manifest, reached: int) -> int:
     """For how long nothing has come, if the clock moves on by that: a window is over then, or what has changed is
     published early; otherwise 0. A clock that moved on at every look would put a checkpoint at every look."""
-    options, clock, lateness = bench.options, manifest.clock, bench.job.state.lateness
+    options = bench.options
     if options.quiet_after_ms is None or not options.follow:
         return 0
     quiet_ms = bench.quiet.lasts_ms(options.quiet_after_ms)
+    is_over = any(_passes(one, view, reached, quiet_ms) for one, view in bench.each(manifest))
+    return quiet_ms if is_over else 0
+
+
+def _passes(bench: StateBench, manifest: Manifest, reached: int, quiet_ms: int) -> bool:
+    """Whether the clock of one state moves on in that time, and a window is over then, or changes are published."""
+    clock = manifest.clock
     moved = manifest.clocks[manifest.task_name].quiet_from(reached) + quiet_ms
     if moved <= clock.watermark:
-        return 0
-    close_at = lateness.closes(clock.closed, moved)
-    is_over = bench.run_cache.is_due(bench.runs(manifest), clock, close_at)
+        return False
+    lateness = bench.job.state.lateness
+    is_over = bench.run_cache.is_due(bench.runs(manifest), clock, lateness.closes(clock.closed, moved))
     is_early = lateness.is_early_at(manifest.operator.state.passed, moved) and lacks_changes(bench.job, manifest)
-    return quiet_ms if is_over or is_early else 0
+    return is_over or is_early
 
 
 def _is_held(planned: Mapping[str, SourcePlan], url: str) -> bool:

@@ -7,17 +7,21 @@ from collections import Counter
 from collections.abc import Iterator
 
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.output_parts import SinkPart
+from persistent.checkpoint.shapes import is_of_several
 from persistent.checkpoint.successor import Entry
 from persistent.clock import later_of, monotonic_s
 from persistent.driver import seen_part
 from persistent.driver.likely_mistakes import of_copies, of_job, of_records, of_times
 from persistent.driver.output_batches import former_name
 from persistent.driver.report import Idle, RunReport, StepReport
+from persistent.driver.state_bench import StateBench
 from persistent.driver.unpublished import Ended, why
 from persistent.driver.workbench import Workbench
 from persistent.lateness import CHANGE, EVENT, Lateness
 from persistent.session_window import SessionWindow
 from persistent.sources.protocol import Reached
+from persistent.task import STATE, state_name
 from persistent.text.figures import utc_text
 from persistent.worker.late_windows import LateWindows, added
 
@@ -37,7 +41,7 @@ class Notes:
         self._behind_ms: dict[str, int] = {}
         self._notes: dict[str, str] = {}
         self._first_dead = ""
-        self._late_windows: LateWindows = {}
+        self._late_windows: dict[str, LateWindows] = {}
         self._idle: Idle | None = None
         self._is_new = False
 
@@ -66,7 +70,8 @@ class Notes:
         self._totals.update({name: getattr(report, name) for name in _SUMMED})
         self._silence_ms = later_of(self._silence_ms, report.silence_ms)
         self._behind_ms = later_of(self._behind_ms, report.behind_ms)
-        self._late_windows = added([self._late_windows, report.late_windows])
+        for name, missed in (report.refused or {next(iter(committed.operators)): report.late_windows}).items():
+            self._late_windows[name] = added([self._late_windows.get(name, {}), missed])
         logger.debug("step %s", report)
         self._note_fates(ended=False)
         if self._is_new:
@@ -98,7 +103,7 @@ class Notes:
         """Note what a new or missing sink means for windows that close."""
         had, has = found.publishes, bool(self._bench.job.sinks)
         closed = utc_text(found.clock.closed)
-        if self._bench.job.state.window is not None and had is not None and had != has:
+        if self._has_windows and had is not None and had != has:
             self.note(
                 "sink",
                 f"the sink is new: windows that closed up to {closed} were discarded, later ones are published"
@@ -106,41 +111,63 @@ class Notes:
                 else f"the sink is gone: windows that closed up to {closed} were published there, later ones are "
                 "discarded",
             )
-        self._note_names(found, closed)
+        self._note_names(found)
         if not has and any(part.owed for part in found.result_sinks().values()):
             staged = f"the outputs that checkpoint {found.base} staged for it are discarded, unless it published them"
             self.note("staged", staged)
 
+    def note_states(self, found: Manifest) -> None:
+        """Note the states that a task with several has no more, and those that are new in it. ``found``: the checkpoint
+        with the states that it had."""
+        names = {*found.operators, *self._bench.states}
+        if not found.base or not is_of_several(names) or len({name.partition("/")[0] for name in names}) > 1:
+            return
+        for name, operator in found.operators.items():
+            if name not in self._bench.states:
+                closed = utc_text(found.clocks[name].closed)
+                windows = f", with its windows that were not closed, which end after {closed}"
+                self.note(
+                    f"state {name}",
+                    f"the state {state_name(name)!r} is dropped{windows if operator.state.has_windows else ''}",
+                )
+        for name in self._bench.states:
+            if name not in found.operators:
+                clock = utc_text(found.clock.watermark)
+                self.note(
+                    f"state {name}",
+                    f"the state {state_name(name)!r} is new: it begins at clock {clock}, and has nothing of what was "
+                    "read before",
+                )
+
+    @property
+    def _has_windows(self) -> bool:
+        return any(one.job.state.window is not None for one in self._bench.states.values())
+
     def _note_zone(self, found: Manifest) -> None:
         """Note that the zone data of this machine have other rules than the windows of the checkpoint."""
-        kept, ours = found.operator.state.zone, self._bench.own_zone
-        if kept is None or ours is None or not found.base:
-            return
-        since = kept.differs_from(ours)
-        if since is not None:
-            self.note(
-                "zone",
-                f"the zone data of this machine have other rules for {ours.name} from {utc_text(1_000 * since)} on "
-                "than the checkpoint: its windows that have begun keep their start, and end no earlier than they would "
-                "have; later ones follow this machine",
-            )
+        for one, view in self._bench.each(found):
+            kept, ours = view.operator.state.zone, one.own_zone
+            since = None if kept is None or ours is None or not found.base else kept.differs_from(ours)
+            if since is not None and ours is not None:
+                self.note(
+                    "zone" if one.job.name == STATE else f"zone of {one.job.name}",
+                    f"the zone data of this machine have other rules for {ours.name} from {utc_text(1_000 * since)} on "
+                    "than the checkpoint: its windows that have begun keep their start, and end no earlier than they "
+                    "would have; later ones follow this machine",
+                )
 
-    def _note_names(self, found: Manifest, closed: str) -> None:
+    def _note_names(self, found: Manifest) -> None:
         """Note the sinks and sources that are new in a job that has begun."""
         job = self._bench.job
-        windows = f"the windows that close after {closed}"
-        gets = "every key at the next end of the input" if job.state.window is None else windows
-        gets = "every key in the next step" if job.state.lateness.of_changes else gets
         for name in job.sinks if found.base and found.result_sinks() else ():
             if name not in found.sinks and not former_name(job, found, name):
-                self.note(f"sink {name}", f"the sink {name!r} is new: it receives {gets}")
+                self.note(f"sink {name}", f"the sink {name!r} is new: it receives {self._gets(found, name)}")
         self._note_late_sink(found)
-        for name in found.result_sinks() if job.sinks else ():
+        for name, part in found.result_sinks().items() if job.sinks else ():
             if name not in job.sinks and name not in {former_name(job, found, one) for one in job.sinks}:
-                is_total = job.state.window is None
-                has = "it has what was published" if is_total else f"it has the windows that closed up to {closed}"
                 self.note(
-                    f"sink {name}", f"the sink {name!r} is left out: {has}, receives no more, and cannot come back"
+                    f"sink {name}",
+                    f"the sink {name!r} is left out: {self._had(found, part)}, receives no more, and cannot come back",
                 )
         for name in job.sources if found.base else ():
             if name not in found.sources:
@@ -156,10 +183,27 @@ class Notes:
             text = "the sink of late records is left out: it receives no more, and cannot come back"
             self.note("late_sink", text)
 
+    def _gets(self, found: Manifest, sink: str) -> str:
+        """What a new sink receives."""
+        job = self._bench.job.of_sink(sink)
+        if job.state.lateness.of_changes:
+            return "every key in the next step"
+        if job.state.window is None:
+            return "every key at the next end of the input"
+        return f"the windows that close after {utc_text(found.clocks[job.operator].closed)}"
+
+    def _had(self, found: Manifest, part: SinkPart) -> str:
+        """What a sink has that is left out. Its state can be gone too."""
+        name = part.state or STATE
+        one = next((one for one in self._bench.states.values() if one.job.name == name), None)
+        if one is None or one.job.state.window is None:
+            return "it has what was published"
+        return f"it has the windows that closed up to {utc_text(found.clocks[one.job.operator].closed)}"
+
     def _of_old_records(self, source: str, clock: str) -> str:
         """What becomes of the records of a new source that are behind the clock."""
         job = self._bench.job
-        late = [f"of windows before {clock}"] if job.state.window is not None else []
+        late = [f"of windows before {clock}"] if self._has_windows else []
         if source in job.dedupe:
             late.append(f"more than within={job.dedupe[source].within!r} of dedupe before {clock}")
         if not late:
@@ -171,26 +215,25 @@ class Notes:
         if self._bench.options.on_idle is None:
             return
         if self._idle is None:
-            runs, clock, run_cache = self._bench.runs(manifest), manifest.clock, self._bench.run_cache
-            windows = run_cache.open_windows(runs, clock), self._first_end(manifest)
-            self._idle = Idle(self._bench.reached(manifest), clock.watermark, *windows)
+            windows = self._open_windows(manifest), self._first_end(manifest)
+            self._idle = Idle(self._bench.reached(manifest), manifest.clock.watermark, *windows)
         self._bench.options.on_idle(self._idle)
+
+    def _open_windows(self, manifest: Manifest) -> int:
+        """The number of non-empty windows of all states that are not closed."""
+        return sum(one.run_cache.open_windows(one.runs(view), view.clock) for one, view in self._bench.each(manifest))
 
     def _first_end(self, manifest: Manifest) -> int | None:
         """The clock at which the first of the windows that are not closed is published."""
-        end = self._bench.run_cache.first_end(self._bench.runs(manifest), manifest.clock)
-        return None if end is None else self._bench.job.state.lateness.published_at(end)
+        return min((end for one in self._bench.each(manifest) if (end := _first_end(*one)) is not None), default=None)
 
     def report(
         self, last: Entry, began: float, recovery_seconds: float, *, recovered: bool, stopped: bool
     ) -> RunReport:
         """The report at the end of the run."""
-        manifest, totals, run_cache = last.manifest, self._totals, self._bench.run_cache
+        manifest, totals = last.manifest, self._totals
         self._note_fates(ended=True)
-        open_windows, reached = (
-            run_cache.open_windows(self._bench.runs(manifest), manifest.clock),
-            self._bench.reached(manifest),
-        )
+        open_windows, reached = self._open_windows(manifest), self._bench.reached(manifest)
         return RunReport(
             engine=self._bench.engine.name,
             steps=self.steps,
@@ -210,25 +253,31 @@ class Notes:
             stopped=stopped,
             discarded=totals["discarded"],
             notes=(*self._notes.values(), *self._of_accounts(manifest)),
-            unfolded=len(self._bench.unfolded.keys() & {run.name for run in self._bench.runs(manifest)}),
+            unfolded=len(self._bench.unfolded.keys() & {run.name for run in manifest.state_runs()}),
             set_aside=totals["set_aside"],
             reached=reached,
             corrected=totals["corrected"],
-            late_windows={manifest.task_name: self._late_windows} if self._late_windows else {},
-            unpublished="" if totals["outputs"] else self._unpublished(manifest, open_windows, reached),
+            late_windows={name: missed for name, missed in self._late_windows.items() if missed},
+            unpublished="" if totals["outputs"] else self._unpublished(manifest, reached),
         )
 
     def _of_accounts(self, manifest: Manifest) -> Iterator[str]:
         """What the sources say about their accounts."""
-        (accounts,) = manifest.ledger.values()
+        accounts = manifest.inputs
         for name, source in self._bench.job.sources.items():
             explained = getattr(source, "account_text", None)
             if explained is not None and name in manifest.sources and manifest.base:
                 yield explained(manifest.sources[name].recorded, accounts[name])
 
-    def _unpublished(self, manifest: Manifest, open_windows: int, reached: Reached | None) -> str:
-        """Why nothing was published."""
-        totals, job, clock = self._totals, self._bench.job, manifest.clock
+    def _unpublished(self, manifest: Manifest, reached: Reached | None) -> str:
+        """Why nothing was published, of each state."""
+        reasons = {one.job.name: self._why(one, view, reached) for one, view in self._bench.each(manifest)}
+        if len(set(reasons.values())) == 1:
+            return next(iter(reasons.values()))
+        return "; ".join(f"of {name!r}, {reason}" for name, reason in reasons.items())
+
+    def _why(self, bench: StateBench, manifest: Manifest, reached: Reached | None) -> str:
+        totals, job, clock = self._totals, bench.job, manifest.clock
         return why(
             Ended(
                 rows=totals["rows"],
@@ -236,8 +285,8 @@ class Notes:
                 dead=totals["dead"],
                 has_sink=bool(job.sinks),
                 has_windows=job.state.window is not None,
-                open_windows=open_windows,
-                first_end=self._first_end(manifest),
+                open_windows=bench.run_cache.open_windows(bench.runs(manifest), clock),
+                first_end=_first_end(bench, manifest),
                 clock_ms=clock.watermark,
                 ended=clock.end_of_input,
                 reached=reached,
@@ -253,3 +302,9 @@ def _early_text(lateness: Lateness) -> str:
     if lateness.early_ms is None:
         return ""
     return "the clock" if lateness.early_by == EVENT else "the time of day"
+
+
+def _first_end(bench: StateBench, manifest: Manifest) -> int | None:
+    """The clock at which the first of the windows of one state that are not closed is published."""
+    end = bench.run_cache.first_end(bench.runs(manifest), manifest.clock)
+    return None if end is None else bench.job.state.lateness.published_at(end)

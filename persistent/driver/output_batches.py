@@ -13,7 +13,7 @@ import pyarrow as pa
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Staged
 from persistent.checkpoint.older_formats import SINK
-from persistent.checkpoint.parts import LATE_SINK, Inheritance, SinkPart
+from persistent.checkpoint.output_parts import LATE_SINK, Inheritance, SinkPart
 from persistent.codec import type_of
 from persistent.lateness import CHANGE
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
@@ -136,7 +136,7 @@ def _number(manifest: Manifest, sink: str, id: int | None) -> int:
 
 
 def _key(job: Job, sink: str) -> tuple[str, ...]:
-    return LATE_KEY if _is_late(job, sink) else output_key(job.state, key_names(job.task))
+    return LATE_KEY if _is_late(job, sink) else output_key(job.of_sink(sink).state, key_names(job.task))
 
 
 def _is_late(job: Job, sink: str) -> bool:
@@ -148,5 +148,8 @@ def _schema(job: Job, manifest: Manifest, sink: str) -> pa.Schema:
     """The columns of the outputs for a sink, as far as their types are known."""
     if _is_late(job, sink):
         return LATE_SCHEMA
-    types = [type_of(name) for name in manifest.operator.key_types]
+    job = job.of_sink(sink)
+    # Before a task has a state, or the name that it has now.
+    operator = manifest.operators.get(job.operator) or next(iter(manifest.operators.values()))
+    types = [type_of(name) for name in operator.key_types]
     return empty_outputs(job.state, key_names(job.task), types, marks_of(job.state, 0)).schema

@@ -28,12 +28,12 @@ from persistent.checkpoint.names import (
     retraction_name,
     retractions,
 )
-from persistent.checkpoint.parts import LATE_SINK, SinkPart
+from persistent.checkpoint.output_parts import LATE_SINK, SinkPart
 from persistent.checkpoint.plan import StepPlan
 from persistent.driver.naming import by_place
 from persistent.driver.output_batches import batches_of, claim_of, former_name, holder, part_of, retreat_of
+from persistent.driver.sink_names import check_adds_up, check_inherits, check_named_as_before, check_takes_as_before
 from persistent.errors import CorruptCheckpoint, Fenced, InvalidPipeline, PersistentError, StagedMissing, StorageError
-from persistent.lateness import DELTA
 from persistent.sinks.outlet import Outlet
 from persistent.sinks.protocol import AnySink, BatchSink
 from persistent.storage import Storage, delete_all, put_once
@@ -47,6 +47,7 @@ def claim(job: Job, manifest: Manifest) -> None:
     job. InvalidPipeline if a sink is missing although the manifest lists outputs for it that must not be discarded, or
     outputs to take back."""
     _check_sinks(job, manifest)
+    check_takes_as_before(job, manifest)
     for name, outlet in job.all_outlets().items():
         outlet.claim(claim_of(job, manifest, name))
 
@@ -56,10 +57,11 @@ def check_folder(job: Job, log: Log, manifest: Manifest) -> None:
     what this one has published. InvalidPipeline if a sink has outputs of this job, or of one that it started from,
     under another name."""
     _check_kinds(job, manifest)
+    check_takes_as_before(job, manifest)
     for name, sink in job.all_sinks.items():
-        _check_named_as_before(job, manifest, name)
-        _check_inherits(job, manifest, name)
-        _check_adds_up(job, manifest, name)
+        check_named_as_before(job, manifest, name)
+        check_inherits(job, manifest, name)
+        check_adds_up(job, manifest, name)
         if hasattr(sink, "holder"):
             _check_holder(job, log, manifest, name, holder(job, name))
 
@@ -91,66 +93,6 @@ def _check_holder(job: Job, log: Log, manifest: Manifest, name: str, found: str 
             "would be split over two folders. Give the sink its old url, or move the whole old folder there; or, to "
             "publish only new results there, copy _published of the old folder"
             + by_place({*job.all_sinks, *manifest.sinks})
-        )
-
-
-def _check_named_as_before(job: Job, manifest: Manifest, name: str) -> None:
-    """Raise InvalidPipeline if a sink has outputs of this job, and the manifest knows none of its name: it had another
-    name, or was left out for a while, and lacks what was published since."""
-    is_known = not manifest.sinks or name in manifest.sinks or former_name(job, manifest, name)
-    if manifest.base == 0 or is_known or not _is_ours(job, manifest, name):
-        return
-    newest = job.all_outlets()[name].newest(manifest.job, manifest.revision_base)
-    if newest is None or newest <= 0 or _is_taken_back(job, manifest, name, newest):
-        return
-    others = sorted(manifest.sinks.keys() - job.all_sinks.keys())
-    was = ", ".join(map(repr, others))
-    raise InvalidPipeline(
-        f"{job.all_sinks[name]!r} has outputs of this job up to checkpoint {newest}, but not under the name {name!r}: "
-        + (f"if it was {was}, give it that name again, sink={{{others[0]!r}: ...}}; else " if others else "")
-        + "it was left out meanwhile, and lacks what was published since: give it a new place"
-        + by_place({*job.all_sinks, *others})
-    )
-
-
-def _is_ours(job: Job, manifest: Manifest, name: str) -> bool:
-    """Whether the place of a sink belongs to this job, as far as it can tell."""
-    return not hasattr(job.all_sinks[name], "holder") or holder(job, name) == manifest.job
-
-
-def _is_taken_back(job: Job, manifest: Manifest, name: str, newest: int) -> bool:
-    """Whether what a folder has is of ids that this driver takes back there, such as that of a lost checkpoint."""
-    is_of_files = not isinstance(job.all_sinks[name], BatchSink)
-    return manifest.retract is not None and newest >= manifest.retract[0] and is_of_files
-
-
-def _check_inherits(job: Job, manifest: Manifest, name: str) -> None:
-    """Raise InvalidPipeline if a sink has outputs of the job that this one started from, under another name: a place is
-    taken over by the name that it had."""
-    if name in {*manifest.sinks, *manifest.inherits} or not isinstance(job.all_sinks[name], BatchSink):
-        return
-    outlet = job.all_outlets()[name]
-    for other, place in manifest.inherits.items():
-        newest = [outlet.newest(one, 0) for one in place.jobs] if other not in job.all_sinks else []
-        if any(number is not None and number >= 0 for number in newest):
-            raise InvalidPipeline(
-                f"{job.all_sinks[name]!r} has outputs of the job that this one started from, where it was called "
-                f"{other!r}; here it is called {name!r}, and a place is taken over by its name. Give it the name that "
-                f"it had, sink={{{other!r}: ...}}"
-            )
-
-
-def _check_adds_up(job: Job, manifest: Manifest, name: str) -> None:
-    """Raise InvalidPipeline if a sink would get windows as a whole where those who read it have a part in deltas."""
-    lateness, place = job.state.lateness, manifest.inherits.get(name)
-    if lateness.early_ms is None or lateness.answer != DELTA or place is None or name in manifest.sinks:
-        return
-    newest = [job.outlets()[name].newest(one, 0) for one in place.jobs] if manifest.state_runs() else []
-    if any(number is not None and number > 0 for number in newest):
-        raise InvalidPipeline(
-            f'{job.sinks[name]!r} has deltas of the job that this one started from (early=, late="delta"). A job that '
-            "starts from a savepoint publishes its open windows as a whole, which would be added to them: give it new "
-            "sinks"
         )
 
 
@@ -320,7 +262,8 @@ def collect(job: Job, manifest: Manifest, kept: Iterable[Manifest], pending: Ste
     """Delete every file that neither a kept manifest, nor the pending plan, nor an unpublished output names; and
     outputs that were published after they were taken back."""
     waiting = [STAGED] if any(isinstance(sink, BatchSink) for sink in job.all_sinks.values()) else []
-    delete_all(job.storage, list(collectable(job.storage, [job.folder(), *waiting], manifest, kept, pending)))
+    folders = dict.fromkeys((job.folder(), *(one.folder() for one in job.each().values()), *waiting))
+    delete_all(job.storage, list(collectable(job.storage, folders, manifest, kept, pending)))
     for outlet in job.all_outlets().values():
         outlet.ask("tidy")
 

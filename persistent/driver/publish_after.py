@@ -21,8 +21,8 @@ from monoids.groupby.cells import Integers
 from persistent.driver.commit import final_after, key_types
 from persistent.driver.output_batches import lacks_all
 from persistent.driver.publish import joining_sinks
+from persistent.driver.state_bench import StateBench
 from persistent.driver.step import Step, changing, closing_of, in_shards
-from persistent.driver.workbench import Workbench
 from persistent.lateness import CHANGE, EARLY
 from persistent.window import AnyWindow
 from persistent.worker.job import Closed, CloseShard, Job, Mapped
@@ -35,7 +35,7 @@ def publishes_after(job: Job, step: Step) -> bool:
     return after or (step.plan.task.final_at is not None and step.plan.reads)
 
 
-def outputs_after(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> tuple[tuple[Closed, ...], int, bool]:
+def outputs_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> tuple[tuple[Closed, ...], int, bool]:
     """The results of a step that publishes after it has mapped; without a sink, how many windows close; and whether
     all that has changed is published."""
     if _holds_back(bench.job, step):
@@ -63,7 +63,7 @@ def _holds_back(job: Job, step: Step) -> bool:
     return bool(job.sinks) and of_changes is not None and is_early
 
 
-def _must_publish(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> bool:
+def _must_publish(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> bool:
     """Whether a step that holds back publishes what has changed all the same: a window closes, or has closed, of which
     something is not published, and its panes may leave; the input ends; or a sink has come that lacks every key. Of a
     state without windows nothing leaves."""
@@ -79,7 +79,7 @@ def _must_publish(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> boo
     return bool(touched(window, old, last.final, closed) or touched(window, new, final, closed))
 
 
-def changes_after(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> tuple[Closed, ...]:
+def changes_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> tuple[Closed, ...]:
     """The results of the keys, and of their windows, that the step or a run of which nothing is published has changed;
     of all keys for a sink that has none."""
     closings = _changed(bench, step, mapped)
@@ -88,7 +88,7 @@ def changes_after(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> tup
     return tuple(one for one in bench.engine.map(bench.work, items) if isinstance(one, Closed)) if items else ()
 
 
-def _changed(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> list[CloseShard]:
+def _changed(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> list[CloseShard]:
     last, window = step.last.manifest, bench.job.state.window
     state, joining = last.operator.state, joining_sinks(bench.job, last)
     before = replace(changing(closing_of(step), state), whole=joining)
@@ -103,7 +103,7 @@ def _changed(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> list[Clo
     return [replace(one, corrected=some) for one, some in ((before, leaving), (after, staying)) if some]
 
 
-def published_after(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> tuple[tuple[Closed, ...], int]:
+def published_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> tuple[tuple[Closed, ...], int]:
     """The results of windows that close, and of closed ones that the delta touches; without a sink, how many close."""
     window, last, close_at = bench.job.state.window, step.last.manifest, step.plan.task.close_at
     assert window is not None

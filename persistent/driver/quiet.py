@@ -31,7 +31,7 @@ class QuietWatch:
         positions = {name: part.positions for name, part in manifest.sources.items()}
         if self._looked_s is None or positions != self._positions:
             # What drivers have watched since the last record stands in the manifest.
-            self._before_ms, self._watched_s = manifest.clocks[manifest.task_name].quiet_ms, 0.0
+            self._before_ms, self._watched_s = max(one.quiet_ms for one in manifest.clocks.values()), 0.0
         else:
             self._watched_s += began_s - self._looked_s
         self._positions, self._looked_s = positions, monotonic_s()

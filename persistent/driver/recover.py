@@ -147,7 +147,7 @@ def _evolved(bench: Workbench, notes: Notes, fence: Entry) -> Entry:
         changed = changes(fence.manifest, bench.first)
         notes.note("task", f"the task has changed, {changed}: nothing was committed yet, so the new task is adopted")
     with bench.log.unless_fenced(fence.manifest.id):
-        job = bench.job.in_zone(view.operator.state.zone)
+        job = bench.job.in_zones({name: one.state.zone for name, one in view.operators.items()})
         entry = migrate(job, bench.log, fence, view, bench.options.evolve, list(bench.kept.values()))
     bench.kept[entry.manifest.id] = entry.manifest
     return entry

@@ -44,6 +44,8 @@ class StepReport:
     """With deduplication, how far behind the clock the oldest record was that a copy repeats, by source."""
     late_windows: LateWindows = field(default_factory=dict)
     """Late records by the start of the window that they missed (ms since 1970); None: of all others."""
+    refused: Mapping[str, LateWindows] = field(default_factory=dict)
+    """Of a task with several states, the records that each has refused, likewise; another may have taken them."""
 
     @property
     def rows_per_second(self) -> float:
@@ -67,7 +69,8 @@ class RunReport:
     known. ``unpublished``: why nothing was published, and when something would be. ``corrected``: results of closed
     windows that late records have changed, and that were published again. ``late_windows``: late records by task, and
     by the start of the last window that held them (ms since 1970): of the thousand windows that most have missed; None:
-    of all others.
+    of all others. With several states, the records that each has refused, by its name, "task/state": those that another
+    state has taken are partly late, and not in ``late``.
     """
 
     engine: str

@@ -10,11 +10,13 @@ from persistent.checkpoint.copies import Target, copied_while_running, renumbere
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import Inheritance, OperatorState
+from persistent.checkpoint.output_parts import Inheritance
+from persistent.checkpoint.parts import OperatorState
 from persistent.checkpoint.successor import succeed
 from persistent.clock import wall_ms
-from persistent.driver.commit import check_can_begin, check_same_job
-from persistent.driver.evolution import Evolution, adapted, adopted
+from persistent.driver.commit import check_can_begin
+from persistent.driver.evolution import Evolution, Evolutions, adapted, adopted
+from persistent.driver.same_job import check_same_job
 from persistent.errors import NoCheckpoint, OtherJob
 from persistent.storage import Storage
 
@@ -22,7 +24,11 @@ logger = logging.getLogger("persistent.driver.start_from")
 
 
 def start(
-    storage: Storage, first: Manifest, origin: Storage, evolve: Evolution | None = None, dropped: Sequence[str] = ()
+    storage: Storage,
+    first: Manifest,
+    origin: Storage,
+    evolve: Evolution | Evolutions | None = None,
+    dropped: Sequence[str] = (),
 ) -> None:
     """Start this checkpoint from ``origin``: an empty one becomes a copy of it; one that began there stays as it is.
 
@@ -85,7 +91,8 @@ def _inherited(copy: Manifest) -> dict[str, Inheritance]:
         before = found.get(name, Inheritance((), 0))
         last = copy.sinks[name].last if name in copy.sinks else None
         number = before.number if last is None else copy.revision_base + last
-        found[name] = Inheritance((*(before.jobs if last is None else ()), copy.job, holder), number)
+        state = copy.sinks[name].state if name in copy.sinks else before.state
+        found[name] = Inheritance((*(before.jobs if last is None else ()), copy.job, holder), number, state)
     return found
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from persistent.checkpoint.compaction import choose_all, shards
+from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import StateRuns, partition_name
 from persistent.checkpoint.plan import StepPlan
@@ -23,8 +24,9 @@ from persistent.driver.commit import Results, final_after
 from persistent.driver.effects import EFFECTS, Effect, OutOfOrder
 from persistent.driver.report import StepReport
 from persistent.sources.protocol import Reached, Split
+from persistent.task import state_name
 from persistent.window import AnyWindow
-from persistent.worker.job import CloseShard, FoldRuns, MapSplit
+from persistent.worker.job import CloseShard, FoldRuns, MapSplit, SplitOfState
 from persistent.worker.late_windows import added
 from persistent.worker.seen_items import SeenAfter, SeenBefore, silence_ms
 
@@ -83,6 +85,20 @@ class Step:
         fits = (plan.job, plan.base, plan.number) == (manifest.job, manifest.base, manifest.replan)
         return replace(self, last=last) if fits else None
 
+    def of(self, operator: str) -> Step:
+        """The step of this state alone; itself, if there is no other."""
+        last = self.last.manifest.of(operator)
+        plan = self.plan.of(operator, last.clock.closed)
+        if last is self.last.manifest and plan is self.plan:
+            return self
+        # The manifest of a checkpoint has all states.
+        of_one = replace(self.last, manifest=last)
+        return replace(self, last=of_one, plan=plan, results=self.results.of(operator), checkpoint=None)
+
+    def each(self) -> dict[str, Step]:
+        """The step of each state alone, by its name in the checkpoint."""
+        return {operator: self.of(operator) for operator in self.last.manifest.operators}
+
     # -- work of the step -------------------------------------------------------------------------------------
 
     @property
@@ -103,7 +119,10 @@ class Step:
         plan, last = self.plan, self.last.manifest
         # If the time of day was set back, a timestamp that the clock has passed is not a dead letter.
         ahead_ms = max_future_ms if plan.max_future_ms is None else plan.max_future_ms
-        limit = max(plan.wall_ms, last.clock.watermark) + ahead_ms
+        limit = max(plan.wall_ms, last.furthest) + ahead_ms
+        views = {state_name(one): (step.last.manifest, step.plan) for one, step in self.each().items()}
+        states = {name: _split_of(*view) for name, view in views.items()}
+        only = next(iter(states.values())) if len(states) == 1 else SplitOfState(last.clock.watermark, 0)
         return [
             MapSplit(
                 self.attempt,
@@ -111,13 +130,14 @@ class Step:
                 partition_name(name, split.partition, len(plan.sources)),
                 split,
                 plan.sources[name].recorded,
-                last.clock.watermark,
-                final_after(last, plan),
+                only.watermark,
+                only.final,
                 limit,
                 last.sources[name].since,
-                last.operator.key_types,
+                only.key_types,
                 None if seen is None else seen.get(name),
                 plan.not_after,
+                states if len(states) > 1 else {},
             )
             for name, some in splits.items()
             for split in some
@@ -139,7 +159,8 @@ class Step:
         last, state = self.last.manifest, self.last.manifest.operator.state
         recent = [run.rows for run in state.runs if run.first == run.last == last.base]
         merges = choose_all(state.runs, sum(recent), state.published, unfolded)
-        return [FoldRuns(self.attempt, merge, last.final) for merge in merges]
+        name = state_name(last.task_name)
+        return [FoldRuns(self.attempt, merge, last.final, state=name) for merge in merges]
 
     def seen_folds(self, seen: Mapping[str, SeenBefore], unfolded: frozenset[str]) -> list[FoldRuns]:
         """The runs of seen records of each source to fold."""
@@ -155,7 +176,7 @@ class Step:
         results, manifest, before = self.results, self.entry.manifest, self.last.manifest
         folded_bytes = sum(folded.run.bytes for _, folded in results.folded if folded.run)
         folded_bytes += sum(folded.run.bytes for _, folded in results.seen_folded if folded.run)
-        delta_bytes = sum(mapped.run.bytes for mapped in results.mapped if mapped.run)
+        delta_bytes = sum(run.bytes for mapped in results.mapped for run in mapped.runs())
         delta_bytes += sum(run.bytes for run in results.seen_runs())
         seen: dict[str, list[SeenAfter]] = {}
         for mapped in results.mapped:
@@ -182,8 +203,14 @@ class Step:
             silence_ms={name: silence_ms([one.span for one in some]) for name, some in seen.items()},
             corrected=results.corrected,
             late_windows=added(one.late_windows for one in results.mapped),
+            refused={name: added(one.late_windows for one in of.mapped) for name, of in results.states.items()},
             behind_ms={name: max(one.behind_ms for one in some) for name, some in seen.items()},
         )
+
+
+def _split_of(last: Manifest, plan: StepPlan) -> SplitOfState:
+    """What the splits of a step are for one state."""
+    return SplitOfState(last.clock.watermark, final_after(last, plan), last.operator.key_types)
 
 
 def closing_of(step: Step) -> CloseShard:
@@ -199,6 +226,7 @@ def closing_of(step: Step) -> CloseShard:
         last.operator.key_types,
         last.revision_base + step.attempt.id,
         final=final_after(last, step.plan),
+        state=state_name(last.task_name),
     )
 
 

@@ -15,18 +15,20 @@ from persistent.clock import monotonic_s, wall_ms
 from persistent.codec import KEY_GROUPS, Run, common_key_types
 from persistent.driver.commit import Results, next_manifest
 from persistent.driver.effects import Effect
+from persistent.driver.joined_states import joined_checkpoint, joined_results
 from persistent.driver.overlaps import set_apart
-from persistent.driver.publish import collect, joining_sinks, no_longer_kept, publish, sweep
-from persistent.driver.publish_after import outputs_after, publishes_after
+from persistent.driver.publish import collect, no_longer_kept, publish, sweep
 from persistent.driver.report import StepReport
 from persistent.driver.seen_part import kinds_read, seen_before
+from persistent.driver.state_step import begun, ended, zone_of
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
 from persistent.errors import InputGone
 from persistent.sources.protocol import Split
 from persistent.storage import delete_all
+from persistent.task import state_name
 from persistent.worker.dispatch import Item, Result
-from persistent.worker.job import Closed, CloseShard, Folded, Mapped, MapSplit
+from persistent.worker.job import Folded, FoldRuns, Mapped, MapSplit
 from persistent.worker.seen_items import SeenBefore
 
 logger = logging.getLogger("persistent.driver")
@@ -48,7 +50,7 @@ def _performed(bench: Workbench, step: Step, effect: Effect) -> Step:
         case Effect.PLAN:
             return step.planned(_put_plan(bench, step))
         case Effect.MAP:
-            bench.keep_zone(step.plan.task.zone or step.last.manifest.operator.state.zone)
+            bench.keep_zones({name: zone_of(one) for name, one in step.each().items()})
             results = _run_items(bench, step)
             return step.mapped(results, {name: _merged_index(bench, step, name) for name in step.plan.sources})
         case Effect.COMMIT:
@@ -74,43 +76,26 @@ def _put_plan(bench: Workbench, step: Step) -> StepPlan:
 
 
 def _run_items(bench: Workbench, step: Step) -> Results:
-    after, changes = publishes_after(bench.job, step), False
-    closes, discarded = ([], 0) if after else _closes(bench, step)
-    seen, unfolded = seen_before(step.last.manifest, bench.job.dedupe), frozenset(bench.unfolded)
-    folds = bench.run_cache.with_over(step.folds(unfolded), bench.runs(step.last.manifest))
+    steps, unfolded = step.each(), frozenset(bench.unfolded)
+    seen = seen_before(step.last.manifest, bench.job.dedupe)
+    begun_of = {name: begun(bench.states[name], one, unfolded) for name, one in steps.items()}
     seen_folds = step.seen_folds(seen, unfolded)
-    found, maps = _with_splits(bench, step, seen, [*closes, *folds, *seen_folds])
+    others: list[Item] = [item for one in begun_of.values() for item in one.items()]
+    others += seen_folds
+    found, maps = _with_splits(bench, step, seen, others)
+    done = list(zip(others, found[len(maps) :], strict=True))
     maps, first = set_apart(bench, maps, [result for result in found if isinstance(result, Mapped)])
     mapped = _agreeing(bench, step, maps, first)
-    closed = tuple(result for result in found if isinstance(result, Closed))
-    discarded += sum(one.discarded for one in closed)
-    every_fold = [result for result in found if isinstance(result, Folded)]
-    folded, seen_folded = every_fold[: len(folds)], every_fold[len(folds) :]
-    written: list[Mapped | Folded] = [*mapped, *folded]
-    for one in written:
-        if one.run is not None and one.panes is not None:
-            bench.run_cache.learn(one.run, one.panes, one.agenda)
-    if after:
-        closed, discarded, changes = outputs_after(bench, step, mapped)
-    results = Results(
-        mapped, closed, tuple(zip(folds, folded)), discarded, tuple(zip(seen_folds, seen_folded)), changes
-    )
+    folds = [(item, result) for item, result in done if isinstance(item, FoldRuns) and isinstance(result, Folded)]
+    bench.learn(mapped, [fold for fold in folds if fold[0].seen_of is None])
+    seen_folded = tuple(fold for fold in folds if fold[0].seen_of is not None)
+    states = {
+        name: ended(bench.states[name], one, begun_of[name].discarded, mapped, done, seen_folded)
+        for name, one in steps.items()
+    }
+    results = joined_results(Results(mapped, seen_folded=seen_folded), states)
     bench.leave_unfolded(results)
     return results
-
-
-def _closes(bench: Workbench, step: Step) -> tuple[list[CloseShard], int]:
-    """The shards whose windows close, or whose changed keys are published; without a sink, how many windows close.
-    Sessions are of one key each, so shards count them."""
-    last, window = step.last.manifest, bench.job.state.window
-    open_and_due = bench.runs(last), last.clock, step.plan.task.close_at
-    joining = joining_sinks(bench.job, last)
-    is_due = step.ends_with_changes(joining) if window is None else bench.run_cache.is_due(*open_and_due)
-    if is_due and not bench.job.sinks and bench.run_cache.counts_windows:
-        return [], bench.run_cache.windows_over(*open_and_due)
-    if not is_due:
-        return [], 0
-    return bench.run_cache.with_due(step.closes(window, bench.engine.parallelism, joining)), 0
 
 
 def _with_splits(
@@ -148,16 +133,23 @@ def _without_lost(
 def _agreeing(bench: Workbench, step: Step, maps: list[MapSplit], mapped: list[Mapped]) -> tuple[Mapped, ...]:
     """The results of the splits, with agreeing key types: in the order of the records, the first key decides the type
     of its column. A split that began with keys of another type is mapped again with that type."""
-    types = step.last.manifest.operator.key_types
+    types = {state_name(name): one.key_types for name, one in step.last.manifest.operators.items()}
     agreeing = []
     for item, result in zip(maps, mapped, strict=True):
-        if not _agree(types, result.key_types):
-            (again,) = bench.engine.map(bench.work, [replace(item, key_types=types)])
+        if not all(_agree(types[name], result.of(name).key_types) for name in types):
+            (again,) = bench.engine.map(bench.work, [_with_types(item, types)])
             assert isinstance(again, Mapped)
             result = again
-        types = common_key_types([types, result.key_types])
+        types = {name: common_key_types([known, result.of(name).key_types]) for name, known in types.items()}
         agreeing.append(result)
     return tuple(agreeing)
+
+
+def _with_types(item: MapSplit, types: Mapping[str, tuple[str, ...]]) -> MapSplit:
+    """The same split, whose keys have these types in each state."""
+    if not item.states:
+        return replace(item, key_types=next(iter(types.values())))
+    return replace(item, states={name: replace(one, key_types=types[name]) for name, one in item.states.items()})
 
 
 def _agree(known: tuple[str, ...], found: tuple[str, ...]) -> bool:
@@ -181,28 +173,33 @@ def _merged_index(bench: Workbench, step: Step, name: str) -> tuple[Run, ...]:
 
 def _commit(bench: Workbench, step: Step) -> Entry:
     job, plan = bench.job, step.plan
+    kinds = kinds_read(job, plan)
     lag_ms = {
         name: job.sources[name].max_out_of_orderness
         if one.max_out_of_orderness_ms is None
         else one.max_out_of_orderness_ms
         for name, one in plan.sources.items()
     }
-    manifest = next_manifest(
-        step.last,
-        step.plan,
-        step.results,
-        window=job.state.window,
-        sinks=job.sinks,
-        index=step.index,
-        lag_ms=lag_ms,
-        retention=bench.options.retention,
-        known=job.state.known_from(step.last.manifest.clock.watermark),
-        dedupe=job.dedupe,
-        kinds=kinds_read(job, plan),
-        late=job.state.lateness.answer,
-        emit=job.state.lateness.of_changes,
-        late_sink=job.late_sink,
-    )
+    made = {
+        name: next_manifest(
+            one.last,
+            one.plan,
+            one.results,
+            window=bench.states[name].job.state.window,
+            sinks=bench.states[name].job.sinks,
+            index=step.index,
+            lag_ms=lag_ms,
+            retention=bench.options.retention,
+            known=bench.states[name].job.state.known_from(one.last.manifest.clock.watermark),
+            dedupe=job.dedupe,
+            kinds=kinds,
+            late=bench.states[name].job.state.lateness.answer,
+            emit=bench.states[name].job.state.lateness.of_changes,
+            late_sink=bench.states[name].job.late_sink,
+        )
+        for name, one in step.each().items()
+    }
+    manifest = joined_checkpoint(step.last, job, step.results, made)
     for name, one in plan.sources.items():
         if one.splits and name in bench.confirming:
             bench.confirming[name].confirm(one.recorded)
@@ -221,7 +218,7 @@ def _collect(bench: Workbench, step: Step, manifest: Manifest) -> None:
     if step.sweeps:
         sweep(job, manifest)
         collect(job, manifest, bench.kept.values(), None)
-    bench.run_cache.forget_all_but(bench.runs(manifest))
+    bench.forget_all_but(manifest)
     oldest = bench.kept[min(bench.kept)].sources
     for name, source in job.sources.items():
         if name in oldest:

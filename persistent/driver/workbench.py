@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import new_nonce
-from persistent.codec import Run
 from persistent.driver.commit import Results, first_manifest
-from persistent.driver.folds import unfolded
+from persistent.driver.folds import Fold, unfolded
 from persistent.driver.options import Options
 from persistent.driver.quiet import QuietWatch
-from persistent.driver.session_cache import run_cache_of
+from persistent.driver.run_cache import RunCache
+from persistent.driver.state_bench import StateBench
 from persistent.engines.protocol import Engine
 from persistent.sources.protocol import ConfirmingSource, LosingSource, MeasuredSource, Reached, SourceState, together
 from persistent.worker.dispatch import Work
-from persistent.worker.job import Job
+from persistent.worker.job import Folded, Job, Mapped
 from persistent.zone import Zone
 
 logger = logging.getLogger("persistent.driver")
@@ -30,16 +30,15 @@ class Workbench:
     driver does not try them again. ``adopts``: whether the task changed before anything was committed; the next plan
     then has a new number. ``busy``: how many sources the last plan reads. ``quiet``: how long nothing was found to
     read. ``measured``, ``losing``, ``confirming``: the sources with these abilities, by name; each is asked once, not
-    at every step."""
+    at every step. ``states``: the bench of each state, by its name in the checkpoint."""
 
     def __init__(self, job: Job, engine: Engine, options: Options) -> None:
         self.job = job
-        self._state = job.state
         self.engine = engine
         self.options = options
         self.work = Work(job)
+        self.states = {operator: StateBench(one, engine, self.work) for operator, one in job.each().items()}
         self.log = Log(job.storage)
-        self.run_cache = run_cache_of(job)
         self.nonce = new_nonce()
         self.first = first_manifest(job, self.nonce)
         self.kept: dict[int, Manifest] = {}
@@ -51,35 +50,41 @@ class Workbench:
         self.measured = {name: one for name, one in job.sources.items() if isinstance(one, MeasuredSource)}
         self.losing = {name: one for name, one in job.sources.items() if isinstance(one, LosingSource)}
         self.confirming = {name: one for name, one in job.sources.items() if isinstance(one, ConfirmingSource)}
+        self._indexes = RunCache(job.storage, None)
 
-    @property
-    def own_zone(self) -> Zone | None:
-        """The rules of the time zone of the windows by the zone data of this machine."""
-        return self._state.zone
+    def keep_zones(self, zones: Mapping[str, Zone | None]) -> None:
+        """Use these rules of the time zone of the windows of each state that has one."""
+        moved = [one.keep_zone(zones[operator]) for operator, one in self.states.items() if operator in zones]
+        if any(moved):
+            self.job = self.job.in_zones({operator: one.job.state.zone for operator, one in self.states.items()})
+            self.work = replace(self.work, job=self.job)
+            for one in self.states.values():
+                one.work = self.work
 
-    def keep_zone(self, zone: Zone | None) -> None:
-        """Use these rules of the time zone of the windows, if they have one."""
-        job = replace(self.job, state=self._state.in_zone(zone))
-        if job.state.zone != self.job.state.zone:
-            self.job, self.work = job, replace(self.work, job=job)
-            self.run_cache.window = job.state.window
+    def each(self, manifest: Manifest) -> Iterator[tuple[StateBench, Manifest]]:
+        """Each state, with the manifest of it alone."""
+        for operator, one in self.states.items():
+            yield one, manifest.of(operator)
 
-    def next_zone(self, manifest: Manifest) -> Zone | None:
-        """The rules of the time zone of the windows after a manifest: those recorded, up to the end of the window that
-        has begun last there; then those of this machine. A window that holds anything, or has closed, keeps its
-        start."""
-        clock, state = manifest.clock, manifest.operator.state
-        begun = max([clock.watermark, *(run.pane_max for run in state.runs)])
-        return self._state.zone_after(state.zone, begun)
+    def learn(self, mapped: Sequence[Mapped], folds: Sequence[Fold]) -> None:
+        """Store the panes of the runs that a step has written."""
+        for one in self.states.values():
+            name = one.job.name
+            written: list[Mapped | Folded] = [split.of(name) for split in mapped]
+            written += [folded for item, folded in folds if item.state == name]
+            for result in written:
+                if result.run is not None and result.panes is not None:
+                    one.run_cache.learn(result.run, result.panes, result.agenda)
 
-    def runs(self, manifest: Manifest) -> tuple[Run, ...]:
-        """The runs of the task's state."""
-        return manifest.operator.state.runs
+    def forget_all_but(self, manifest: Manifest) -> None:
+        """Keep only the panes of the runs of this manifest."""
+        for one, view in self.each(manifest):
+            one.run_cache.forget_all_but(one.runs(view))
 
     def source_state(self, manifest: Manifest, source: str) -> SourceState:
         """The positions of a source, and its record."""
         at = manifest.sources[source]
-        index = self.run_cache.index(manifest, source)
+        index = self._indexes.index(manifest, source)
         return SourceState(at.positions, at.recorded, index, at.largest, manifest.job)
 
     def reached(self, manifest: Manifest) -> Reached | None:

@@ -12,11 +12,12 @@ from persistent.checkpoint.copies import OnProgress, newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import SourcePart, StateRuns
+from persistent.checkpoint.parts import OperatorState, SourcePart, StateRuns
 from persistent.checkpoint.runs import fold_index
-from persistent.checkpoint.successor import Entry, at_one, succeed
+from persistent.checkpoint.successor import Entry, at_all, succeed
 from persistent.codec import KEY_GROUPS, Run
-from persistent.driver.commit import check_same_job, first_manifest, known_from
+from persistent.driver.commit import first_manifest, known_from
+from persistent.driver.same_job import check_same_job
 from persistent.operations.fencing import committed, fenced
 from persistent.pipeline import Pipeline
 from persistent.worker.job import FoldRuns, Job
@@ -40,26 +41,34 @@ def compact(pipeline: Pipeline, *, take_over: bool = False, on_progress: OnProgr
     if not _is_due(newest.manifest):
         return newest
     fence = fenced(log, take_over=take_over)
+    zones = {name: one.state.zone for name, one in fence.manifest.operators.items()}
     with log.unless_fenced(fence.manifest.id):
-        manifest = _compacted(job.in_zone(fence.manifest.operator.state.zone), fence, on_progress)
+        manifest = _compacted(job.in_zones(zones), fence, on_progress)
     return committed(log, manifest)
 
 
 def _compacted(job: Job, fence: Entry, on_progress: OnProgress | None) -> Manifest:
-    old, state = fence.manifest, fence.manifest.operator.state
+    old = fence.manifest
     attempt = Attempt(old.epoch, old.id + 1)
-    runs = tuple(_folded_runs(job, attempt, state, old.final, on_progress))
+    of_one = len(old.operators) == 1
+    total, done = sum(run.bytes for run in old.state_runs()), 0
+    operators = {}
+    for name, one in job.each().items():
+        view = old.of(name)
+
+        def progress(part: int, whole: int, done: int = done) -> None:
+            if on_progress is not None:
+                on_progress(part if of_one else done + part, whole if of_one else total)
+
+        operators[name] = _folded(one, attempt, view, progress)
+        done += sum(run.bytes for run in view.state_runs())
     return succeed(
         fence,
         "compaction",
         bases={**old.bases, old.id + 1: old.committed_ms},
-        **at_one(
+        **at_all(
             old,
-            operator=old.operator.with_state(
-                runs=runs,
-                lowest=state.lowest if runs else None,
-                known_from=known_from(state, job.state.known_from(old.clock.closed)),
-            ),
+            operators=operators,
             sources={
                 name: replace(source, index=_folded_index(job, attempt, source)) for name, source in old.sources.items()
             },
@@ -67,8 +76,19 @@ def _compacted(job: Job, fence: Entry, on_progress: OnProgress | None) -> Manife
     )
 
 
+def _folded(job: Job, attempt: Attempt, old: Manifest, on_progress: OnProgress) -> OperatorState:
+    """The only state, with its runs folded."""
+    state = old.operator.state
+    runs = tuple(_folded_runs(job, attempt, state, old.final, on_progress))
+    return old.operator.with_state(
+        runs=runs,
+        lowest=state.lowest if runs else None,
+        known_from=known_from(state, job.state.known_from(old.clock.closed)),
+    )
+
+
 def _is_due(manifest: Manifest) -> bool:
-    parts = _parts(manifest.operator.state)
+    parts = [part for one in manifest.operators.values() for part in _parts(one.state)]
     return any(not _is_one_sum(part) for part in parts) or any(
         len(source.index) > 1 for source in manifest.sources.values()
     )

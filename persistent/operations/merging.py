@@ -14,10 +14,10 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, new_nonce
 from persistent.checkpoint.parts import Accounts, OperatorState, SourcePart, StateRuns, TaskClock
 from persistent.checkpoint.running import marks
-from persistent.checkpoint.successor import Entry, at_one, first, succeed
+from persistent.checkpoint.successor import Entry, at_all, first, succeed
 from persistent.clock import wall_ms
 from persistent.codec import canonical_json, common_key_types
-from persistent.driver.commit import check_same_job
+from persistent.driver.same_job import check_same_job
 from persistent.errors import Refused, StillRunning
 from persistent.operations.fencing import Location, log_of
 from persistent.sources.halves import halves_of
@@ -51,22 +51,24 @@ def merge(first: Location, second: Location, into: Location) -> Entry:
     _check_disjoint(jobs, urls)
     _check_same_operators(jobs, urls)
     _check_same_limit(jobs, urls)
-    operator = _operator(jobs, urls)
-    clock = _clock(jobs, urls)
+    views = {name: (jobs[0].of(name), jobs[1].of(name)) for name in jobs[0].operators}
+    operators = {name: _operator(both, urls) for name, both in views.items()}
+    clocks = {name: _clock(both, urls) for name, both in views.items()}
     names = _names_of_second(jobs)
     sources = _sources(jobs, names, urls)
     fence = _emptied(there, jobs[0].operators, sources)
     old, id, now_ms = fence.manifest, fence.manifest.id + 1, wall_ms()
     target = Target(there.storage, Attempt(old.epoch, id))
     copies = [copied(log.storage, manifest, target) for log, manifest in zip((one, other), jobs, strict=True)]
+    runs = {name: _counted_once(*(copy.of(name).operator.state for copy in copies)) for name in operators}
     merged = succeed(
         fence,
         "merge",
-        **at_one(
+        **at_all(
             fence.manifest,
-            clock=clock,
+            clocks=clocks,
             sources=_sources((copies[0], copies[1]), names, urls),
-            operator=operator.with_state(runs=_counted_once(copies[0].operator.state, copies[1].operator.state)),
+            operators={name: operator.with_state(runs=runs[name]) for name, operator in operators.items()},
             accounts=_accounts(jobs, names),
         ),
         bases={id: now_ms},
@@ -164,7 +166,7 @@ def _sources(jobs: tuple[Manifest, Manifest], names: Mapping[str, str], urls: tu
 
 
 def _accounts(jobs: tuple[Manifest, Manifest], names: Mapping[str, str]) -> dict[str, Accounts]:
-    (first_accounts,), (second,) = jobs[0].ledger.values(), jobs[1].ledger.values()
+    first_accounts, second = jobs[0].inputs, jobs[1].inputs
     accounts = dict(first_accounts)
     for name, one in second.items():
         accounts[names[name]] = {**accounts.get(names[name], {}), **one}
@@ -191,7 +193,7 @@ def _check_same_limit(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) ->
 
 
 def _operator(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> OperatorState:
-    """The merged state, without its runs. Refused if the states differ in kind."""
+    """The merged state, of the same one of two jobs, without its runs. Refused if the states differ in kind."""
     name, (a, b) = jobs[0].task_name, (job.operator for job in jobs)
     changed = changes_text(a.described(), b.described())
     if changed:
@@ -207,9 +209,12 @@ def _operator(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> Operato
         raise Refused(f"the keys of {name} in {urls[0]} and in {urls[1]}: {error}") from error
     states = a.state, b.state
     lowest = min((one.lowest for one in states if one.lowest is not None), default=None)
-    known = max((one.known_from for one in states if one.known_from is not None), default=None)
+    known, added = (
+        max((at for one in states if (at := getattr(one, since)) is not None), default=None)
+        for since in ("known_from", "added")
+    )
     # Each job has published results of its own: what is published is final, and no correction covers both.
-    merged = a.with_state(runs=(), lowest=lowest, published=0, known_from=known, final=None)
+    merged = a.with_state(runs=(), lowest=lowest, published=0, known_from=known, final=None, added=added)
     return replace(merged, key_types=types)
 
 
@@ -219,7 +224,7 @@ def _counted_once(a: StateRuns, b: StateRuns) -> tuple[Any, ...]:
 
 
 def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> TaskClock:
-    """The clock of the job that is behind.
+    """The clock of the job that is behind, for one state.
 
     If one job has published a window, the other must hold no state for it.
     """

@@ -12,7 +12,7 @@ which nothing was read, or that joined later, is read whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from persistent.checkpoint.as_of import checkpoint_as_of
@@ -22,11 +22,12 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import Account, SeenPart, SourcePart, TaskClock
 from persistent.checkpoint.positions import CODECS
-from persistent.checkpoint.successor import Entry, at_one
+from persistent.checkpoint.successor import Entry, at_all
 from persistent.clock import Instant, instant_ms
 from persistent.codec import Run
-from persistent.driver.commit import check_same_job, first_manifest
+from persistent.driver.commit import first_manifest
 from persistent.driver.evolution import holds_deltas
+from persistent.driver.same_job import check_same_job
 from persistent.errors import Refused
 from persistent.operations.fencing import check_not_running, committed, fenced
 from persistent.operations.restarting_seen import check_cuts, check_remembers, rows_between, seen_until
@@ -68,8 +69,9 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     check_same_job(kept.newest.manifest, first_manifest(job, ""), job.storage.url)
     _check_adds_up(kept.newest.manifest, log.storage.url)
     check_cuts(job, kept.newest.manifest, first_manifest(job, ""), clock, pipeline.allow_dropped)
-    found = checkpoint_as_of(log, job.task, job.state, clock, unpublished=True)
-    job = job.in_zone(found.manifest.operator.state.zone)
+    states = {one.name: one.state for one in job.each().values()}
+    found = checkpoint_as_of(log, job.task, states, clock, unpublished=True)
+    job = _in_zones_of(job, found.manifest)
     check_begins_again(job)
     check_remembers(job, found.manifest, clock)
     check_read(job, found.manifest, clock)
@@ -77,14 +79,14 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     check_left_out(kept, found.manifest.id, outputs, log.storage.url)
     last = fenced(log, take_over=True)
     with log.unless_fenced(last.manifest.id):
-        target = checkpoint_as_of(log, job.task, job.state, clock, unpublished=True).manifest
-        job = job.in_zone(target.operator.state.zone)
+        target = checkpoint_as_of(log, job.task, states, clock, unpublished=True).manifest
+        job = _in_zones_of(job, target)
         check_remembers(job, target, clock)
         check_read(job, target, clock)
         attempt = Attempt(last.manifest.epoch, last.manifest.id + 1)
         begins = {name: _begins(job.sources[name], source, clock) for name, source in target.sources.items()}
         seen = {name: seen_until(job, name, source, clock, attempt) for name, source in target.sources.items()}
-        copy = _as_of(target, clock, begins, seen, tuple(_runs_before(job, target, clock, attempt)), job.storage.url)
+        copy = _as_of(target, clock, begins, seen, _runs_before(job, target, clock, attempt), job.storage.url)
     if copy.id == last.manifest.id and last.manifest.parent is not None:
         # A copy of our own fence is one of what it stands on: of that it is known what it has published.
         copy = replace(copy, id=last.manifest.parent[0])
@@ -93,7 +95,7 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
 
 def _check_adds_up(newest: Manifest, url: str) -> None:
     """Refused if windows that were published in deltas would be published anew, and added twice."""
-    if holds_deltas(newest):
+    if any(holds_deltas(newest.of(name)) for name in newest.operators):
         raise Refused(
             f'{url}: the state is published early with late="delta", and its sinks hold a part of windows that still '
             "take records: published anew after the restart, it would be added twice. Nothing was changed. Read the "
@@ -114,11 +116,10 @@ def _as_of(
     clock: int,
     begins: Mapping[str, SourceState],
     seen: Mapping[str, SeenPart | None],
-    runs: tuple[Run, ...],
+    runs: Mapping[str, tuple[Run, ...]],
     url: str,
 ) -> Manifest:
     """The manifest of the state before the clock, over sources that continue from these positions."""
-    operator = target.operator
     unread = {
         name: replace(
             target.sources[name],
@@ -137,19 +138,34 @@ def _as_of(
     return replace(
         target,
         corrections=corrections_before(target.corrections, clock, url),
-        **at_one(
+        **at_all(
             target,
-            clock=TaskClock(watermark=clock, closed=min(target.clock.closed, clock)),
+            clocks={
+                name: TaskClock(watermark=clock, closed=min(one.closed, clock)) for name, one in target.clocks.items()
+            },
             sources=unread,
-            operator=operator.with_state(
-                runs=runs, lowest=operator.state.lowest if runs else None, final=None
-            ).unpublished(),
+            operators={
+                name: one.with_state(
+                    runs=runs[name], lowest=one.state.lowest if runs[name] else None, final=None
+                ).unpublished()
+                for name, one in target.operators.items()
+            },
             accounts={name: dict.fromkeys(begin.positions, Account()) for name, begin in begins.items()},
         ),
     )
 
 
-def _runs_before(job: Job, target: Manifest, clock: int, attempt: Attempt) -> Iterator[Run]:
-    """The runs without the rows after the clock, one at a time."""
-    for run, rows in rows_between(job, target.operator.state.runs, _FIRST_PANE, clock):
-        yield write_run(job, attempt, rows, run.first, run.last, run.low, run.high)[0]
+def _in_zones_of(job: Job, manifest: Manifest) -> Job:
+    """The job, whose windows are by the rules that a manifest has."""
+    return job.in_zones({name: one.state.zone for name, one in manifest.operators.items()})
+
+
+def _runs_before(job: Job, target: Manifest, clock: int, attempt: Attempt) -> dict[str, tuple[Run, ...]]:
+    """The runs of each state without the rows after the clock, read one at a time."""
+    return {
+        name: tuple(
+            write_run(one, attempt, rows, run.first, run.last, run.low, run.high)[0]
+            for run, rows in rows_between(one, target.operators[name].state.runs, _FIRST_PANE, clock)
+        )
+        for name, one in job.each().items()
+    }

@@ -28,9 +28,7 @@ def check_begins_again(job: Job) -> None:
 
 def check_read(job: Job, target: Manifest, clock: int) -> None:
     """Raise Refused if a source has not been read up to the clock: the clock does not go back for one that joins."""
-    window, times = job.state.window, target.clock
-    if times.end_of_input or (window is not None and window.last_end(clock - 1) <= times.watermark):
-        # Nothing is left to read, or all that is left before the clock is late.
+    if all(_is_over(one, target.of(name), clock) for name, one in job.each().items()):
         return
     for name, part in target.sources.items():
         awake = dict.fromkeys(partition for partition in part.partitions if partition not in part.idle)
@@ -52,6 +50,12 @@ def check_read(job: Job, target: Manifest, clock: int) -> None:
         )
 
 
+def _is_over(job: Job, target: Manifest, clock: int) -> bool:
+    """Whether nothing is left to read, or all that is left before the clock is late, for the only state."""
+    window, times = job.state.window, target.clock
+    return times.end_of_input or (window is not None and window.last_end(clock - 1) <= times.watermark)
+
+
 def _has_unread(job: Job, target: Manifest, name: str) -> bool:
     """Whether a source that reads in no order of time has listed something that is not read. Of one source alone, the
     clock has waited for that; another may have joined when the clock was past it."""
@@ -64,5 +68,5 @@ def _has_unread(job: Job, target: Manifest, name: str) -> bool:
 
 def was_read(target: Manifest, source: str) -> bool:
     """Whether the state holds anything of a source."""
-    accounts = target.ledger[target.task_name].get(source, {})
+    accounts = target.inputs.get(source, {})
     return target.sources[source].since is not None or any(account.read for account in accounts.values())

@@ -10,13 +10,15 @@ from persistent.checkpoint.log import Log, Trace
 from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.older_formats import SINK
-from persistent.checkpoint.parts import Account, SinkPart, SourcePart
-from persistent.checkpoint.successor import Entry, at_one, succeed
+from persistent.checkpoint.output_parts import SinkPart
+from persistent.checkpoint.parts import Account, SourcePart
+from persistent.checkpoint.successor import Entry, at_all, succeed
 from persistent.clock import Instant, instant_ms, wall_ms
 from persistent.driver.evolution import holds_deltas
 from persistent.errors import CorruptCheckpoint, NewerFormat, Refused, UnknownCheckpoint
 from persistent.operations.fencing import Location, check_not_running, committed, fenced, log_of
 from persistent.sources.offsets import begun, begun_anew, gone_back
+from persistent.task import STATE, state_name
 from persistent.text.figures import utc_text
 
 _OUTPUTS = ("retract", "again")
@@ -103,7 +105,7 @@ def go_back(
     with log.unless_fenced(id - 1):
         copy = copied(log.storage, target, Target(log.storage, Attempt(epoch, id)))
     left_out = _left_out(last.manifest, kept, target.id) if outputs == "retract" else {}
-    sinks = [name for name, part in {**left_out, **last.manifest.sinks}.items() if not part.late]
+    sinks = {name: part for name, part in {**left_out, **last.manifest.sinks}.items() if not part.late}
     copy, emptied = _published_to_all(_begun_again(copy, last.manifest), sinks, again=outputs == "again")
     copy = _with_acknowledged(copy, last.manifest, is_known=id == last.manifest.id + 1)
     manifest = rolled_back(last, copy, kept, id, epoch, take_back=outputs == "retract", emptied=emptied)
@@ -113,22 +115,40 @@ def go_back(
 def _begun_again(copy: Manifest, newest: Manifest) -> Manifest:
     """The copy of a checkpoint from before a source's first plan, with partitions where the job began to read them: a
     new plan would begin elsewhere, as ``start=`` now says."""
-    sources, (accounts,) = dict(copy.sources), copy.ledger.values()
-    accounts = dict(accounts)
+    sources, accounts = dict(copy.sources), dict(copy.inputs)
     for name, source in newest.sources.items():
         begins = begun(source.recorded)
         if begins and (name not in sources or not sources[name].partitions):
             recorded = begun_anew(source.recorded, begins)
             sources[name] = SourcePart(source.kind, tuple(begins), begins, recorded, codec=source.codec)
             accounts[name] = dict.fromkeys(begins, Account())
-    return copy if sources == copy.sources else replace(copy, **at_one(copy, sources=sources, accounts=accounts))
+    return copy if sources == copy.sources else replace(copy, **at_all(copy, sources=sources, accounts=accounts))
 
 
-def _published_to_all(copy: Manifest, sinks: Collection[str], *, again: bool) -> tuple[Manifest, frozenset[str]]:
+def _published_to_all(copy: Manifest, sinks: Mapping[str, SinkPart], *, again: bool) -> tuple[Manifest, frozenset[str]]:
     """The copy of a checkpoint, and those of the ``sinks`` that get every key of a state without windows, or of one
     that is published as it changes: they have joined since, and nothing that they were given counts any more.
 
     ``again``: the sinks keep later outputs, which every key must replace, in all of them. Deltas replace nothing."""
+    taking = {name: {sink for sink, part in sinks.items() if _takes(part, name)} for name in copy.operators}
+    lacking = {name: _lacking(copy.of(name), taking[name], again=again) for name in copy.operators}
+    anew = {name: found for name, found in lacking.items() if found is not None}
+    if not anew:
+        return copy, frozenset()
+    clocks = {name: replace(clock, ended=clock.ended and name not in anew) for name, clock in copy.clocks.items()}
+    copy = replace(copy, **at_all(copy, clocks=clocks))
+    if not again:
+        return copy, frozenset().union(*anew.values())
+    operators = {name: one.unpublished() if name in anew else one for name, one in copy.operators.items()}
+    return replace(copy, operators=operators), frozenset()
+
+
+def _takes(sink: SinkPart, operator: str) -> bool:
+    return (sink.state or STATE) == state_name(operator)
+
+
+def _lacking(copy: Manifest, sinks: Collection[str], *, again: bool) -> frozenset[str] | None:
+    """Those of the sinks of the only state that lack every key; None if nothing is published again."""
     known = {name for name, part in copy.sinks.items() if part.last is not None and not part.emptied}
     state = copy.operator.state
     # An older format lists no sink to which everything has been published.
@@ -136,12 +156,8 @@ def _published_to_all(copy: Manifest, sinks: Collection[str], *, again: bool) ->
     is_shown = state.emit is not None or (not state.has_windows and is_told)
     new = frozenset(sinks) - known
     if not state.runs or not is_shown or not (new or (again and state.emit)) or (again and holds_deltas(copy)):
-        return copy, frozenset()
-    clock = replace(copy.clocks[copy.task_name], ended=False)
-    copy = replace(copy, **at_one(copy, clock=clock))
-    if not again:
-        return copy, new
-    return replace(copy, operators={copy.task_name: copy.operator.unpublished()}), frozenset()
+        return None
+    return new
 
 
 def _with_acknowledged(copy: Manifest, newest: Manifest, *, is_known: bool) -> Manifest:
@@ -329,9 +345,9 @@ def _target(log: Log, kept: Readable, to: int | None, clock: int | None) -> Mani
         what = "cannot be read" if to in kept.unreadable else "is not kept"
         there = ", ".join(map(str, sorted(bases)))
         raise UnknownCheckpoint(f"{log.storage.url}: checkpoint {to} {what}; you can go back to {there}")
-    found = [id for id, manifest in bases.items() if manifest.clock.watermark <= (clock or 0)]
+    found = [id for id, manifest in bases.items() if manifest.furthest <= (clock or 0)]
     if not found:
-        clocks = [manifest.clock.watermark for manifest in bases.values()]
+        clocks = [manifest.furthest for manifest in bases.values()]
         earliest = f"the earliest is at {utc_text(min(clocks))}" if clocks else "there is none"
         raise UnknownCheckpoint(
             f"{log.storage.url} keeps no checkpoint whose clock is at most {utc_text(clock or 0)}; {earliest}"

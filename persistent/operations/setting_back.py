@@ -71,12 +71,21 @@ def undone(storage: Location, not_after: Instant) -> Undone:
     return Undone(
         target=target.id,
         checkpoints=tuple(later),
-        clock=(newest.clock.watermark, target.clock.watermark),
-        closed=(newest.clock.closed, target.clock.closed) if newest.operator.state.has_windows else None,
+        clock=(newest.furthest, target.furthest),
+        closed=(_closed(newest), _closed(target)) if _has_windows(newest) else None,
         records=max(read, 0),
         outputs=sum(staged.rows for batch in batches if batch.id in later for staged in batch.staged),
         sinks=tuple(sorted(newest.sinks)),
     )
+
+
+def _has_windows(manifest: Manifest) -> bool:
+    return any(one.state.has_windows for one in manifest.operators.values())
+
+
+def _closed(manifest: Manifest) -> int:
+    """The clock up to which windows of a state are closed."""
+    return max(one.closed for name, one in manifest.clocks.items() if manifest.operators[name].state.has_windows)
 
 
 def lift_limit(storage: Location, *, take_over: bool = False) -> Entry:
@@ -97,7 +106,7 @@ def _target(log: Log, kept: Readable, limit: int) -> Manifest:
     if _furthest(newest) <= limit and kept.highest == newest.id:
         raise Refused(
             f"{url}: nothing after {utc_text(limit)} was counted, and the clock stands at "
-            f"{clock_text(newest.clock.watermark)}: there is nothing to set back. Nothing was changed"
+            f"{clock_text(newest.furthest)}: there is nothing to set back. Nothing was changed"
         )
     bases = {id: one for id, one in kept.bases().items() if not was_taken_back(kept, id)}
     found = [id for id, one in bases.items() if _furthest(one) <= limit]
@@ -115,4 +124,4 @@ def _target(log: Log, kept: Readable, limit: int) -> Manifest:
 
 def _furthest(manifest: Manifest) -> int:
     """The latest time that a checkpoint knows of: its clock, or a timestamp that it has counted."""
-    return max((manifest.clock.watermark, *manifest.clock.largest.values()))
+    return max((manifest.furthest, *manifest.clock.largest.values()))

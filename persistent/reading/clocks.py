@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
@@ -36,7 +36,8 @@ class PartitionReading:
 @dataclass(frozen=True)
 class ClockReading:
     """``watermark``, ``closed``, ``ended``, ``quiet_ms``, ``not_after``: as in the manifest ``checkpoint``; ``closed``
-    is None without windows."""
+    is None without windows. ``states``: of a task with several states, ``watermark`` and ``closed`` of each, by its
+    name in the checkpoint; those of the task are what all of them have reached."""
 
     checkpoint: int
     watermark: int
@@ -45,6 +46,7 @@ class ClockReading:
     quiet_ms: int
     not_after: int | None
     partitions: tuple[PartitionReading, ...]
+    states: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
 
     @property
     def held_by(self) -> PartitionReading | None:
@@ -57,16 +59,24 @@ def clock_reading(storage: Storage) -> ClockReading:
     """The clock of the newest checkpoint. NoCheckpoint, CorruptCheckpoint."""
     log = Log(storage)
     manifest = newest_of(log).manifest
-    clock, plan = manifest.clocks[manifest.task_name], _last_plan(log, manifest)
+    clock, plan = manifest.clock, _last_plan(log, manifest)
+    states = {name: (one.watermark, _closed(manifest.of(name))) for name, one in manifest.clocks.items()}
+    closed = [end for _, end in states.values() if end is not None]
     return ClockReading(
         checkpoint=manifest.base,
         watermark=clock.watermark,
-        closed=clock.closed if manifest.operator.state.has_windows else None,
-        ended=clock.ended,
-        quiet_ms=clock.quiet_ms,
+        closed=min(closed, default=None),
+        ended=clock.end_of_input,
+        quiet_ms=max(one.quiet_ms for one in manifest.clocks.values()),
         not_after=manifest.not_after,
         partitions=tuple(_partitions(manifest, plan)),
+        states=states if len(states) > 1 else {},
     )
+
+
+def _closed(manifest: Manifest) -> int | None:
+    """The clock up to which the windows of the only state are closed; None without windows."""
+    return manifest.clock.closed if manifest.operator.state.has_windows else None
 
 
 def _partitions(manifest: Manifest, plan: StepPlan | None) -> list[PartitionReading]:
@@ -97,5 +107,5 @@ def _last_plan(log: Log, manifest: Manifest) -> StepPlan | None:
             before = log.read(committed.parent[0]).manifest
             plan = log.plan(before.base, before.replan)
             # A plan of format 1 or 2 names no source.
-            return None if plan is None else plan.named(next(iter(manifest.sources)), manifest.task_name)
+            return None if plan is None else plan.named(next(iter(manifest.sources)), next(iter(manifest.operators)))
     return None

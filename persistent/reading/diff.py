@@ -63,20 +63,25 @@ class Diff:
         return not self.changes and not self.differing
 
 
-def diff(before: Place, after: Place, *, pipeline: Pipeline | None = None, limit: int = 100) -> Diff:
+def diff(
+    before: Place, after: Place, *, pipeline: Pipeline | None = None, limit: int = 100, name: str | None = None
+) -> Diff:
     """What changed from one place to another. With the pipeline, also up to ``limit`` keys and windows whose values
-    differ, compared shard by shard in bounded memory.
+    differ, compared shard by shard in bounded memory. ``name``: of a task with several states, which one.
 
     The job can run meanwhile: if a newest checkpoint is collected before it is read, the next newest replaces it.
     """
     if pipeline is None:
         return Diff(before, after, tuple(_changes(before.manifest, after.manifest)))
-    return read_place(before, lambda one: read_place(after, lambda other: _with_values(one, other, pipeline, limit)))
+    return read_place(
+        before, lambda one: read_place(after, lambda other: _with_values((one, other), pipeline, limit, name))
+    )
 
 
-def _with_values(before: Place, after: Place, pipeline: Pipeline, limit: int) -> Diff:
+def _with_values(places: tuple[Place, Place], pipeline: Pipeline, limit: int, name: str | None) -> Diff:
+    before, after = places
     changes = tuple(_changes(before.manifest, after.manifest))
-    jobs = checked_job(pipeline, before), checked_job(pipeline, after)
+    jobs = checked_job(pipeline, before, name), checked_job(pipeline, after, name)
     differing = equal = 0
     shown: list[pa.Table] = []
     for rows, same in _different(jobs, before.manifest, after.manifest):
@@ -126,7 +131,14 @@ def _clock(manifest: Manifest) -> dict[str, Any]:
     clock = manifest.clock
     largest = {f"largest of {partition}": time for partition, time in clock.largest.items()}
     limit = {} if manifest.not_after is None else {"not_after": manifest.not_after}
-    return {"clock": clock.watermark, "closed": clock.closed, "end_of_input": clock.end_of_input, **limit, **largest}
+    moves = {"clock": clock.watermark, "closed": clock.closed, "end_of_input": clock.end_of_input}
+    if len(manifest.clocks) > 1:
+        moves = {
+            f"{what} of {name}": value
+            for name, one in manifest.clocks.items()
+            for what, value in (("clock", one.watermark), ("closed", one.closed), ("end_of_input", one.ended))
+        }
+    return {**moves, **limit, **largest}
 
 
 def _positions(manifest: Manifest) -> dict[str, Any]:
@@ -181,7 +193,7 @@ def _different(jobs: tuple[Job, Job], before: Manifest, after: Manifest) -> Iter
             pa.concat_tables([empty_table(job, manifest), *folded_tables(job, manifest, StatePart(low, high))])
             for job, manifest in zip(jobs, (before, after))
         ]
-        yield _compared(jobs[0], tables[0], tables[1], after.clock.closed)
+        yield _compared(jobs[0], tables[0], tables[1], after.clocks[jobs[1].operator].closed)
 
 
 def _compared(job: Job, before: pa.Table, after: pa.Table, closed: int) -> tuple[pa.Table, int]:

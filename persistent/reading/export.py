@@ -13,13 +13,11 @@ import pyarrow.parquet as pq
 from persistent.checkpoint.copies import checkpoint_at, read_while_running
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.successor import Entry
-from persistent.clock import Clock
 from persistent.codec import canonical_json
 from persistent.errors import InvalidPipeline
 from persistent.pipeline import Pipeline
 from persistent.reading.place import Place, checked_job, place
 from persistent.storage import Storage, open_storage
-from persistent.task import operator_name
 from persistent.worker.job import Job
 from persistent.worker.state_tables import empty_table, folded_tables, state_of
 
@@ -60,44 +58,45 @@ def export(
     folder: str | Storage,
     at: int | None = None,
     *,
+    name: str | None = None,
     file_bytes: int = _FILE_BYTES,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Exported:
     """Write the state of a checkpoint, by default the newest, into an empty folder, in files of about ``file_bytes``
-    before compression, however large the state.
+    before compression, however large the state. ``name``: of a task with several states, which one.
 
     The footer of each file describes it: ``persistent.job``, ``persistent.checkpoint``, ``persistent.clock_ms`` and
     more. ``_export.json`` is written last: an export with it is complete. ``on_progress`` receives the rows written and
     the approximate total.
     """
     target = open_storage(folder, private=False) if isinstance(folder, str) else folder
-    checked_job(pipeline, place(pipeline.storage, at))
+    checked_job(pipeline, place(pipeline.storage, at), name)
     there = target.list("")
     if there:
         raise InvalidPipeline(f"{target.url} must be empty, but holds {there[0]}: give a new folder")
     log = Log(pipeline.storage)
 
     def write(entry: Entry) -> Exported:
-        for name in target.list(""):
+        for left in target.list(""):
             # Left by an attempt whose checkpoint was collected meanwhile.
-            target.delete(name)
-        return _exported(pipeline, Place(pipeline.storage, entry), target, file_bytes, on_progress)
+            target.delete(left)
+        here = Place(pipeline.storage, entry)
+        return _exported(checked_job(pipeline, here, name), here, target, file_bytes, on_progress)
 
     return read_while_running(log, lambda: checkpoint_at(log, at), write)
 
 
 def _exported(
-    pipeline: Pipeline,
+    job: Job,
     here: Place,
     target: Storage,
     file_bytes: int,
     on_progress: Callable[[int, int], None] | None,
 ) -> Exported:
-    job = checked_job(pipeline, here)
     files: list[File] = []
     rows = sum(run.rows_left for run in state_of(job, here.manifest).state.runs)
     for number, table in enumerate(_pieces(_tables(job, here), file_bytes)):
-        files.append(_written(target, f"{operator_name(job.task)}-{number:05d}.parquet", table))
+        files.append(_written(target, f"{job.operator.replace('/', '-')}-{number:05d}.parquet", table))
         if on_progress is not None:
             on_progress(sum(file.rows for file in files), rows)
     listing = {**_facts(job, here), "files": [asdict(file) for file in files]}
@@ -126,7 +125,7 @@ def _tables(job: Job, here: Place) -> Iterator[pa.Table]:
 def _facts(job: Job, here: Place) -> dict[str, str | int]:
     """The description of the state in every file."""
     manifest = here.manifest
-    clock: Clock = manifest.clock
+    clock = manifest.clocks[job.operator]
     return {
         "url": here.storage.url,
         "job": manifest.job,
@@ -134,7 +133,7 @@ def _facts(job: Job, here: Place) -> dict[str, str | int]:
         "base": manifest.base,
         "clock_ms": clock.watermark,
         "closed_ms": clock.closed,
-        "state": operator_name(job.task),
+        "state": job.operator,
         "fingerprint": canonical_json(state_of(job, manifest).state.fingerprint),
     }
 

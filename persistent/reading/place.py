@@ -11,11 +11,11 @@ from persistent.checkpoint.copies import checkpoint_at, newest_of, read_while_ru
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.successor import Entry
-from persistent.driver.commit import check_same_job, first_manifest
+from persistent.driver.commit import first_manifest
+from persistent.driver.same_job import check_same_job, chosen_state, view_of
 from persistent.errors import UnknownCheckpoint
 from persistent.pipeline import Pipeline
 from persistent.storage import Storage
-from persistent.task import check_task
 from persistent.worker.job import Job
 
 T = TypeVar("T")
@@ -67,17 +67,17 @@ def kept_places(storage: Storage) -> list[Place]:
     return [*places, Place(storage, newest)]
 
 
-def job_of(pipeline: Pipeline) -> Job:
-    """The job that the pipeline runs."""
-    task = pipeline.task
-    letters = pipeline.on_error == "dead-letter"
-    return Job(task, check_task(task), pipeline.sources, pipeline.sinks, pipeline.storage, letters)
+def job_of(pipeline: Pipeline, name: str | None = None) -> Job:
+    """The job of a state of the pipeline: of that name, or of the only one. InvalidPipeline if there are several, or
+    none of that name."""
+    job = pipeline.job()
+    return job.of(chosen_state(job, name))
 
 
-def checked_job(pipeline: Pipeline, at: Place) -> Job:
-    """The job of a pipeline, to read a state with. Raises OtherJob or FingerprintChanged if the state is another
-    job's."""
-    job = job_of(pipeline)
-    check_same_job(at.manifest, first_manifest(job, ""), at.storage.url)
-    job = job.in_zone(at.manifest.operator.state.zone)
-    return Job(job.task, job.state, job.sources, job.sinks, at.storage, job.dead_letters)
+def checked_job(pipeline: Pipeline, at: Place, name: str | None = None) -> Job:
+    """The job of a state of a pipeline, to read it with. Raises OtherJob or FingerprintChanged if the state is another
+    job's; UnknownCheckpoint if it was added since."""
+    job = job_of(pipeline, name)
+    view = view_of(job, at.manifest, at.storage.url)
+    check_same_job(view, first_manifest(job, ""), at.storage.url)
+    return replace(job.in_zone(view.operator.state.zone), storage=at.storage, discard_closed=False, dedupe={})

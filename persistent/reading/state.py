@@ -28,6 +28,7 @@ from persistent.worker.state_tables import OneKey, StatePart, empty_table, folde
 def state_table(
     pipeline: Pipeline,
     *,
+    name: str | None = None,
     at: int | None = None,
     as_of: Instant | None = None,
     key: Any = None,
@@ -36,9 +37,10 @@ def state_table(
     """The folded state as an Arrow table in output columns. A state with windows shows every open window that holds
     records.
 
-    ``at``: the state of that kept checkpoint. ``as_of``: the state before that clock. ``key``: only this key, a value
-    or a tuple of values (``(None,)`` is the null key); this reads little more than the key's slice of the runs.
-    ``window``: only the window that starts then. Times are ms since the epoch, datetimes or ISO 8601.
+    ``name``: of a task with several states, which one. ``at``: the state of that kept checkpoint. ``as_of``: the state
+    before that clock. ``key``: only this key, a value or a tuple of values (``(None,)`` is the null key); this reads
+    little more than the key's slice of the runs. ``window``: only the window that starts then. Times are ms since the
+    epoch, datetimes or ISO 8601.
 
     >>> from monoids import Count
     >>> from persistent import MemorySource, NonWindowState, PersistentTask
@@ -55,17 +57,17 @@ def state_table(
     """
     if at is not None and as_of is not None:
         raise InvalidPipeline("at= names a checkpoint, as_of= a clock: give one of them")
-    log, job = Log(pipeline.storage), checked_job(pipeline, place(pipeline.storage, at))
+    log, job = Log(pipeline.storage), checked_job(pipeline, place(pipeline.storage, at), name)
     number = None if window is None else _number(job.state.window, instant_ms(window, "window"))
     part = StatePart(window=number, as_of=None if as_of is None else instant_ms(as_of, "as_of"))
 
     def find() -> Entry:
         if part.as_of is None:
             return checkpoint_at(log, at)
-        return checkpoint_as_of(log, job.task, job.state, part.as_of)
+        return checkpoint_as_of(log, job.task, {job.name: job.state}, part.as_of)
 
     def read(entry: Entry) -> pa.Table:
-        return _table(checked_job(pipeline, Place(log.storage, entry)), entry, part, key)
+        return _table(checked_job(pipeline, Place(log.storage, entry), name), entry, part, key)
 
     return read_while_running(log, find, read)
 
@@ -82,16 +84,16 @@ def _table(job: Job, entry: Entry, part: StatePart, key: Any) -> pa.Table:
     return pa.concat_tables([empty, *folded_tables(job, entry.manifest, part)])
 
 
-def check_key(pipeline: Pipeline, here: Place, values: Sequence[Any]) -> None:
+def check_key(pipeline: Pipeline, here: Place, values: Sequence[Any], name: str | None = None) -> None:
     """InvalidPipeline unless every key column has a value, of its type or as text."""
-    job = checked_job(pipeline, here)
+    job = checked_job(pipeline, here, name)
     names, types = key_names(job.task), state_of(job, here.manifest).key_types
     _columns(_checked(names, values), names[: len(types)], types)
 
 
-def check_window(pipeline: Pipeline, here: Place, start: Instant) -> None:
+def check_window(pipeline: Pipeline, here: Place, start: Instant, name: str | None = None) -> None:
     """InvalidPipeline unless a window starts at that time."""
-    _number(checked_job(pipeline, here).state.window, instant_ms(start, "window"))
+    _number(checked_job(pipeline, here, name).state.window, instant_ms(start, "window"))
 
 
 def _checked(names: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 from persistent.checkpoint.log import Log
 from persistent.lateness import DELTA, RETRACT
 from persistent.pipeline import Pipeline
-from persistent.task import key_names
+from persistent.task import STATE, key_names
 from persistent.worker.output_tables import END, RETRACTED, REVISION, START
 
 OutputRow = Mapping[str, Any]
@@ -96,18 +96,22 @@ class Raised:
         return f"raises {self.error}"
 
 
-def outcome_of(pipeline: Pipeline, published: Iterable[OutputRow], *, positions: bool = False) -> Outcome:
+def outcome_of(
+    pipeline: Pipeline, published: Iterable[OutputRow], *, positions: bool = False, state: str = STATE
+) -> Outcome:
     """All visible results: the state, the rows of the sink, late rows and dead letters, and the account.
 
-    ``positions``: also the positions of records, for runs that read the same records.
+    ``positions``: also the positions of records, for runs that read the same records. ``state``: of a task with several
+    states, which one.
     """
     names = key_names(pipeline.task)
     rows: dict[Slot, list[OutputRow]] = {}
-    answer = pipeline.job().state.lateness.answer
+    job = pipeline.job().of(state)
+    answer = job.state.lateness.answer
     outputs = _summed(names, published) if answer == DELTA else _newest(names, published)
     if answer == RETRACT:
         outputs = [_without(row, RETRACTED) for row in outputs if not row[RETRACTED]]
-    for part, found in (("state", pipeline.state().to_pylist()), ("outputs", outputs)):
+    for part, found in (("state", pipeline.state(name=job.name).to_pylist()), ("outputs", outputs)):
         for row in found:
             place, values = _placed(part, names, row)
             rows.setdefault(place, []).append(values)
@@ -134,6 +138,24 @@ def all_outputs(outcomes: Sequence[Outcome]) -> Outcome:
     for number, outcome in enumerate(outcomes, 1):
         rows |= {replace(place, part=f"outputs of sink {number}"): found for place, found in outcome.at("outputs")}
     return Outcome(outcomes[0].key_names, rows)
+
+
+def all_states(outcomes: Mapping[str, Outcome]) -> Outcome:
+    """The outcome of a task with several states, from one outcome for each: its state and its outputs become parts of
+    their own."""
+    if outcomes.keys() == {STATE}:
+        return outcomes[STATE]
+    first, rows = next(iter(outcomes.values())), dict[Slot, list[OutputRow]]()
+    for name, outcome in outcomes.items():
+        for place, found in outcome.rows.items():
+            is_own = place.part == "state" or place.part.startswith("outputs")
+            rows[replace(place, part=part_of(place.part, name)) if is_own else place] = found
+    return Outcome(first.key_names, rows)
+
+
+def part_of(part: str, state: str) -> str:
+    """The name of a part of the outcome that belongs to one state."""
+    return part if state == STATE else f"{part} of {state}"
 
 
 def first_difference(expected: Outcome, found: Outcome, tolerance: float | None) -> Difference | None:

@@ -25,10 +25,10 @@ from persistent.sources.memory import MemorySource
 from persistent.sources.protocol import Budget, SourcePlan, SourceState
 from persistent.sources.protocol import Records as Read
 from persistent.storage import MemoryStorage
-from persistent.task import PersistentTask
+from persistent.task import STATE, PersistentTask, named_states
 from persistent.testing.clock import START_MS, ManualClock
 from persistent.testing.faults import Killed
-from persistent.testing.outcome import Outcome, outcome_of
+from persistent.testing.outcome import Outcome, all_states, outcome_of
 from persistent.testing.times import user_time
 
 T = TypeVar("T")
@@ -105,16 +105,17 @@ class TaskRun:
         self._records = records if isinstance(records, pa.Table) else list(records)
         self._settings = settings
         self._storage = MemoryStorage(f"testing-{uuid.uuid4().hex}")
-        self._sink = MemorySink()
         self._task = make()
+        self._states = named_states(self._task.persistent_state())
+        self._sinks = {name: MemorySink() for name in self._states}
 
     def pipeline(self, step_rows: int | None = None) -> Pipeline:
         """The pipeline as one process creates it."""
-        settings = self._settings
+        settings, by_name = self._settings, isinstance(self._task.persistent_state(), Mapping)
         return Pipeline(
             source=PartSource(self._records, settings),
             task=self._task,
-            sink=self._sink,
+            sink=self._sinks if by_name else self._sinks[STATE],
             checkpoint=self._storage,
             step_rows=step_rows,
             on_error=settings.on_error,
@@ -136,7 +137,8 @@ class TaskRun:
 
     def outcome(self) -> Outcome:
         """The outcome so far."""
-        return outcome_of(self.pipeline(), self._sink.rows())
+        pipeline = self.pipeline()
+        return all_states({name: outcome_of(pipeline, sink.rows(), state=name) for name, sink in self._sinks.items()})
 
     def forget(self) -> None:
         """Free the memory."""

@@ -32,15 +32,16 @@ from persistent.errors import Fenced, InvalidPipeline, StorageError
 from persistent.pipeline import Pipeline
 from persistent.sinks.file import FileSink
 from persistent.storage import MemoryStorage, Storage
-from persistent.task import operator_name
+from persistent.task import named_states, task_name
 from persistent.testing.clock import ManualClock
 from persistent.testing.faults import FaultyStorage, Killed, Operations
 from persistent.testing.interleaving import Interleaving, run_both
-from persistent.testing.outcome import Difference, Outcome, all_outputs, first_difference, outcome_of
+from persistent.testing.outcome import Difference, Outcome, all_outputs, all_states, first_difference, outcome_of
 from persistent.testing.pauses import AskingStorage, Before, Once
 from persistent.testing.running import Calling, maker
 from persistent.testing.seeded import choose, draw
 from persistent.testing.times import user_time
+from persistent.worker.job import Job
 
 FAULTS = ("crash", "lost answer", "error", "pause", "second driver", "torn")
 
@@ -127,9 +128,9 @@ class _Simulation:
         self._end_of_input = end_of_input
         self._now_ms = wall_ms()
         first = self._make()
-        exact = first.task.persistent_state().monoid.exact
+        exact = all(state.monoid.exact for state in named_states(first.task.persistent_state()).values())
         self._tolerance = None if exact else tolerance
-        self.name = operator_name(first.task)
+        self.name = task_name(first.task)
         self._step_rows = first.step_rows or self._fitting_steps()
         self.struck: Counter[str] = Counter()
         with self._world(self._step_rows) as world:
@@ -243,8 +244,12 @@ class _World:
     def outcome(self) -> Outcome:
         """The outcome so far."""
         pipeline = self.pipeline()
-        outcomes = [outcome_of(pipeline, _rows_in(*sink), positions=True) for sink in self.sinks.values()]
-        return all_outputs(outcomes) if outcomes else outcome_of(pipeline, (), positions=True)
+        return all_states({one.name: self._of_state(pipeline, one) for one in pipeline.job().each().values()})
+
+    def _of_state(self, pipeline: Pipeline, job: Job) -> Outcome:
+        """The outcome of one state, with the outputs of each sink that takes it."""
+        rows = [_rows_in(*self.sinks[sink]) for sink in job.sinks if sink in self.sinks] or [iter(())]
+        return all_outputs([outcome_of(pipeline, some, positions=True, state=job.name) for some in rows])
 
     def forget(self) -> None:
         """Free the memory."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 from persistent.message import Batch
 from persistent.session_window import values_of
 from persistent.sources.protocol import Budget, SourceState
-from persistent.task import PersistentTask, key_columns, operator_name
+from persistent.task import PersistentTask, key_columns, named_states, operator_name
 from persistent.testing.clock import START_MS
 from persistent.testing.outcome import Outcome
 from persistent.testing.running import (
@@ -133,7 +133,8 @@ def shuffled(seed: int, disorder_ms: int | None, commutative: bool) -> Variation
     def run(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
         task = make()
         times, keys = _times_and_keys(task, records, settings)
-        lots = draws_lots(values_of(task.persistent_state().monoid))
+        states = named_states(task.persistent_state()).values()
+        lots = any(draws_lots(values_of(state.monoid)) for state in states)
         if commutative:
             order = _by_time(times, disorder_ms, seed)
         else:

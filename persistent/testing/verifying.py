@@ -12,9 +12,19 @@ from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline, PersistentError
 from persistent.session_window import values_of
 from persistent.state import PersistentState
-from persistent.task import PersistentTask, check_task, operator_name
+from persistent.task import STATE, PersistentTask, check_task, named_states, task_name
 from persistent.testing.other_process import OtherProcess
-from persistent.testing.outcome import ENDED, NOTHING, Difference, Outcome, Raised, Slot, first_difference, same
+from persistent.testing.outcome import (
+    ENDED,
+    NOTHING,
+    Difference,
+    Outcome,
+    Raised,
+    Slot,
+    first_difference,
+    part_of,
+    same,
+)
 from persistent.testing.running import InputRecords, MakeTask, Settings, at_once, maker, settings_of
 from persistent.testing.shrinking import smallest
 from persistent.testing.variations import Variation, variations_of
@@ -23,7 +33,8 @@ from persistent.window import AnyWindow
 from persistent.worker.output_tables import START
 
 Expected = Mapping[Any, Any]
-"""Key to value; with windows (key, start of the window in ms) to value. A key of several columns is a tuple."""
+"""Key to value; with windows (key, start of the window in ms) to value. A key of several columns is a tuple. Of a task
+with several states, such a mapping by state."""
 
 _REFERENCE = "all at once"
 _RECORDS_SHOWN = 20
@@ -85,14 +96,14 @@ def verify_task(
     >>> verify_task(Visits, [{"ts": 1, "page": "a"}, {"ts": 2, "page": "a"}], expected={"a": 2}, elsewhere=False)
     """
     make = maker(task)
-    state = check_task(make())
+    states = named_states(check_task(make()))
     _check_options(records, on_error, steps, shuffles)
     settings = settings_of(records, timestamp, timestamp_unit, on_error)
-    verifying = _Verifying(make, records, settings, state, tolerance)
+    verifying = _Verifying(make, records, settings, states, tolerance)
     verifying.expect(expected)
     seen = verifying.watch()
     disorder = None if max_out_of_orderness is None else duration_ms(max_out_of_orderness, "max_out_of_orderness")
-    commutative = state.monoid.commutative
+    commutative = all(state.monoid.commutative for state in states.values())
     if not commutative and (seen.gives_keys or _gives_keys(make())):
         shuffles = 0
     with ExitStack() as ended:
@@ -107,14 +118,19 @@ class _Verifying:
     """A task with its records; ``reference`` is the outcome that every way must have."""
 
     def __init__(
-        self, make: MakeTask, records: InputRecords, settings: Settings, state: PersistentState, tolerance: float
+        self,
+        make: MakeTask,
+        records: InputRecords,
+        settings: Settings,
+        states: Mapping[str, PersistentState],
+        tolerance: float,
     ) -> None:
         self.make = make
         self.records = records
         self.settings = settings
-        self.state = state
-        self.tolerance = None if state.monoid.exact else tolerance
-        self.name = operator_name(make())
+        self.states = states
+        self.tolerance = None if all(state.monoid.exact for state in states.values()) else tolerance
+        self.name = task_name(make())
         self.reference = at_once(make, records, settings)
 
     def watch(self) -> Seen:
@@ -129,10 +145,12 @@ class _Verifying:
             )
             difference = Difference(Slot("state"), (), None, changed.before, changed.after)
             raise TaskDiffers(message, "watched", difference, [changed.record]) from None
-        violation = law_broken(values_of(self.state.monoid), seen.values)
-        if violation is not None:
-            message = f"{self.name}: its state is not a sum, because\n{violation}\nSee docs/monoids.md."
-            raise TaskDiffers(message, "laws", None, self.records) from violation
+        for name, state in self.states.items():
+            violation = law_broken(values_of(state.monoid), seen.values.get(name, []))
+            if violation is not None:
+                its = "its state" if name == STATE else f"its state {name!r}"
+                message = f"{self.name}: {its} is not a sum, because\n{violation}\nSee docs/monoids.md."
+                raise TaskDiffers(message, "laws", None, self.records) from violation
         return seen
 
     def expect(self, expected: Expected | Callable[[InputRecords], Expected] | None) -> None:
@@ -185,9 +203,22 @@ class _Verifying:
             return Raised(f"{type(error).__name__}: {error}")
 
     def _unexpected(self, outcome: Outcome, expected: Expected) -> Difference | None:
-        """The first difference from the expected result."""
-        window = self.state.window
-        part = "outputs" if window is not None else "state"
+        """The first difference from the expected result, of the only state or by state."""
+        if self.states.keys() == {STATE}:
+            return self._unexpected_of(outcome, STATE, expected)
+        for name, of_state in expected.items():
+            if name not in self.states or not isinstance(of_state, Mapping):
+                raise InvalidPipeline(
+                    f"expected= has {name!r}: the task has the states {', '.join(self.states)}: give what is expected "
+                    "by state"
+                )
+        found = (self._unexpected_of(outcome, name, of_state) for name, of_state in expected.items())
+        return next((one for one in found if one is not None), None)
+
+    def _unexpected_of(self, outcome: Outcome, name: str, expected: Expected) -> Difference | None:
+        """The first difference from the expected result of one state."""
+        window = self.states[name].window
+        part = part_of("outputs" if window is not None else "state", name)
         found = {_expected_place(place): (place, rows) for place, rows in outcome.at(part)}
         for key in sorted({**dict.fromkeys(found), **dict.fromkeys(expected)}, key=repr):
             place, rows = found.get(key) or (_place(part, key, window), [])

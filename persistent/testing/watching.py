@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from monoids import HeavyHitters, Monoid, Reservoir
 from persistent.message import Batch, Message
-from persistent.task import PersistentTask, operator_name
+from persistent.task import STATE, PersistentTask, operator_name
 from persistent.testing.outcome import same
 from persistent.testing.running import InputRecords, MakeTask, Settings, standing_clock, task_run
 
@@ -28,9 +29,9 @@ class Changed(BaseException):
 
 @dataclass
 class Seen:
-    """The first values given to ``update``, and whether any update gave ``key=``."""
+    """The first values given to ``update`` of each state, and whether any update gave ``key=``."""
 
-    values: list[Any] = field(default_factory=list)
+    values: dict[str, list[Any]] = field(default_factory=dict)
     gives_keys: bool = False
 
 
@@ -81,16 +82,32 @@ def _by_batch(given: type[PersistentTask], seen: Seen) -> dict[str, Any]:
 
 
 class _Recorded:
-    """A state that records its updates in ``seen``."""
+    """A state that records its updates in ``seen``; of a task with several states, each of them does."""
 
-    def __init__(self, state: Any, seen: Seen) -> None:
+    def __init__(self, state: Any, seen: Seen, name: str = STATE) -> None:
         self._state = state
         self._seen = seen
+        self._values = seen.values.setdefault(name, [])
+
+    def __getitem__(self, name: str) -> Any:
+        return _Recorded(self._state[name], self._seen, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state)
+
+    def __len__(self) -> int:
+        return len(self._state)
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        return ((name, self[name]) for name in self._state)
+
+    def values(self) -> Iterator[Any]:
+        return (self[name] for name in self._state)
 
     def update(self, timestamp: int, value: Any, **key: Any) -> None:
         self._seen.gives_keys |= bool(key)
-        if len(self._seen.values) < _VALUES_MAX:
-            self._seen.values.append(copy.deepcopy(value))
+        if len(self._values) < _VALUES_MAX:
+            self._values.append(copy.deepcopy(value))
         self._state.update(timestamp, value, **key)
 
     def __getattr__(self, name: str) -> Any:

@@ -259,7 +259,8 @@ class _Checker:
             return 0
         try:
             table = decode_table(data, staged.sha256 if staged else None, name)
-            partly = pc.sum(pc.equal(table["reason"], "partly-late")).as_py() or 0
+            partly = pc.sum(pc.starts_with(table["reason"], "partly-late")).as_py() or 0
+            partly = partly if part == "late rows" else 0
             results = table["offset"].null_count
         except UNREADABLE as error:
             self.found.fault(part, name, str(error))
@@ -294,7 +295,7 @@ class _Checker:
             # A fence may have the id of a lost checkpoint, whose plan never runs.
             return
         manifest = base.manifest
-        plan = plan.named(next(iter(manifest.sources)), manifest.task_name)
+        plan = plan.named(next(iter(manifest.sources)), next(iter(manifest.operators)))
         if plan.job != manifest.job or not plan.starts_at(manifest.sources):
             yield f"does not start at the positions of checkpoint {plan.base}"
         if plan.base == self.newest.base:

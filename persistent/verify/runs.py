@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from persistent.checkpoint.copies import OnProgress
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import STATE, OperatorState, StateRuns
+from persistent.checkpoint.parts import OperatorState, StateRuns
 from persistent.codec import Run, decode_table
 from persistent.errors import CorruptCheckpoint, PersistentError
 from persistent.storage import Storage
+from persistent.task import STATE
 from persistent.verify.findings import MISSING, Verification
 from persistent.verify.rows import Each, size_faults, state_table_faults
 

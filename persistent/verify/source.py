@@ -107,7 +107,7 @@ def _verify_one(
     on_progress: Callable[[int], None],
 ) -> int:
     """Compare one source with its accounts; returns the number of records read."""
-    part, (accounts,) = manifest.sources[name], (inputs[name] for inputs in manifest.ledger.values())
+    part, accounts = manifest.sources[name], manifest.inputs[name]
     counts: dict[str, _RecordCount] = {partition: _RecordCount() for partition in part.positions}
     kind = part.kind if len(manifest.sources) == 1 else name
     try:

@@ -28,7 +28,7 @@ class Work:
         if isinstance(item, MapSplit):
             return map_split(self.job, item, self.seen)
         if isinstance(item, CloseShard):
-            return close_shard(self.job, item)
+            return close_shard(self.job.of(item.state), item)
         if item.seen_of is not None:
             return compact_runs(seen_job(self.job, item.seen_of, item.seen_ms), item)
-        return compact_runs(self.job, item)
+        return compact_runs(self.job.of(item.state), item)

@@ -21,7 +21,7 @@ from persistent.checkpoint.runs import write_table
 from persistent.codec.sealed import HASH_LIMIT
 from persistent.errors import PersistentError, UserCodeError
 from persistent.session_window import SessionWindow, ends_of, result_columns, values_of
-from persistent.task import key_names
+from persistent.task import STATE, key_names
 from persistent.text.figures import utc_text
 from persistent.window import WindowRange
 from persistent.worker.job import Job
@@ -51,13 +51,19 @@ class FailingKey:
         return f"{', '.join(parts) or 'the whole state'}: {type(self.error).__name__}: {self.error}"
 
 
+def of_state(job: Job) -> str:
+    """Which state it is, of a task with several."""
+    return "" if job.name == STATE else f", of the state {job.name!r}"
+
+
 def no_result(job: Job, failing: FailingKey) -> UserCodeError:
     """The error that stops a run, or a read."""
     another = "Keep the state and give it another monoid, with Pipeline(evolve=Evolution(before=..., change=...))"
     if isinstance(job.state.window, SessionWindow):
         another = "Give the task another monoid and a new checkpoint, and read the source again"
+    key = f"{failing.text(key_names(job.task))}{of_state(job)}"
     error = UserCodeError(
-        f"{type(job.task).__name__}: no result for {failing.text(key_names(job.task))}. Committed state stays. "
+        f"{type(job.task).__name__}: no result for {key}. Committed state stays. "
         f'{another}; or set such results aside, with their reason, and get all others: on_error="dead-letter"'
     )
     error.__cause__ = failing.error
@@ -196,7 +202,7 @@ def stage_failing_keys(job: Job, attempt: Attempt, failing: Sequence[FailingKey]
         "ordinal": nothing,
         "offset": nothing,
         "timestamp": pa.array([one.window[0] if one.window else None for one in failing], pa.int64()),
-        "reason": pa.array([f"no result for {one.text(names)}" for one in failing], pa.string()),
+        "reason": pa.array([f"no result for {one.text(names)}{of_state(job)}" for one in failing], pa.string()),
         "checkpoint": pa.array([attempt.id] * rows, pa.int64()),
         "value": pa.nulls(rows),
         "data": pa.array([_facts(one, names) for one in failing], pa.binary()),

@@ -18,7 +18,8 @@ from monoids.text import Words
 from persistent.agenda import Agenda
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.names import Attempt, Staged, runs_folder
-from persistent.checkpoint.parts import LATE_SINK, Account
+from persistent.checkpoint.output_parts import LATE_SINK
+from persistent.checkpoint.parts import Account
 from persistent.codec import Run
 from persistent.dedupe import Dedupe
 from persistent.sinks.outlet import Outlet, outlet
@@ -26,7 +27,7 @@ from persistent.sinks.protocol import AnySink
 from persistent.sources.protocol import Source, Split
 from persistent.state import PersistentState
 from persistent.storage import Storage
-from persistent.task import PersistentTask, operator_name
+from persistent.task import STATE, Declared, PersistentTask, operator_name
 from persistent.worker.late_windows import LateWindows
 from persistent.worker.seen_items import SeenAfter, SeenBefore
 from persistent.zone import Zone
@@ -34,10 +35,12 @@ from persistent.zone import Zone
 
 @dataclass(frozen=True)
 class Job:
-    """The constants of all steps, sent to workers once. ``sources``, ``sinks``: by their names in the checkpoint."""
+    """The constants of all steps, sent to workers once. ``sources``, ``sinks``: by their names in the checkpoint.
+    ``declared``: the only state, or several by name. ``takes``: the names of the states that sinks take; the only one
+    has no other."""
 
     task: PersistentTask
-    state: PersistentState
+    declared: Declared
     sources: Mapping[str, Source]
     sinks: Mapping[str, AnySink]
     storage: Storage
@@ -47,11 +50,41 @@ class Job:
     """By source; without an entry, copies are not recognised."""
     late_sink: AnySink | None = None
     """Where late records go, besides the checkpoint."""
+    name: str = STATE
+    takes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def all_sinks(self) -> dict[str, AnySink]:
         """The sinks of results, and that of late records."""
         return {**self.sinks, **({} if self.late_sink is None else {LATE_SINK: self.late_sink})}
+
+    @property
+    def state(self) -> PersistentState:
+        """The only state. TypeError for a job with several: ``of`` has the job of each."""
+        if not isinstance(self.declared, PersistentState):
+            raise TypeError(f"a job with the states {', '.join(self.declared)} has not one state")
+        return self.declared
+
+    @property
+    def operator(self) -> str:
+        """The name of its only state in the checkpoint."""
+        return operator_name(self.task, self.name)
+
+    def of(self, name: str) -> Job:
+        """The job of the state of that name alone, with the sinks that take it; itself, if it has no other."""
+        if isinstance(self.declared, PersistentState):
+            return self
+        sinks = {sink: one for sink, one in self.sinks.items() if self.takes[sink] == name}
+        return replace(self, declared=self.declared[name], name=name, sinks=sinks, takes={}, late_sink=None)
+
+    def of_sink(self, sink: str) -> Job:
+        """The job of the state that a sink takes."""
+        return self.of(self.takes.get(sink, self.name))
+
+    def each(self) -> dict[str, Job]:
+        """The job of each state alone, by the name of the state in the checkpoint."""
+        names = (self.name,) if isinstance(self.declared, PersistentState) else self.declared
+        return {one.operator: one for one in map(self.of, names)}
 
     def outlets(self) -> dict[str, Outlet]:
         """Each sink of results with the place where its outputs wait."""
@@ -64,11 +97,28 @@ class Job:
     def in_zone(self, zone: Zone | None) -> Job:
         """The same job, whose windows are by these rules of their zone; itself if they have none."""
         state = self.state.in_zone(zone)
-        return self if state is self.state else replace(self, state=state)
+        return self if state is self.state else replace(self, declared=state)
+
+    def in_zones(self, zones: Mapping[str, Zone | None]) -> Job:
+        """The same job, the windows of each of whose states are by these rules of their zone, by its name in the
+        checkpoint."""
+        if isinstance(self.declared, PersistentState):
+            return self.in_zone(zones.get(self.operator))
+        states = {one.name: one.in_zone(zones.get(operator)).state for operator, one in self.each().items()}
+        return replace(self, declared=states)
 
     def folder(self) -> str:
-        """The folder of the task's runs."""
-        return runs_folder(operator_name(self.task))
+        """The folder of the runs of its only state; of what is set aside."""
+        return runs_folder(self.operator)
+
+
+@dataclass(frozen=True)
+class SplitOfState:
+    """What a split is for one of several states: fields of ``MapSplit``."""
+
+    watermark: int
+    final: int
+    key_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,7 +127,8 @@ class MapSplit:
     task and for people. ``watermark``: of the previous step. ``final``: windows that end at or before it take nothing
     more; it decides what is late. ``limit``: the largest timestamp allowed. ``since``: earlier records are duplicates.
     ``key_types``: of all keys so far. ``seen``: the seen records, by which copies are recognised; None without
-    deduplication. ``not_after``: the limit of a clock set back."""
+    deduplication. ``not_after``: the limit of a clock set back. ``states``: of a task with several, what differs, by
+    name."""
 
     attempt: Attempt
     source: str
@@ -91,6 +142,13 @@ class MapSplit:
     key_types: tuple[str, ...] = ()
     seen: SeenBefore | None = None
     not_after: int | None = None
+    states: Mapping[str, SplitOfState] = field(default_factory=dict)
+
+    def of(self, name: str) -> MapSplit:
+        """The same split for the state of that name alone; itself, if there is no other."""
+        if not self.states:
+            return self
+        return replace(self, **self.states[name].__dict__, states={})
 
     @property
     def time_max(self) -> int:
@@ -109,7 +167,8 @@ class CloseShard:
     first to last: they are published again for the keys of the delta. A state that is published as it changes closes
     none: its delta is what is not published, and open windows are corrected as closed ones are.
 
-    ``hashes``: of the keys that may have a session that closes, ascending; None if windows are not sessions."""
+    ``hashes``: of the keys that may have a session that closes, ascending; None if windows are not sessions. ``state``:
+    the name of the state."""
 
     attempt: Attempt
     runs: tuple[Run, ...]
@@ -124,13 +183,14 @@ class CloseShard:
     delta: tuple[Run, ...] = ()
     corrected: tuple[tuple[int, int], ...] = ()
     hashes: Words | None = None
+    state: str = STATE
 
 
 @dataclass(frozen=True)
 class FoldRuns:
     """Compact runs. ``final``: panes needed only by final windows are dropped. ``over``: sessions that end at or before
     it are dropped; they are closed, and no other run holds a part of one. ``seen_of``: the runs hold the seen records
-    of that source, in panes of ``seen_ms``."""
+    of that source, in panes of ``seen_ms``. ``state``: the name of the state, if they do not."""
 
     attempt: Attempt
     merge: Merge
@@ -138,12 +198,14 @@ class FoldRuns:
     seen_of: str | None = None
     seen_ms: int = 0
     over: int = 0
+    state: str = STATE
 
 
 @dataclass(frozen=True)
 class Mapped:
     """The result of a split. ``partition``: its name in its source. ``panes``: those of the run, ascending.
-    ``largest``: timestamp processed, None if none. ``late_output``: the late records, staged for their sink."""
+    ``largest``: timestamp processed, None if none. ``states``: of a task with several, the result for each alone, by
+    name; the other fields that a state has are then empty. ``late_output``: the late records, staged for their sink."""
 
     source: str
     partition: str
@@ -161,6 +223,15 @@ class Mapped:
     """Of the run, if its windows are sessions."""
     late_windows: LateWindows = field(default_factory=dict)
     late_output: Staged | None = None
+    states: Mapping[str, Mapped] = field(default_factory=dict)
+
+    def of(self, name: str) -> Mapped:
+        """The result for the state of that name alone; itself, if there is no other."""
+        return self.states.get(name, self)
+
+    def runs(self) -> tuple[Run, ...]:
+        """The runs that the split has written, one of each state."""
+        return tuple(one.run for one in (self.states or {STATE: self}).values() if one.run is not None)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from persistent.window import AnyWindow
 LateWindows = Mapping[int | None, int]
 """Late records by the start of their window (ms); None: of all other windows."""
 
+PARTLY_LATE = "partly-late"
+"""The reason of a record that counts, but not in each window that holds its time, or not in each state of its task."""
 WINDOWS_MAX = 1_000
 _SHOWN_MAX = 3
 

@@ -6,7 +6,7 @@ Each record is judged once, in this order: dead, duplicate, late or processed. A
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,68 +14,89 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.groupby.cells import Integers
+from monoids.groupby.sorting import Mask
 from monoids.hashing import mix_records
 from persistent.checkpoint.parts import Account
 from persistent.codec import type_of
 from persistent.delta import Delta
+from persistent.deltas import Deltas
 from persistent.errors import UserCodeError
 from persistent.message import Batch
 from persistent.sources.protocol import NO_TIMESTAMP, Records
-from persistent.task import TaskFailure, key_columns, key_names, process
+from persistent.state import PersistentState
+from persistent.task import TaskFailure, key_columns, key_names, process, state_name
 from persistent.text.figures import date_text
 from persistent.window import AnyWindow
 from persistent.worker.duplicates import Duplicates, Fate
 from persistent.worker.job import Job, Mapped, MapSplit
-from persistent.worker.late_windows import LateWindows, added, windows_missed
+from persistent.worker.late_windows import PARTLY_LATE, LateWindows, added, windows_missed
 from persistent.worker.merge_runs import monoid_errors, write_run
 from persistent.worker.seen_items import SeenAfter
 from persistent.worker.seen_state import SeenCache, seen_job
 from persistent.worker.stage_aside import stage_aside, stage_late
+
+Clocks = Mapping[str, tuple[AnyWindow | None, int]]
+"""The windows of each state, None if it takes all, and the clock up to which they are final."""
 
 _TOO_OLD = "late: too old to know whether it is a copy (see within= of dedupe)"
 
 
 def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mapped:
     """Process one split. ``cache``: the runs of seen records that this worker has read."""
-    task, state = job.task, job.state
-    names = key_names(task)
-    if state.window is not None:
-        item = replace(item, limit=min(item.limit, state.window.time_max))
-    judged_at = item.watermark if state.window is None else item.final
-    delta = Delta(state, names, judged_at, item.limit, [type_of(name) for name in item.key_types])
+    task, each = job.task, [(one, item.of(one.name)) for one in job.each().values()]
+    ends = [one.state.window.time_max for one, _ in each if one.state.window is not None]
+    item = replace(item, limit=min([item.limit, *ends]))
+    each = [(one, replace(own, limit=item.limit)) for one, own in each]
+    deltas = {one.name: _delta_of(one, own, drops=len(each) > 1) for one, own in each}
+    delta = deltas[job.name] if isinstance(job.declared, PersistentState) else Deltas(deltas)
+    clocks = {one.operator: (one.state.window, own.final) for one, own in each}
     tally = _SplitTally()
     seen = _duplicates(job, item, cache)
     paths = {span.ordinal: str(span.at.get("path", "")) for span in item.split.spans}
     key_of = key_columns(task)
     for records in job.sources[item.source].read(item.split, item.recorded):
         aside = _SetAside(item.partition, paths.get(records.ordinal, ""), records, item.attempt.id)
-        kept = _judge(item, state.window, records, aside, tally, seen)
+        kept = _judge(item, clocks, records, aside, tally, seen)
         batch = Batch(records.batch, records.timestamps, item.partition, records.ordinal, records.offsets, key_of)
         batch = batch if kept is None else batch.take(kept)
         if len(batch):
             _process(job, delta, batch, aside, tally)
         assert tally.account.balances, f"the account of {item.split} does not balance: {tally.account}"
-    with monoid_errors(job):
-        rows = delta.rows()
-    run = panes = agenda = None
-    if rows is not None and len(rows):
-        run, panes, agenda = write_run(job, item.attempt, rows, item.attempt.id, item.attempt.id)
-    return Mapped(
+    mapped = Mapped(
         source=item.source,
         partition=item.split.partition,
-        run=run,
-        panes=panes,
-        agenda=agenda,
-        key_types=tuple(str(column.type) for column in rows.keys) if rows is not None else (),
+        run=None,
+        panes=None,
+        key_types=(),
         account=tally.account,
         largest=tally.largest,
         late=stage_aside(job, item.attempt, tally.late),
         dead=stage_aside(job, item.attempt, tally.dead),
         first_dead=tally.dead[0].column("reason")[0].as_py() if tally.dead else "",
         seen=None if seen is None else _seen_after(job, item, seen),
-        late_windows=tally.late_windows,
         late_output=stage_late(job, item.attempt, tally.late),
     )
+    missed = tally.late_windows
+    states = {one.name: _written(one, own, deltas[one.name], mapped, missed.get(one.operator, {})) for one, own in each}
+    return replace(mapped, states=states) if item.states else next(iter(states.values()))
+
+
+def _delta_of(job: Job, item: MapSplit, *, drops: bool) -> Delta:
+    """The delta of one state."""
+    judged_at = item.watermark if job.state.window is None else item.final
+    types = [type_of(name) for name in item.key_types]
+    return Delta(job.state, key_names(job.task), judged_at, item.limit, types, drops=drops)
+
+
+def _written(job: Job, item: MapSplit, delta: Delta, mapped: Mapped, missed: LateWindows) -> Mapped:
+    """The result of a split for one state, whose delta is written as a run."""
+    with monoid_errors(job):
+        rows = delta.rows()
+    run = panes = agenda = None
+    if rows is not None and len(rows):
+        run, panes, agenda = write_run(job, item.attempt, rows, item.attempt.id, item.attempt.id)
+    types = tuple(str(column.type) for column in rows.keys) if rows is not None else ()
+    return replace(mapped, run=run, panes=panes, agenda=agenda, key_types=types, late_windows=missed)
 
 
 def _duplicates(job: Job, item: MapSplit, cache: SeenCache | None) -> Duplicates | None:
@@ -104,12 +125,13 @@ class _SplitTally:
     largest: int | None = None
     late: list[pa.RecordBatch] = field(default_factory=list)
     dead: list[pa.RecordBatch] = field(default_factory=list)
-    late_windows: LateWindows = field(default_factory=dict)
+    late_windows: dict[str, LateWindows] = field(default_factory=dict)
+    """By the name of the state in the checkpoint."""
 
 
 def _judge(
     item: MapSplit,
-    window: AnyWindow | None,
+    clocks: Clocks,
     records: Records,
     aside: _SetAside,
     tally: _SplitTally,
@@ -139,21 +161,47 @@ def _judge(
         if seen is not None:
             kept, nameless, copies, old = _judge_copies(seen, records, kept, aside, tally)
             dead, again, late = dead + nameless, again + copies, late + old
-        if window is not None and window.may_be_late(lowest, item.final):
-            is_late, partly = window.late(times, item.final)
-            if kept is not None:
-                is_late, partly = is_late & kept, partly & kept
+        judged = _judge_late(clocks, times, lowest, kept, tally)
+        if judged is not None:
+            is_late, partly, reasons = judged
             if is_late.any():
                 late += int(is_late.sum())
-                tally.late_windows = added([tally.late_windows, windows_missed(window, times[is_late])])
                 tally.late.append(aside.rows(np.flatnonzero(is_late), "late"))
                 kept = ~is_late if kept is None else kept & ~is_late
             if partly.any():
-                tally.late.append(aside.rows(np.flatnonzero(partly), "partly-late"))
+                tally.late.append(aside.rows(np.flatnonzero(partly), reasons))
     undecoded = len(records.dead)
     read = len(times) + undecoded
     tally.account += Account(read, len(times) - dead - again - late, late, dead + undecoded, again, mix)
     return None if kept is None else np.flatnonzero(kept)
+
+
+def _judge_late(
+    clocks: Clocks, times: Integers, lowest: int, kept: Any, tally: _SplitTally
+) -> tuple[Mask, Mask, str | list[str]] | None:
+    """Which of the kept rows (None: all) are late: no state takes them. Which are partly late: a window is final that
+    would hold them, or a state refuses them; and the reason of each of these. None if no row is either. Counts what
+    each state refuses, by its windows."""
+    found = {}
+    for operator, (window, final) in clocks.items():
+        if window is not None and window.may_be_late(lowest, final):
+            late, partly = window.late(times, final)
+            found[operator] = (late, partly) if kept is None else (late & kept, partly & kept)
+            if found[operator][0].any():
+                missed = windows_missed(window, times[found[operator][0]])
+                tally.late_windows[operator] = added([tally.late_windows.get(operator, {}), missed])
+    if not found:
+        return None
+    refused = np.sum([late for late, _ in found.values()], axis=0)
+    is_late = refused == len(clocks)
+    partly = (np.any([partly for _, partly in found.values()], axis=0) | (refused > 0)) & ~is_late
+    if len(clocks) == 1:
+        return is_late, partly, PARTLY_LATE
+    reasons = [""] * int(partly.sum())
+    for operator, (late, some) in found.items():
+        for place in np.flatnonzero((late | some)[partly]).tolist():
+            reasons[place] += f"{', ' if reasons[place] else f'{PARTLY_LATE} in '}{state_name(operator)}"
+    return is_late, partly, reasons
 
 
 def _rejected(item: MapSplit, records: Records, lowest: int, highest: int) -> Any:
@@ -197,7 +245,7 @@ def _judge_copies(
     return left, len(dead), int((fates == Fate.COPY).sum()), len(late)
 
 
-def _process(job: Job, delta: Delta, batch: Batch, aside: _SetAside, tally: _SplitTally) -> None:
+def _process(job: Job, delta: Delta | Deltas, batch: Batch, aside: _SetAside, tally: _SplitTally) -> None:
     failures: list[TaskFailure] = []
     with monoid_errors(job):
         process(job.task, delta, batch, failures, stop=not job.dead_letters)

@@ -18,7 +18,7 @@ from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run, find_in_ru
 from persistent.errors import PersistentError, UserCodeError
 from persistent.session_window import SessionWindow, sessions_after
 from persistent.state_rows import OPEN_PANE, fold, in_panes
-from persistent.task import key_names
+from persistent.task import STATE, key_names
 from persistent.text.user_errors import error_text, users_line
 from persistent.worker.job import Folded, FoldRuns, Job
 
@@ -172,9 +172,9 @@ def monoid_errors(job: Job) -> Iterator[None]:
         raise
     except Exception as error:
         name, key = type(job.task).__name__, ", ".join(key_names(job.task))
-        line = users_line(error)
+        line, of = users_line(error), "" if job.name == STATE else f" in the state {job.name!r}"
         raise UserCodeError(
-            f"{name}: the updates{f' of its keys ({key})' if key else ''} cannot be summed up"
+            f"{name}: the updates{f' of its keys ({key})' if key else ''} cannot be summed up{of}"
             f"{f', at {line}' if line else ''}: {error_text(error)}. Committed state stays; fix "
             "the task, its monoid or the values"
         ) from error

@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from persistent.checkpoint.names import Attempt, Staged
-from persistent.checkpoint.parts import LATE_SINK
+from persistent.checkpoint.output_parts import LATE_SINK
 from persistent.checkpoint.runs import write_table
 from persistent.errors import InvalidPipeline
 from persistent.sinks.json_lines import json_rows

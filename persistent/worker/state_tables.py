@@ -17,7 +17,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import OperatorState
 from persistent.codec import KEY_GROUPS, groups_of, type_of
 from persistent.session_window import SessionWindow
-from persistent.task import key_names, operator_name
+from persistent.task import key_names
 from persistent.window import WindowRange
 from persistent.worker.close_sessions import open_sessions
 from persistent.worker.close_windows import window_sums
@@ -80,8 +80,8 @@ WHOLE = StatePart()
 
 
 def state_of(job: Job, manifest: Manifest) -> OperatorState:
-    """The manifest's entry for the state of the job's task."""
-    return manifest.operators[operator_name(job.task)]
+    """The manifest's entry for the only state of the job."""
+    return manifest.operators[job.operator]
 
 
 def empty_table(job: Job, manifest: Manifest | None) -> pa.Table:
@@ -130,7 +130,7 @@ def _sums(
         if folded is not None:
             yield folded
         return
-    closed = manifest.clock.closed if part.as_of is None else part.as_of
+    closed = manifest.clocks[job.operator].closed if part.as_of is None else part.as_of
     first, last = window.first_number(closed), part.window
     if last is not None:
         if last < first:

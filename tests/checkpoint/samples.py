@@ -11,25 +11,15 @@ import pyarrow as pa
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Staged, new_nonce
-from persistent.checkpoint.parts import (
-    STATE,
-    Account,
-    Aside,
-    Inheritance,
-    OperatorState,
-    SinkBatch,
-    SinkPart,
-    SourcePart,
-    StateRuns,
-    TaskClock,
-    default_name,
-)
+from persistent.checkpoint.output_parts import Aside, Inheritance, SinkBatch, SinkPart
+from persistent.checkpoint.parts import Account, OperatorState, SourcePart, StateRuns, TaskClock, default_name
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.successor import at_one
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS, Run
 from persistent.sources.protocol import Span, Split
 from persistent.storage import MemoryStorage, Put, Storage
+from persistent.task import STATE
 
 
 def run(name: str = "e1-c1-0", rows: int = 3, first: int = 1, last: int = 1, **changes: Any) -> Run:

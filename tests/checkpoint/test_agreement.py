@@ -135,3 +135,34 @@ def test_positions_of_an_unknown_codec_are_for_a_newer_release(change: Change) -
     """Called corrupt, a sound checkpoint is rolled back by hand, and its work is lost."""
     error = refused(Manifest, full_manifest().encode(), change, r"positions of file use the codec kafka/1")
     assert isinstance(error, NewerFormat)
+
+
+def of_two_states(**changes: Any) -> Change:
+    """A second state of the task, with other parts."""
+
+    def change(body: dict[str, Any]) -> None:
+        for part in ("operators", "clocks", "ledger"):
+            body[part]["Visits/hourly"] = copy.deepcopy(body[part]["Visits"])
+        body["operators"]["Visits/hourly"].update(changes)
+
+    return change
+
+
+def counted_otherwise(body: dict[str, Any]) -> None:
+    of_two_states()(body)
+    next(iter(next(iter(body["ledger"]["Visits/hourly"].values())).values()))["read"] += 1
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (of_two_states(key_names=["other"], key_types=[]), r"operators\.Visits/hourly\.key_names: .*that of Visits"),
+        (counted_otherwise, r"ledger\.Visits/hourly: differs from that of Visits"),
+    ],
+)
+def test_states_that_have_not_read_the_same_are_refused(change: Change, says: str) -> None:
+    """A step would count a record in one and not in the other."""
+    refused(Manifest, full_manifest().encode(), change, says)
+    body = copy.deepcopy(decode_document(full_manifest().encode(), "place"))
+    of_two_states()(body)
+    assert Manifest.decode(encode_document(body), "place").operators.keys() == {"Visits", "Visits/hourly"}

@@ -53,7 +53,7 @@ def log_of(*manifests: Manifest, storage: Any = None) -> Log:
 
 
 def found(log: Log, clock: int, state: Any = STATE) -> int:
-    return checkpoint_as_of(log, Totals(state), state, clock).manifest.id
+    return checkpoint_as_of(log, Totals(state), {"state": state}, clock).manifest.id
 
 
 def test_the_newest_that_knows_the_clock_answers() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from persistent.checkpoint.manifest import FORMAT, HASH_VERSION, Manifest, check_name, manifest_sha256
 from persistent.checkpoint.names import Staged
-from persistent.checkpoint.parts import Aside, ReadBefore, SinkBatch, SinkPart, TaskClock
+from persistent.checkpoint.output_parts import Aside, SinkBatch, SinkPart
+from persistent.checkpoint.parts import ReadBefore, TaskClock
 from persistent.clock import Clock
 from persistent.codec import DOCUMENT_BYTES_MAX, canonical_json, decode_document, encode_document
 from persistent.errors import CorruptCheckpoint, LawBroken, NewerFormat

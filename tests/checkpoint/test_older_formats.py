@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from persistent.checkpoint import shapes
+from persistent.checkpoint import features, shapes
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.names import Staged, new_nonce
 from persistent.checkpoint.older_formats import MANIFEST, SINK, UNNAMED, manifest_of_today, plan_of_today
-from persistent.checkpoint.parts import Aside, SinkBatch, SinkPart
+from persistent.checkpoint.output_parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.codec import decode_document, encode_document
 from persistent.codec.shapes import Misfit
@@ -267,11 +267,11 @@ def test_a_feature_that_is_not_known_is_refused_by_name(monkeypatch: pytest.Monk
     good results."""
     wide = {**BODY, "features": ["wide totals", "recorded options"]}
     read(wide)
-    for feature, others in ((shapes.WIDE, {shapes.RECORDED}), (shapes.RECORDED, {shapes.WIDE})):
+    for feature, others in ((features.WIDE, {features.RECORDED}), (features.RECORDED, {features.WIDE})):
         with monkeypatch.context() as older:
             older.setattr(shapes, "FEATURES", frozenset(others))
             with pytest.raises(NewerFormat, match=f"m: needs {feature}, unknown here: use a newer release"):
                 read(wide)
-    monkeypatch.setattr(shapes, "FEATURES", frozenset({shapes.WIDE}))
+    monkeypatch.setattr(shapes, "FEATURES", frozenset({features.WIDE}))
     with pytest.raises(NewerFormat, match="p: needs recorded options, unknown here: use a newer release"):
         StepPlan.decode(encode_document(PLANNED), "p")

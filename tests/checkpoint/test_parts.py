@@ -9,22 +9,19 @@ import pytest
 
 from persistent.checkpoint.manifest import check_name
 from persistent.checkpoint.names import Staged
+from persistent.checkpoint.output_parts import Aside, Inheritance, SinkBatch, SinkPart
 from persistent.checkpoint.parts import (
-    STATE,
     Account,
-    Aside,
-    Inheritance,
     OperatorState,
     ReadBefore,
     SeenPart,
-    SinkBatch,
-    SinkPart,
     SourcePart,
     StateRuns,
     TaskClock,
     default_name,
 )
 from persistent.clock import Clock
+from persistent.task import STATE
 from tests.checkpoint.samples import full_manifest, operator, run
 
 STAGED = (Staged("d/V/x", 1, 1, ""),)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from persistent.checkpoint import shapes
+from persistent.checkpoint import features, shapes
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import StateRuns
 from persistent.checkpoint.plan import StepPlan, TaskStep
@@ -44,7 +44,7 @@ def test_documents_without_a_zone_are_as_they_were() -> None:
 
 def test_an_earlier_release_refuses_them_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would run the job by the zone data of its machine, or call the checkpoint damaged."""
-    monkeypatch.setattr(shapes, "FEATURES", shapes.FEATURES - {shapes.ZONES})
+    monkeypatch.setattr(shapes, "FEATURES", features.FEATURES - {features.ZONES})
     for document in with_zone(ZONE):
         with pytest.raises(NewerFormat, match="needs time zones"):
             type(document).decode(document.encode(), "there")

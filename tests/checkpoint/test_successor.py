@@ -12,16 +12,8 @@ import pytest
 from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.names import Staged
-from persistent.checkpoint.parts import (
-    Account,
-    Aside,
-    Inheritance,
-    SeenPart,
-    SinkBatch,
-    SinkPart,
-    SourcePart,
-    TaskClock,
-)
+from persistent.checkpoint.output_parts import Aside, Inheritance, SinkBatch, SinkPart
+from persistent.checkpoint.parts import Account, SeenPart, SourcePart, TaskClock
 from persistent.checkpoint.shapes import KINDS as KINDS_IN_FILES
 from persistent.checkpoint.shapes import SETS
 from persistent.checkpoint.successor import (

@@ -20,6 +20,7 @@ CASES = {
     "parquet": 235,
     "disk": 235,
     "seam": 200,
+    "states": 300,
     "copies": 430,
 }
 """At least so many cases for each job."""

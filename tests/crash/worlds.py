@@ -35,7 +35,7 @@ from persistent.checkpoint.successor import Entry, check_follows
 from persistent.driver.report import RunReport
 from persistent.engines.embedded import Embedded
 from persistent.storage import LocalStorage, MemoryStorage, Storage
-from persistent.task import operator_name
+from persistent.task import STATE, named_states, operator_name
 from tests.crash.pauses import AskingStorage, Before
 from tests.faults import FaultyStorage, Operations
 from tests.sinks.ledger import Ledger, LedgerSink
@@ -70,6 +70,32 @@ class Sessions(Visits):
 
     def persistent_state(self) -> WindowState:
         return WindowState(record(visits=Count(), total=Sum()), session(10, cut=40))
+
+
+class States(Visits):
+    """Several at once: late records are refused by one, correct another, and count in the third."""
+
+    def persistent_state(self) -> Any:
+        monoid = record(visits=Count(), total=Sum())
+        return {
+            "short": WindowState(monoid, tumbling(10)),
+            "corrected": WindowState(monoid, tumbling(10), allowed_lateness=20, late="retract"),
+            "total": NonWindowState(monoid),
+        }
+
+    def process_message(self, state: Any, message: Any) -> None:
+        for one in state.values():
+            super().process_message(one, message)
+
+
+class Beside(States):
+    """A state that is published, and totals beside it that are not."""
+
+    taken = ("short",)
+
+    def persistent_state(self) -> Any:
+        monoid = record(visits=Count(), total=Sum())
+        return {"short": WindowState(monoid, tumbling(10)), "total": NonWindowState(monoid)}
 
 
 class Peaks(PersistentTask):
@@ -194,6 +220,7 @@ JOBS = (
     CrashJob("parquet", Visits, ROWS, 5, format="parquet"),
     CrashJob("disk", Visits, ROWS, 5, local=True),
     CrashJob("seam", Visits, LIVE, 3, files=2, history=HISTORY),
+    CrashJob("states", States, ROWS, 4),
     CrashJob("copies", Visits, COPIES, 4, dedupe=Dedupe(origin="page", sequence="i", within=16), splits=2),
 )
 
@@ -233,6 +260,11 @@ class World:
         else:
             self.checkpoint, self.sink = MemoryStorage(f"{self.name}-c"), MemoryStorage(f"{self.name}-s")
 
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The names of the states of its task."""
+        return tuple(named_states(self.job.task().persistent_state()))
+
     def pipeline(self, operations: Operations | None = None, before: Before | None = None) -> Pipeline:
         """The job as one process sees it: its storage operations are counted, or ``before`` is asked."""
         counted = operations or Operations()
@@ -262,7 +294,7 @@ class World:
         assert newest is not None
         return Outcome(
             published=_shown(self.published(), "revision"),
-            state=_shown(pipeline.state().to_pylist()),
+            state=[row for name in self.states for row in _shown(pipeline.state(name=name).to_pylist())],
             late=_shown(pipeline.late().to_pylist(), "checkpoint"),
             dead=_shown(pipeline.dead_letters().to_pylist(), "checkpoint"),
             ledger=newest.manifest.accounts,
@@ -271,7 +303,7 @@ class World:
     def published(self) -> list[dict[str, Any]]:
         """The rows that a reader of the sink sees."""
         rows = self._rows_in(self.sink)
-        if self.job.several:
+        if self.job.several or self.states != (STATE,):
             rows += [{**row, "sink": 2} for row in self._rows_in(self.second)]
             rows += [{**row, "sink": "ledger"} for row in self.ledger.rows()]
         if self.job.late_sink:
@@ -311,7 +343,8 @@ class World:
 
     def runs(self) -> list[str]:
         """The files under ``d``."""
-        folders = ["d/MemorySource", "d/FileSource", "d/ThenSource", f"d/{operator_name(self.job.task())}"]
+        tasks = {operator_name(self.job.task(), name) for name in (STATE, *self.states)}
+        folders = ["d/MemorySource", "d/FileSource", "d/ThenSource", *(f"d/{name}" for name in sorted(tasks))]
         return [f"{folder}/{name}" for folder in folders for name in self.checkpoint.list(folder)]
 
     def close(self) -> None:
@@ -323,6 +356,9 @@ class World:
 
     def _sinks(self, seen: Callable[[Storage], Storage]) -> Any:
         one = FileSink(seen(self.sink), format=self.job.format)
+        if self.states != (STATE,):
+            others = {"two": FileSink(seen(self.second), format=self.job.format)}, {"z": LedgerSink(self.ledger)}
+            return dict(zip(getattr(self.job.task, "taken", self.states), (one, *others)))
         if not self.job.several:
             return one
         return {"one": one, "two": FileSink(seen(self.second), format=self.job.format), "z": LedgerSink(self.ledger)}

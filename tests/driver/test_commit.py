@@ -12,20 +12,15 @@ from persistent import Dedupe, MemorySink, MemorySource, tumbling
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, Staged
-from persistent.checkpoint.parts import Account, Aside, SinkBatch, SinkPart, SourcePart, StateRuns, TaskClock
+from persistent.checkpoint.output_parts import Aside, SinkBatch, SinkPart
+from persistent.checkpoint.parts import Account, SourcePart, StateRuns, TaskClock
 from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS
-from persistent.driver.commit import (
-    Results,
-    check_can_begin,
-    check_same_job,
-    first_manifest,
-    known_from,
-    next_manifest,
-)
+from persistent.driver.commit import Results, check_can_begin, first_manifest, known_from, next_manifest
 from persistent.driver.naming import named_sinks
+from persistent.driver.same_job import check_same_job
 from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, OtherJob
 from persistent.storage import MemoryStorage
 from persistent.worker.job import Closed, Folded, FoldRuns, Job, Mapped

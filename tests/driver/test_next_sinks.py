@@ -28,7 +28,7 @@ from persistent import (
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import new_nonce
-from persistent.checkpoint.parts import LATE_SINK
+from persistent.checkpoint.output_parts import LATE_SINK
 from persistent.checkpoint.subfolder import savepoint_folder
 from persistent.codec import decode_document
 from persistent.driver.publish import check_folder

@@ -23,7 +23,7 @@ from persistent import (
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import STAGED, Staged
-from persistent.checkpoint.parts import Inheritance, SinkBatch, SinkPart
+from persistent.checkpoint.output_parts import Inheritance, SinkBatch, SinkPart
 from persistent.checkpoint.successor import new_nonce
 from persistent.driver.output_batches import batches_of, claim_of, retreat_of
 from persistent.engines.embedded import Embedded

@@ -25,12 +25,13 @@ from persistent import (
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import STAGED, Staged, new_nonce
-from persistent.checkpoint.parts import SinkBatch, SinkPart
+from persistent.checkpoint.output_parts import SinkBatch, SinkPart
 from persistent.checkpoint.retention import Retention
 from persistent.codec import decode_document
 from persistent.driver.commit import Results
 from persistent.driver.output_batches import former_name, part_of
-from persistent.driver.publish import _check_named_as_before, _named, claim, newest_ids, publish, shown
+from persistent.driver.publish import _named, claim, newest_ids, publish, shown
+from persistent.driver.sink_names import check_named_as_before
 from persistent.engines.embedded import Embedded
 from persistent.errors import Fenced, InvalidPipeline, Refused, StorageError
 from persistent.operations import collect_garbage, pin, restart, rollback, savepoint
@@ -383,9 +384,9 @@ def test_one_batch_under_another_name_is_enough_to_refuse(newest: int | None, is
     """The second batch would be refused as one whose predecessor is missing, for ever."""
     outlet = SimpleNamespace(newest=lambda job, base: newest)
     sinks = {"z": LedgerSink(Ledger())}
-    job: Any = SimpleNamespace(sinks=sinks, all_sinks=sinks, all_outlets=lambda: {"z": outlet})
+    job: Any = SimpleNamespace(sinks=sinks, all_sinks=sinks, takes={}, all_outlets=lambda: {"z": outlet})
     with pytest.raises(InvalidPipeline, match="up to checkpoint 1,") if is_refused else contextlib.nullcontext():
-        _check_named_as_before(job, manifest(1, sinks={"y": SinkPart()}), "z")
+        check_named_as_before(job, manifest(1, sinks={"y": SinkPart()}), "z")
 
 
 def test_the_order_of_sinks_means_nothing(told: list[str]) -> None:

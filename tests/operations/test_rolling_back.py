@@ -21,7 +21,7 @@ from persistent import (
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name
-from persistent.checkpoint.parts import SinkBatch, SinkPart
+from persistent.checkpoint.output_parts import SinkBatch, SinkPart
 from persistent.checkpoint.retention import Retention
 from persistent.codec import decode_document, encode_document
 from persistent.operations import pin, rollback, upgrade

@@ -37,7 +37,7 @@ from typing import Any
 
 from persistent.storage import open_storage
 from persistent.verify import verify
-from tests.crash.worlds import CrashJob, Outcome, Peaks, Totals, Visits, World, check_invariants, write_files
+from tests.crash.worlds import Beside, CrashJob, Outcome, Peaks, Totals, Visits, World, check_invariants, write_files
 from tests.proof import worlds
 from tests.proof.borders import Gap
 from tests.proof.emission import DAYS, EVERYTHING, SHIFTS, Emission
@@ -102,6 +102,7 @@ JOBS = {
     "visits": (Visits, True, "parquet"),
     "peaks": (Peaks, False, "jsonl"),
     "totals": (Totals, True, "jsonl"),
+    "beside": (Beside, True, "parquet"),
     **{name: (partial(worlds.Visits, emission), True, "parquet") for name, emission in EMISSIONS.items()},
 }
 """Task, whether rows come in order (and some are late), format of the results."""
@@ -241,7 +242,7 @@ def job_of(name: str) -> CrashJob:
         behind = rng.randrange(far) if rng.random() < share else rng.randrange(8)
         ts = -7 if rng.random() < 0.02 else max(4 * number - behind, 0)
         rows.append({"ts": ts, "page": rng.choice(["a", "b", "é", None]), "n": rng.randrange(-1, 30)})
-    if task is not Visits:
+    if task not in (Visits, Beside):
         rows = [{**row, "n": abs(row["n"])} for row in rows]
     if name in EMISSIONS:
         rows = [{**row, "ts": EMISSIONS[name].at(row["ts"])} for row in rows]

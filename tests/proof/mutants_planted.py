@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tests.proof.mutants_bench import Bench, Mirror
 
+_STATES = "tests/test_several_states.py"
 _LATENESS, _OVER_RUNS = "tests/test_lateness.py", "tests/test_lateness_over_runs.py"
 
 
@@ -59,9 +60,9 @@ PLANTED = (
     Planted(
         "a row is judged by the clock committed with it",
         "persistent.worker.map_split",
-        "kept = _judge(item, state.window,",
-        "own = int(records.timestamps.max(initial=0)) - state.lateness.allowed_ms\n"
-        "        kept = _judge(replace(item, final=max(item.final, own)), state.window,",
+        "kept = _judge(item, clocks,",
+        "own = int(records.timestamps.max(initial=0)) - next(iter(job.each().values())).state.lateness.allowed_ms\n"
+        "        kept = _judge(item, {name: (window, max(end, own)) for name, (window, end) in clocks.items()},",
         (f"{_LATENESS}::test_what_is_final_is_said_by_the_clock_before_the_step",),
     ),
     Planted(
@@ -102,8 +103,8 @@ PLANTED = (
     Planted(
         "a backlog after a restart counts as quiet",
         "persistent.driver.quiet",
-        "self._before_ms, self._watched_s = manifest.clocks[manifest.task_name].quiet_ms, 0.0",
-        "self._before_ms, self._watched_s = manifest.clocks[manifest.task_name].quiet_ms, monotonic_s()",
+        "self._watched_s = max(one.quiet_ms for one in manifest.clocks.values()), 0.0",
+        "self._watched_s = max(one.quiet_ms for one in manifest.clocks.values()), monotonic_s()",
         ("tests/driver/test_quiet.py::test_a_backlog_after_a_restart_is_not_quiet",),
     ),
     Planted(
@@ -119,5 +120,40 @@ PLANTED = (
         "return replace(closing, runs=published, delta=state.fresh(), close_at=closing.closed)",
         "return replace(closing, runs=published, delta=state.fresh())",
         ("tests/test_lateness_of_changes.py::test_a_window_is_published_when_it_changes_and_not_when_it_closes",),
+    ),
+    Planted(
+        "what one state refuses is dropped for all",
+        "persistent.worker.map_split",
+        "is_late = refused == len(clocks)",
+        "is_late = refused > 0",
+        (f"{_STATES}::test_a_record_that_one_state_refuses_reaches_the_others",),
+    ),
+    Planted(
+        "a sink gets the rows of another state",
+        "persistent.worker.job",
+        "for sink, one in self.sinks.items() if self.takes[sink] == name}",
+        "for sink, one in self.sinks.items()}",
+        (f"{_STATES}::test_several_sinks_of_a_state_get_its_rows_and_no_others",),
+    ),
+    Planted(
+        "a message that fails in one state counts in another",
+        "persistent.deltas",
+        "            one.check()\n        for one in self._deltas.values():\n            one.end()",
+        "            one.end()",
+        (f"{_STATES}::test_a_message_that_fails_in_one_state_counts_in_none",),
+    ),
+    Planted(
+        "a state that was added answers for before",
+        "persistent.driver.evolution",
+        "operator = operator.with_state(added=added.watermark) if found.base else operator",
+        "operator = operator",
+        ("tests/test_several_states_that_change.py::test_of_a_state_that_was_added_nothing_is_known_before",),
+    ),
+    Planted(
+        "an heir does not know which state a sink takes",
+        "persistent.driver.start_from",
+        "copy.job, holder), number, state)",
+        "copy.job, holder), number)",
+        ("tests/test_several_states_that_change.py::test_the_sinks_of_an_heir_take_the_states_that_they_had",),
     ),
 )

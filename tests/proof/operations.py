@@ -118,7 +118,7 @@ def story() -> None:
     machine = Machine()
     rows = [(0, 4, "abc"[number % 3], number) for number in range(24)]
     acts: list[Callable[[], None]] = [
-        lambda: machine.begin(emission=Emission(), partitions=1, rows=rows, step_rows=2, drift=None),
+        lambda: machine.begin(emission=Emission(), partitions=1, rows=rows, step_rows=2, drift=None, twins=False),
         lambda: machine.pin(which=0, remove=False, crash=None),
         lambda: machine.run(steps=3, step_rows=2, ends=False, threads=1, crash=None),
         lambda: machine.run(steps=3, step_rows=2, ends=False, threads=3, crash=None),
@@ -136,7 +136,7 @@ def story() -> None:
         ahead,
         [
             lambda: ahead.begin(
-                emission=Emission((10, 10, 0), early=50), partitions=2, rows=apart, step_rows=1, drift=3
+                emission=Emission((10, 10, 0), early=50), partitions=2, rows=apart, step_rows=1, drift=3, twins=False
             ),
             lambda: ahead.run(steps=3, step_rows=1, ends=False, threads=1, crash=None),
             *[lambda: ahead.run(steps=3, step_rows=1, ends=True, threads=1, crash=None)] * 3,

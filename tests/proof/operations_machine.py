@@ -95,6 +95,7 @@ class Machine(RuleBasedStateMachine):
         for world in self._worlds:
             world.checkpoint.clear()
             world.sink.clear()
+            world.twin.clear()
 
     # -- rules ---------------------------------------------------------------------------------------------------
 
@@ -104,11 +105,14 @@ class Machine(RuleBasedStateMachine):
         rows=ROWS,
         step_rows=st.integers(1, 4),
         drift=st.sampled_from((None, None, 3, 10)),
+        twins=st.sampled_from((False, False, True)),
     )
-    def begin(self, emission: Emission, partitions: int, rows: Any, step_rows: int, drift: int | None) -> None:
-        self.emission = emission
+    def begin(
+        self, emission: Emission, partitions: int, rows: Any, step_rows: int, drift: int | None, twins: bool
+    ) -> None:
+        self.emission, self.twins = emission, twins
         self.drift = None if drift is None else drift * emission.tick_ms
-        self._tell(f"begin {emission} drift={drift}")
+        self._tell(f"begin {emission} drift={drift} twins={twins}")
         self.world = self._world([{f"p{number}": [] for number in range(partitions)}])
         self.append(rows)
         self.run(2, step_rows, False, 1, None)
@@ -173,7 +177,7 @@ class Machine(RuleBasedStateMachine):
             assert planned is not None
             model.plans[model.base] = planned
 
-    @precondition(lambda self: self.emission.early is None and not self.emission.has_sessions)
+    @precondition(lambda self: self.emission.early is None and not self.emission.has_sessions and not self.twins)
     @rule(tick=st.integers(-25, 10), pages=PAGES, crash=CRASH)
     def correct(self, tick: int, pages: Any, crash: Any) -> None:
         """Records of one time are put in, and asked for again: once they count, whoever died."""
@@ -355,7 +359,9 @@ class Machine(RuleBasedStateMachine):
         expected = model.held[at]
         source = expected.source
         found = values(
-            world.pipeline(checkpoint=savepoint_folder(world.checkpoint, name), source=source).state().to_pylist(),
+            world.pipeline(checkpoint=savepoint_folder(world.checkpoint, name), source=source)
+            .state(name=world.read)
+            .to_pylist(),
             self.emission,
         )
         assert found == expected.state(), f"savepoint of {at}: {found}, not {expected.state()}"
@@ -421,9 +427,9 @@ class Machine(RuleBasedStateMachine):
         clock = self.emission.at(clock * GRID if on_grid else clock)
         id = model.as_of(clock)
         if id is None:
-            self._refused(UnknownCheckpoint, lambda: self.world.pipeline().state(as_of=clock))
+            self._refused(UnknownCheckpoint, lambda: self.world.pipeline().state(name=self.world.read, as_of=clock))
             return
-        found = values(self.world.pipeline().state(as_of=clock).to_pylist(), self.emission)
+        found = values(self.world.pipeline().state(name=self.world.read, as_of=clock).to_pylist(), self.emission)
         assert found == model.held[id].state(clock), f"as of {clock}, from {id}: {found}"
         self._count("as of")
 
@@ -435,11 +441,11 @@ class Machine(RuleBasedStateMachine):
         a, b = kept[one % len(kept)], kept[other % len(kept)]
         pipeline, before = world.pipeline(), world.files()
         folder = MemoryStorage(self._name())
-        files = export(pipeline, folder, a).files
+        files = export(pipeline, folder, a, name=world.read).files
         rows = [row for file in files for row in pq.read_table(folder.read(file.name)).to_pylist()]
         folder.clear()
         assert values(rows, self.emission) == model.held[a].state(), f"export of {a}"
-        found = diff(place(world.checkpoint, a), place(world.checkpoint, b), pipeline=pipeline)
+        found = diff(place(world.checkpoint, a), place(world.checkpoint, b), pipeline=pipeline, name=world.read)
         assert found.rows is not None
         changes = {(row["page"], start_of(row)): row["change"] for row in found.rows.to_pylist()}
         assert changes == _changes(model.held[a], model.held[b]), f"diff of {a} and {b}: {changes}"
@@ -459,7 +465,7 @@ class Machine(RuleBasedStateMachine):
         ):
             self._refused(UnknownCheckpoint, ask)
         if id > model.newest:
-            self._refused(InvalidPipeline, lambda: self.world.pipeline().state(at=id))
+            self._refused(InvalidPipeline, lambda: self.world.pipeline().state(name=self.world.read, at=id))
         if id not in model.pins:
             self._refused(UnknownCheckpoint, lambda: pin(storage, id, remove=True, take_over=True))
 
@@ -474,7 +480,8 @@ class Machine(RuleBasedStateMachine):
         for id in model.kept():
             assert id in there, f"checkpoint {id} is to be kept and is not there; there are {there}"
             expected = model.held[id]
-            state = values(world.pipeline(source=expected.source).state(at=id).to_pylist(), self.emission)
+            rows = world.pipeline(source=expected.source).state(name=world.read, at=id).to_pylist()
+            state = values(rows, self.emission)
             assert state == expected.state(), f"state at {id}: {state}, not {expected.state()}"
             _check_manifest(log.read(id).manifest, expected)
         manifest = log.read(model.newest).manifest
@@ -561,7 +568,7 @@ class Machine(RuleBasedStateMachine):
 
     def _world(self, sources: Any, start_from: str | None = None) -> World:
         name = f"operations-{uuid.uuid4().hex}-{self._name()}"
-        self._worlds.append(World(name, self.emission, sources, start_from, self.drift))
+        self._worlds.append(World(name, self.emission, sources, start_from, self.drift, self.twins))
         return self._worlds[-1]
 
     def _name(self) -> str:

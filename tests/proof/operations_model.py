@@ -133,7 +133,7 @@ class Snapshot:
         }
         if stop != self.positions:
             return Plan(stop, self._close_at, False)
-        ends = ends and not (self.ended and not self._lacks_totals())
+        ends = ends and not (self.ended and not (self._lacks_totals() or self._has_corrected_totals()))
         ending = [self.emission.end(place[1]) for _, place in self.placed(self.rows) if self.emission.has_windows]
         is_open = [end for end in ending if end > self.closed]
         close_at = max([self._close_at, *(is_open if ends else [])])
@@ -244,6 +244,10 @@ class Snapshot:
 
     def _lacks_totals(self) -> bool:
         return not self.emission.has_windows and bool(self.rows) and self.unlisted
+
+    def _has_corrected_totals(self) -> bool:
+        """Whether some were put in after the fact since the input had ended, which the sink has not."""
+        return not self.emission.has_windows and any(row.fresh for row in self.rows)
 
     def _lacks_changes(self) -> bool:
         if not self.emission.of_changes:

@@ -59,21 +59,26 @@ class Named:
 
 
 class Visits(PersistentTask):
-    """Count and total by page, in windows or for ever; raises on a negative number."""
+    """Count and total by page, in windows or for ever; raises on a negative number. ``states``: the names of several
+    that are the same."""
 
     key = "page"
 
-    def __init__(self, emission: Emission) -> None:
-        self.emission = emission
+    def __init__(self, emission: Emission, states: Sequence[str] = ()) -> None:
+        self.emission, self.states = emission, states
 
     def persistent_state(self) -> Any:
+        return {name: self._state() for name in self.states} if self.states else self._state()
+
+    def _state(self) -> Any:
         grid = {} if self.emission.has_sessions else {"interval_ms": GRID * self.emission.tick_ms}
         return self.emission.state(**grid, **({"history": HISTORY_MS} if self.emission.window is None else {}))
 
     def process_message(self, state: Any, message: Any) -> None:
         if message.value["n"] < 0:
             raise ValueError("negative")
-        state.update(message.timestamp, self.emission.values(message.value["n"]))
+        for one in state.values() if self.states else (state,):
+            one.update(message.timestamp, self.emission.values(message.value["n"]))
 
 
 class Enough(Exception):
@@ -83,17 +88,25 @@ class Enough(Exception):
 @dataclass
 class World:
     """``sources``: the one it began with, and another for each restart as of a clock. ``start_from``: the savepoint it
-    began with. ``drift``: how far a partition can be ahead of the slowest, in ms; None: as far as it is."""
+    began with. ``drift``: how far a partition can be ahead of the slowest, in ms; None: as far as it is. ``twins``: the
+    task has two states that are the same, each with a sink of its own."""
 
     name: str
     emission: Emission
     sources: list[dict[str, list[dict[str, Any]]]]
     start_from: str | None = None
     drift: int | None = None
+    twins: bool = False
     model: Model = field(default_factory=lambda: Model(KEPT_LAST))
 
     def __post_init__(self) -> None:
         self.checkpoint, self.sink = MemoryStorage(f"{self.name}-c"), MemoryStorage(f"{self.name}-s")
+        self.twin = MemoryStorage(f"{self.name}-t")
+
+    @property
+    def read(self) -> str | None:
+        """The name of the state to read."""
+        return "twin" if self.twins else None
 
     @property
     def source(self) -> int:
@@ -110,10 +123,13 @@ class World:
     ) -> Pipeline:
         """The job as one process sees it; over another ``checkpoint``, to read that."""
         counted = operations or Operations()
+        sink: Any = FileSink(FaultyStorage(self.sink, counted), format="jsonl")
+        if self.twins:
+            sink = {"state": {"file": sink}, "twin": FileSink(FaultyStorage(self.twin, counted), format="jsonl")}
         return Pipeline(
             source=Named(self.sources[self.source if source is None else source]),
-            task=Visits(self.emission),
-            sink=FileSink(FaultyStorage(self.sink, counted), format="jsonl"),
+            task=Visits(self.emission, ("state", "twin") if self.twins else ()),
+            sink=sink,
             checkpoint=checkpoint or FaultyStorage(self.checkpoint, counted),
             step_rows=step_rows,
             on_error="dead-letter",
@@ -142,23 +158,32 @@ class World:
 
     def files(self) -> dict[str, Any]:
         """All there is."""
-        return {**self.checkpoint._files, **{f"sink/{name}": data for name, data in self.sink._files.items()}}
+        sinks = {"sink": self.sink, "twin": self.twin}
+        shown = {f"{where}/{name}": data for where, one in sinks.items() for name, data in one._files.items()}
+        return {**self.checkpoint._files, **shown}
 
     def shown(self) -> dict[int, Shown]:
         """What a reader sees, by the id of the checkpoint that published it."""
-        found: dict[int, Shown] = {}
-        since = Log(self.checkpoint).newest().manifest.revision_base  # type: ignore[union-attr]
-        for name in self.sink.list(""):
-            id, values = int(name[:20]), found.setdefault(int(name[:20]), Shown()).values
-            for line in self.sink.read(name).to_pybytes().decode().splitlines():
-                row = json.loads(line)
-                assert row.get("revision", since + id) == since + id
-                values[self.emission.row(row)] += 1
+        found = self._shown_in(self.sink)
+        twin = self._shown_in(self.twin)
+        assert not self.twins or twin == found, f"the twin has {twin}, not {found}"
         pipeline = self.pipeline()
         for table, aside in ((pipeline.late(), "late"), (pipeline.dead_letters(), "dead")):
             for row in table.to_pylist():
                 numbers: Counter[int] = getattr(found.setdefault(row["checkpoint"], Shown()), aside)
                 numbers[row["value"]["id"]] += 1
+        return found
+
+    def _shown_in(self, sink: MemoryStorage) -> dict[int, Shown]:
+        """The rows in one sink."""
+        found: dict[int, Shown] = {}
+        since = Log(self.checkpoint).newest().manifest.revision_base  # type: ignore[union-attr]
+        for name in sink.list(""):
+            id, values = int(name[:20]), found.setdefault(int(name[:20]), Shown()).values
+            for line in sink.read(name).to_pybytes().decode().splitlines():
+                row = json.loads(line)
+                assert row.get("revision", since + id) == since + id
+                values[self.emission.row(row)] += 1
         return found
 
 

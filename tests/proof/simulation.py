@@ -143,6 +143,9 @@ class Simulation:
         self.sinks = {"sink": self.sink}
         if random.Random(f"sinks {self.seed}").random() < 0.3:
             self.sinks["second"] = MemoryStorage(f"{name}-s2")
+        self.states = ("state", "twin") if random.Random(f"states {self.seed}").random() < 0.25 else ()
+        if self.states:
+            self.sinks["twin"] = MemoryStorage(f"{name}-t")
         self.come(drawn.randrange(1, len(self.input.coming)))
         self.oracle = Oracle(
             self.checkpoint,
@@ -153,6 +156,7 @@ class Simulation:
             self._reader,
             self.recognised,
             lambda: self.watched_ms,
+            self.states or (None,),
         )
 
     # -- the input -------------------------------------------------------------------------------------------------
@@ -182,11 +186,14 @@ class Simulation:
     # -- who works -------------------------------------------------------------------------------------------------
 
     def pipeline(self, checkpoint: Any, *sinks: Any) -> Pipeline:
-        """The job over these stores."""
+        """The job over these stores. Of two states both are the same, and one sink takes the second."""
+        given: Any = {name: FileSink(sink, format="jsonl") for name, sink in zip(self.sinks, sinks, strict=True)}
+        if self.states:
+            given = {"twin": given.pop("twin"), "state": given}
         return Pipeline(
             source=self.input.source(),
-            task=Counts(self.emission),
-            sink={name: FileSink(sink, format="jsonl") for name, sink in zip(self.sinks, sinks, strict=True)},
+            task=Counts(self.emission, self.states),
+            sink=given,
             checkpoint=checkpoint,
             step_rows=self.step_rows,
             on_error="dead-letter",

@@ -16,7 +16,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SeenPart
 from persistent.checkpoint.successor import Entry
 from persistent.clock import wall_ms
-from persistent.driver import commit, publish, publish_after, recover, seen_part, step_effects
+from persistent.driver import commit, publish, publish_after, recover, seen_part, state_step, step_effects
 from persistent.driver.quiet import QuietWatch
 from persistent.session_window import SessionWindow
 from persistent.sinks.file import FileSink
@@ -71,9 +71,9 @@ def _fused(job: Any, step: Any) -> bool:
     return publish_after.publishes_changes(job, step)
 
 
-def _by_its_own_clock(item: Any, window: Any, records: Any, *rest: Any) -> Any:
-    final = max(item.final, int(records.timestamps.max(initial=0)))
-    return _JUDGE(replace(item, final=final), window, records, *rest)
+def _by_its_own_clock(item: Any, clocks: Any, records: Any, *rest: Any) -> Any:
+    own = int(records.timestamps.max(initial=0))
+    return _JUDGE(item, {name: (window, max(final, own)) for name, (window, final) in clocks.items()}, records, *rest)
 
 
 def _twice(job: Any, item: Any) -> Any:
@@ -120,7 +120,7 @@ MUTANTS: Mapping[str, Patch] = {
     "what was seen expires too early": (SeenPart, "horizon", _early),
     "splits that have seen the same both count it": (step_effects, "set_apart", lambda bench, *found: found),
     "a fence forgets what was seen": (Log, "put", _fence_without_seen),
-    "publishing is fused with mapping": (step_effects, "publishes_after", _fused),
+    "publishing is fused with mapping": (state_step, "publishes_after", _fused),
     "a row is judged by the clock committed with it": (map_split, "_judge", _by_its_own_clock),
     "a correction counts late rows twice": (publish_shard, "corrections", _twice),
     "a fold drops a fragment of a session": (merge_runs, "_compacted", _drops_fragments),

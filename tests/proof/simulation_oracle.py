@@ -15,8 +15,9 @@ from typing import Any
 from persistent import Pipeline
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
 from persistent.checkpoint.names import plan_name
-from persistent.checkpoint.parts import Account, SinkBatch
-from persistent.checkpoint.plan import SourceStep, StepPlan
+from persistent.checkpoint.output_parts import SinkBatch
+from persistent.checkpoint.parts import Account
+from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.set_aside import aside_names
 from persistent.checkpoint.successor import check_follows
 from persistent.codec import decode_table
@@ -31,7 +32,8 @@ _DIGITS = 20
 
 class Oracle:
     """``rows_of``: the rows that a plan reads, by partition. ``reader``: a pipeline that reads the checkpoint.
-    ``watched``: for how long, so far, some driver that follows has been there."""
+    ``watched``: for how long, so far, some driver that follows has been there. ``states``: the names of its states,
+    each of which is the same; None: of one without a name."""
 
     def __init__(
         self,
@@ -43,9 +45,10 @@ class Oracle:
         reader: Callable[[], Pipeline],
         copies: Copies | None = None,
         watched: Callable[[], int] = lambda: 0,
+        states: Sequence[str | None] = (None,),
     ) -> None:
         self.checkpoint, self.sinks = checkpoint, sinks
-        self.emission, self.lag_ms, self.copies = emission, lag_ms, copies
+        self.emission, self.lag_ms, self.copies, self.states = emission, lag_ms, copies, states
         self.rows_of, self.reader, self.watched = rows_of, reader, watched
         self.read_at: dict[int, int] = {}
         self.chain: dict[int, tuple[Manifest, str]] = {}
@@ -124,16 +127,24 @@ class Oracle:
         read = plan.source
         _require(read.end == new.source.positions, f"checkpoint {new.id} did not run the plan of {old.base}")
         self.ran[new.id] = plan
-        before, rows = self.snapshots[old.id], self.rows_of(read)
+        task, before, rows = self._task(plan), self.snapshots[old.id], self.rows_of(read)
         self.happened |= {"quiet"} if plan.quiet_ms else set()
         self.happened |= {"live"} if any(name.startswith("live/") for name in read.end) else set()
+        self.happened |= {"states"} if len(plan.tasks) > 1 else set()
         self._check_quiet(new.id, old, plan, any(rows.values()))
         if self.emission.early is not None:
             publishes = self.emission.early_clock(before.passed, before.watermark, plan.wall_ms)[1]
             wanted = "change" if publishes else "early"
-            _require(plan.task.emit == wanted, f"the plan of {old.base} says {plan.task.emit}, not {wanted}")
-        step = Step(rows, plan.task.close_at, plan.task.ends, read.cap, plan.quiet_ms, plan.wall_ms)
+            _require(task.emit == wanted, f"the plan of {old.base} says {task.emit}, not {wanted}")
+        step = Step(rows, task.close_at, task.ends, read.cap, plan.quiet_ms, plan.wall_ms)
         return before.after(step, self.emission, self.lag_ms, self.copies)
+
+    def _task(self, plan: StepPlan) -> TaskStep:
+        """What each of the states does in the step, which are the same."""
+        task, *others = plan.tasks.values()
+        _require(len(plan.tasks) == len(self.states), f"the plan of {plan.base} is of {list(plan.tasks)}")
+        _require(all(one == task for one in others), f"the plan of {plan.base} differs by state: {plan.tasks}")
+        return task
 
     def _check_quiet(self, id: int, old: Manifest, plan: StepPlan, reads: bool) -> None:
         """The clock moves on by no more than the time in which some driver watched since the last record."""
@@ -152,11 +163,12 @@ class Oracle:
         _require(found == wanted, f"manifest {new.id}: read, late, dead, duplicate, clock, end: {found}, not {wanted}")
 
     def _check_state(self, new: Manifest, expected: Snapshot) -> None:
-        table = self._reader.state(at=new.id)
-        found = sorted((self.emission.row(row) for row in table.to_pylist()), key=repr)
         held = expected.sums.items()
         wanted = [(*place, *sums) for place, sums in held if self.emission.end(place[1]) > expected.closed]
-        _require(found == sorted(wanted, key=repr), f"manifest {new.id}: state {found}, not {wanted}")
+        for name in self.states:
+            table = self._reader.state(name=name, at=new.id)
+            found = sorted((self.emission.row(row) for row in table.to_pylist()), key=repr)
+            _require(found == sorted(wanted, key=repr), f"manifest {new.id}: state {name} {found}, not {wanted}")
 
     def _check_staged(self, new: Manifest, expected: Snapshot) -> None:
         late, dead = [], []

@@ -45,21 +45,23 @@ class Copies:
 
 
 class Counts(PersistentTask):
-    """Visits, their total and mostly their largest number, by page and window. Raises on a negative number."""
+    """Visits, their total and mostly their largest number, by page and window. Raises on a negative number.
+    ``states``: the names of several that are the same; none: one without a name."""
 
     key = "page"
 
-    def __init__(self, emission: Emission) -> None:
-        self.emission = emission
+    def __init__(self, emission: Emission, states: Sequence[str] = ()) -> None:
+        self.emission, self.states = emission, states
 
     def persistent_state(self) -> Any:
-        return self.emission.state()
+        return {name: self.emission.state() for name in self.states} if self.states else self.emission.state()
 
     def process_message(self, state: Any, message: Any) -> None:
         n = message.value["n"]
         if n < 0:
             raise ValueError("negative")
-        state.update(message.timestamp, self.emission.values(n))
+        for one in state.values() if self.states else (state,):
+            one.update(message.timestamp, self.emission.values(n))
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ def test_some_seeds_hold_every_law() -> None:
     assert {"Killed", "Fenced", "StorageError", "driver"} <= happened, "too calm to prove anything"
     assert happened & set(COMMANDS), "no command came to its end"
     assert {"quiet", "live"} <= happened, "no stream went quiet, or none went on with a live source"
+    assert "states" in happened, "no job had several states"
 
 
 def test_a_seed_is_a_run() -> None:

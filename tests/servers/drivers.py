@@ -56,11 +56,12 @@ class Order:
         return {"end_of_input": self.job.end_of_input}
 
     def pipeline(self) -> Pipeline:
-        """The job on its stores."""
+        """The job on its stores. Of several states one has the sink."""
+        sink, taken = FileSink(_store(self.sink), format=self.job.format), getattr(self.job.task, "taken", ())
         return Pipeline(
             source=FileSource(self.events, timestamp="ts", timestamp_unit="ms", ordered=self.job.ordered),
             task=self.job.task(),
-            sink=FileSink(_store(self.sink), format=self.job.format),
+            sink=dict.fromkeys(taken, sink) if taken else sink,
             checkpoint=_store(self.checkpoint),
             step_rows=self.job.step_rows,
             on_error="dead-letter",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow.compute as pc
@@ -46,6 +47,21 @@ class Balance(Group[int]):
 
     def inverse(self, a: int) -> int:
         return -a
+
+
+class Several(PersistentTask):
+    key = "page"
+
+    def persistent_state(self) -> dict[str, WindowState | NonWindowState]:
+        return {"hourly": WindowState(Count(), tumbling("1 h")), "total": NonWindowState(Sum())}
+
+    def process_message(self, state: Mapping[str, State], message: Message) -> None:
+        state["hourly"].update(message.timestamp, 1)
+        for one in state.values():
+            one.update(message.timestamp, message.value["bytes"])
+
+    def process_batch(self, state: Mapping[str, State], batch: Batch) -> None:
+        state["total"].update_batch(batch.timestamps, batch["bytes"])
 
 
 class Visits(PersistentTask):
