@@ -25,7 +25,7 @@ from persistent.serve.runs_view import runs_view
 from persistent.serve.shown import Shown
 from persistent.serve.state_page import shape, sorted_page, state_page, why
 from persistent.serve.state_rows import Wanted, key_of
-from persistent.serve.time_line import PAGE, difference, in_words, time_line
+from persistent.serve.time_line import PAGE, difference, in_words, kept, time_line
 from persistent.serve.wording import NotFound, said_of
 
 logger = logging.getLogger("persistent.serve")
@@ -74,6 +74,7 @@ class Asked:
 VIEWS: Mapping[str, View] = {
     "now": lambda shown, asked: now(shown),
     "timeline": lambda shown, asked: time_line(shown, asked.number("before"), asked.count("limit", PAGE)),
+    "kept": lambda shown, asked: kept(shown),
     "manifest": lambda shown, asked: in_words(shown, asked.number("id")),
     "difference": lambda shown, asked: difference(
         shown, asked.required("from"), asked.number("to"), asked.flag("values")

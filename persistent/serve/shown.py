@@ -7,6 +7,7 @@ are open.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from persistent.storage import Storage
 
 _LOOK_S = 1.0
 _READ_S = 4.0
+_RECENT_S = 0.1
 _MANIFESTS_MAX = 256
 _FACTS_MAX = 50_000
 
@@ -39,6 +41,11 @@ class Look:
     ids: tuple[int, ...]
     newest: Entry
     marks: tuple[Mark, ...]
+
+    def has(self, id: int) -> bool:
+        """Whether that manifest is there, and kept."""
+        place = bisect_left(self.ids, id)
+        return self.ids[place : place + 1] == (id,) and self.newest.manifest.keeps(id)
 
     @property
     def version(self) -> str:
@@ -97,14 +104,16 @@ class Shown:
 
     def entry(self, id: int | None = None) -> Entry:
         """That checkpoint, by default the newest. UnknownCheckpoint if it is not kept."""
-        newest = self.look().newest
+        look = self.look()
+        newest = look.newest
         if id is None or id == newest.manifest.id:
             return newest
         with self._lock:
             if id in self._entries:
                 self._entries.move_to_end(id)
                 return self._entries[id]
-        check_kept(self.log, newest.manifest, id)
+        if not look.has(id):
+            check_kept(self.log, newest.manifest, id)
         try:
             entry = self.log.read(id)
         except CorruptCheckpoint:
@@ -142,21 +151,24 @@ class Shown:
 
     def recent(self, count: int) -> list[CheckpointFacts]:
         """The newest checkpoints with a state of their own that led to the newest one, oldest first: those that are
-        kept, and those that were seen before they were collected."""
+        kept, and those that were seen before they were collected. Manifests are read for a moment only: the next call
+        goes on."""
         look = self.look()
         newest = look.newest.manifest
         ids = {id for id in newest.bases if id <= newest.id} | {newest.base}
         with self._lock:
             ids |= {id for id, facts in self._facts.items() if facts["base"] == id}
         line = [id for id in sorted(ids) if not any(first <= id < stop for first, stop, _ in newest.left)]
-        found = []
-        for id in line[-count:]:
+        found, until = list[CheckpointFacts](), monotonic_s() + _RECENT_S
+        for id in reversed(line[-count:]):
+            if monotonic_s() > until and id not in self._facts:
+                break
             try:
                 facts = self.facts(id)
             except UnknownCheckpoint:
                 continue
             if "error" not in facts:
-                found.append(facts)
+                found.insert(0, facts)
         return found
 
     def _keep(self, entry: Entry) -> CheckpointFacts:

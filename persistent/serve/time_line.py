@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SourcePart
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
+from persistent.clock import monotonic_s
 from persistent.errors import InvalidPipeline, UnknownCheckpoint
 from persistent.reading import Change, diff
 from persistent.serve.shown import FATES, CheckpointFacts, Shown, has_windows
@@ -20,15 +22,22 @@ PAGE = 100
 _VALUES_ROWS_MAX = 2_000_000
 _VALUES_SHOWN = 100
 _LINES_MAX = 200
+_BUDGET_S = 0.15
 
 
 def time_line(shown: Shown, before: int | None = None, limit: int = PAGE) -> dict[str, Any]:
-    """The kept checkpoints with ids below ``before``, newest first."""
-    newest = shown.look().newest.manifest
-    ids = [id for id in shown.look().ids if id <= newest.id and newest.keeps(id)]
-    chosen = [id for id in reversed(ids) if before is None or id < before][:limit]
+    """The kept checkpoints with ids below ``before``, newest first: at most ``limit``, and fewer if reading them takes
+    long. ``next``: where to go on."""
+    look, until = shown.look(), monotonic_s() + _BUDGET_S
+    newest = look.newest.manifest
+    ids = [id for id in look.ids if id <= newest.id and newest.keeps(id)]
+    stop = len(ids) if before is None else bisect_left(ids, before)
+    chosen: list[int] = []
     lines = []
-    for id in chosen:
+    for id in reversed(ids[max(0, stop - limit) : stop]):
+        if chosen and monotonic_s() > until:
+            break
+        chosen.append(id)
         try:
             lines.append(_line(shown.facts(id), newest))
         except UnknownCheckpoint:
@@ -40,6 +49,14 @@ def time_line(shown: Shown, before: int | None = None, limit: int = PAGE) -> dic
             line["span_ms"] = line["committed_ms"] - older["committed_ms"] if older["committed_ms"] else None
     more = bool(chosen) and chosen[-1] != ids[0]
     return {"checkpoints": lines, "kept": len(ids), "next": chosen[-1] if more else None}
+
+
+def kept(shown: Shown) -> dict[str, Any]:
+    """The checkpoints whose states can be read, with the time of their plans: all of them are named by the newest."""
+    newest = shown.look().newest.manifest
+    left = [range(first, stop) for first, stop, _ in newest.left]
+    ids = sorted({**newest.bases, newest.base: newest.committed_ms}.items())
+    return {"kept": [[id, ms] for id, ms in ids if not any(id in gone for gone in left)]}
 
 
 def _line(facts: CheckpointFacts, newest: Manifest) -> dict[str, Any]:

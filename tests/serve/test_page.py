@@ -89,6 +89,31 @@ def test_the_page_makes_no_markup_from_text() -> None:
         assert not re.search(r"\son\w+=|style=|<script>|javascript:", text if path.suffix == ".html" else ""), path
 
 
+def _light(colour: str) -> float:
+    """The relative luminance of ``#rrggbb``, as WCAG 2 defines it."""
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_text_can_be_read(mode: str) -> None:
+    """Grey on grey would be read by nobody (WCAG AA: 4.5 for text, 3 for pictures)."""
+    light, dark = (ASSETS / "style.css").read_text(encoding="utf-8").split("@media (prefers-color-scheme: dark)")
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light if mode == "light" else dark.split("\n}\n")[0]))
+
+    def contrast(one: str, other: str) -> float:
+        bright, dim = sorted((_light(colours[one]), _light(colours[other])), reverse=True)
+        return (bright + 0.05) / (dim + 0.05)
+
+    texts = ("ink", "soft", "accent", "good", "warn", "bad", "still")
+    assert [one for one in texts for on in ("paper", "card") if contrast(one, on) < 4.5] == []
+    assert [one for one in ("ink", "accent") for on in ("faint", "accent-soft") if contrast(one, on) < 4.5] == []
+    assert contrast("on-accent", "accent") >= 4.5
+    pictures = ("processed", "late", "dead", "duplicate")
+    assert [one for one in pictures if contrast(one, "card") < 3] == []
+
+
 def test_the_page_needs_no_other_server() -> None:
     """Without internet it would be empty, and with it others would see who looks."""
     for path in ASSETS.iterdir():

@@ -123,6 +123,16 @@ def test_recent_checkpoints_stay_known_after_they_are_collected(clock: list[floa
     assert known < {facts["id"] for facts in shown.recent(100)}
 
 
+def test_recent_takes_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Now would wait until a hundred large manifests are read; and must go on with the next look."""
+    monkeypatch.setattr(module, "_RECENT_S", -1.0)
+    shown = ran("moment")
+    shown.look()
+    assert len(shown.recent(100)) == 1
+    monkeypatch.setattr(module, "_RECENT_S", 10.0)
+    assert len(shown.recent(100)) > 5
+
+
 def test_names_are_short_and_unique() -> None:
     """Two jobs under one name would be one on the page."""
     storages = [MemoryStorage(name) for name in ("a/visits", "b/visits", "b/v sits?")]

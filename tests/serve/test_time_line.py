@@ -8,7 +8,7 @@ from persistent import operations
 from persistent.checkpoint.successor import KINDS
 from persistent.errors import UnknownCheckpoint
 from persistent.serve import time_line as module
-from persistent.serve.time_line import difference, in_words, time_line
+from persistent.serve.time_line import difference, in_words, kept, time_line
 from persistent.storage import MemoryStorage
 from tests.serve.jobs import ran
 
@@ -26,6 +26,23 @@ def test_pages_of_the_time_line_are_the_whole() -> None:
         if before is None:
             break
     assert found == whole == sorted(whole, reverse=True) and len(whole) == page["kept"] > 10
+
+
+def test_a_page_takes_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of ten thousand large manifests would block the page until a hundred are read."""
+    monkeypatch.setattr(module, "_BUDGET_S", -1.0)
+    page = time_line(ran("moment"))
+    assert [line["id"] for line in page["checkpoints"]] == [page["next"]] and page["kept"] > 10
+
+
+def test_the_slider_has_every_state() -> None:
+    """A checkpoint that is kept could not be gone back to; or one that a rollback abandoned could."""
+    shown = ran("slider")
+    newest = shown.entry().manifest
+    assert [id for id, _ in kept(shown)["kept"]] == sorted(newest.bases)
+    operations.rollback(shown.storage, 6, outputs="again")
+    after = [id for id, _ in kept(type(shown)("slider", "slider", shown.storage))["kept"]]
+    assert after[-2:] == [6, newest.id + 1] or (after[-1] > newest.id and 7 not in after)
 
 
 def test_what_each_checkpoint_added() -> None:

@@ -82,9 +82,9 @@ function clockCard(data) {
     { name: "partition", kind: "text", cell: (one) => one.name },
     { name: "largest timestamp", kind: "time", cell: (one) => (one.largest === null ? h("span", { class: "soft" }, "no record yet") : format.utc(one.largest)) },
     { name: "lets the clock go to", kind: "time", cell: (one) => (one.idle ? "–" : format.clock(one.reached)) },
-    { name: "behind the first", kind: "num", cell: (one) => (one.idle || !one.reached || one.reached === furthest ? "–" : format.span(furthest - one.reached)) },
-    { name: "", kind: "text", cell: (one) => [one.name === clock.held_by && clock.partitions.length > 1 && h("span", { class: "tag warn" }, "holds the clock back"), one.idle && h("span", { class: "tag" }, "idle: not waited for"), one.lists && h("span", { class: "tag" }, "has files not read yet")] },
-  ];
+    clock.partitions.length > 1 && { name: "behind the first", kind: "num", cell: (one) => (one.idle || !one.reached || one.reached === furthest ? "–" : format.span(furthest - one.reached)) },
+    clock.partitions.length > 1 && { name: "", kind: "text", cell: (one) => [one.name === clock.held_by && clock.partitions.length > 1 && h("span", { class: "tag warn" }, "holds the clock back"), one.idle && h("span", { class: "tag" }, "idle: not waited for"), one.lists && h("span", { class: "tag" }, "has files not read yet")] },
+  ].filter(Boolean);
   const facts = [
     data.windows ? `Windows are closed up to ${format.clock(clock.closed)}.` : "No windows: nothing waits for the clock.",
     clock.not_after !== null && `Timestamps after ${format.utc(clock.not_after)} are dead letters.`,

@@ -36,14 +36,14 @@ export async function stateView(context) {
 }
 
 async function controls(context, page, asked, go) {
-  const line = await context.get("timeline", { limit: 500 });
-  const bases = line.checkpoints.filter((one) => one.base === one.id && !one.error && !one.abandoned).reverse();
-  const here = Math.max(0, bases.findIndex((one) => one.id === page.id));
-  const label = h("span", { class: "small" }, at(bases[here] ?? page, page));
+  const bases = (await context.get("kept")).kept;
+  const here = bases.findLastIndex(([id]) => id <= page.id);
+  const label = h("span", { class: "small" }, `checkpoint ${format.number(page.id)}, clock ${format.clock(page.clock_ms)}`);
+  const planned = ([id, ms]) => `checkpoint ${format.number(id)}, planned ${ms ? format.seconds(ms) : "at the beginning"}`;
   const slider = h("input", {
     type: "range", min: 0, max: Math.max(0, bases.length - 1), value: here < 0 ? bases.length - 1 : here, "aria-label": "checkpoint", disabled: bases.length < 2,
-    oninput: (event) => fill(label, at(bases[event.target.value], page)),
-    onchange: (event) => { const one = bases[event.target.value]; go({ at: one === bases.at(-1) ? null : one.id, as_of: null }); },
+    oninput: (event) => fill(label, planned(bases[event.target.value])),
+    onchange: (event) => { const one = bases[event.target.value]; go({ at: one === bases.at(-1) ? null : one[0], as_of: null }); },
   });
   const find = h("input", { type: "search", placeholder: `Search in ${page.key.join(", ") || "the state"}`, "aria-label": "search in the key", value: asked.find ?? "" });
   const asOf = h("input", { type: "text", placeholder: "as of, e.g. 2024-05-06 10:00Z", "aria-label": "as of a clock", value: asked.as_of ?? "" });
@@ -57,8 +57,6 @@ async function controls(context, page, asked, go) {
     h("div", { class: "slide" }, h("span", { class: "small soft" }, "Back in time"), slider, label),
   ];
 }
-
-const at = (one) => `checkpoint ${format.number(one.id)}, clock ${format.clock(one.clock_ms)}`;
 
 function header(page, asked, go) {
   const about = asked.find || asked.key || asked.window ? "" : `, about ${format.number(page.rows_about)} rows before they are summed up`;
@@ -120,7 +118,7 @@ function why(context, found, key) {
   return [
     h("div", { class: "head" }, h("h2", {}, "Why is this row here? ", h("code", {}, key.map((one) => one ?? "null").join(", "))), h("button", { onclick: () => context.go("storage", { key: JSON.stringify(key), at: found.id }) }, "Its runs in the storage")),
     h("p", { class: "soft small" }, `It is the sum of ${lines.length === 1 ? "one part" : `${lines.length} parts`}, each added by the checkpoints named, oldest first. The key is in key group ${found.group} of ${found.groups}; ${found.runs} of ${found.runs_all} runs hold that group.`),
-    h("br"), table(cells, [...lines, ...whole], { label: "parts", rowClass: ({ one }) => (one === null ? "sum" : null) }),
+    h("br"), table(cells, [...lines, ...whole], { label: "parts", rowClass: ({ one }) => (one === null ? "together" : null) }),
     found.closed_ms ? h("p", { class: "soft small" }, `Windows that end by ${format.clock(found.closed_ms)} have left the state: their results are in the sink.`) : null,
   ];
 }

@@ -27,7 +27,7 @@ export async function storageView(context) {
 
 // Each run a row, ordered by age, so that none hides another: a long row is a folded one.
 function map(found) {
-  const runs = [...found.runs].sort((a, b) => b.last - a.last || b.first - a.first || a.low - b.low).slice(0, 150);
+  const runs = [...found.runs].sort((a, b) => (a.kind !== "state") - (b.kind !== "state") || b.last - a.last || b.first - a.first || a.low - b.low).slice(0, 150);
   if (!runs.length) return h("p", { class: "empty" }, "No run yet: nothing was counted, or every window is closed.");
   const most = Math.max(...runs.map((one) => one.bytes)), W = room(1300);
   const tall = (one) => Math.max(5, Math.min(26, 26 * Math.sqrt(one.bytes / most)));

@@ -20,6 +20,8 @@ function kind(one) {
 
 const tags = (one) => [one.pinned && h("span", { class: "tag good" }, "pinned"), one.kept_by_policy && h("span", { class: "tag" }, "kept by policy"), one.abandoned && h("span", { class: "tag warn" }, "abandoned"), one.end_of_input && h("span", { class: "tag" }, "end of input"), one.error && h("span", { class: "tag bad" }, "unreadable")];
 
+const FATES = ["read", "processed", "late", "dead", "duplicate", "skipped"];
+
 export async function timelineView(context) {
   let page = await context.get("timeline");
   let lines = page.checkpoints;
@@ -57,11 +59,18 @@ export async function timelineView(context) {
     if (focused !== undefined) list.querySelector(`tr[data-place="${focused}"]`)?.focus({ preventScroll: true });
   }
 
-  const older = async () => {
-    page = await context.get("timeline", { before: page.next });
-    lines = lines.concat(page.checkpoints);
-    drawList();
+  // A server that has many manifests to read answers with some of them; the rest of a screen follows by itself.
+  const more = async (count) => {
+    const until = lines.length + count;
+    while (page.next !== null && lines.length < until && context.current()) {
+      page = await context.get("timeline", { before: page.next, limit: until - lines.length });
+      const last = lines.at(-1), first = page.checkpoints[0];
+      if (last && first && !last.error && !first.error) last.added ??= Object.fromEntries(FATES.map((fate) => [fate, last[fate] - first[fate]]));
+      lines = lines.concat(page.checkpoints);
+      drawList();
+    }
   };
+  const older = () => more(100).catch((error) => list.append(notice(error.said ?? { title: "Not shown", text: String(error) })));
 
   async function drawDetail() {
     const { id, from } = chosen();
@@ -109,12 +118,14 @@ export async function timelineView(context) {
   drawList();
   context.put(h("div", { class: "side" }, list, detail));
   await drawDetail();
+  if (lines.length < 100) more(100 - lines.length).catch(() => {});
   return {
     async changed() {
-      if (lines.length > 100) return;
-      page = await context.get("timeline");
-      lines = page.checkpoints;
+      const fresh = await context.get("timeline");
       if (!context.current()) return;
+      const known = lines.find((one) => one.id < fresh.checkpoints.at(-1).id);
+      lines = known ? fresh.checkpoints.concat(lines.slice(lines.indexOf(known))) : fresh.checkpoints;
+      page = { ...fresh, next: known ? page.next : fresh.next };
       drawList();
       if (chosen().id === null) drawDetail();
     },
