@@ -13,7 +13,7 @@ from persistent.checkpoint.set_aside import aside_names
 from persistent.codec import decode_table
 from persistent.errors import InvalidPipeline
 from persistent.serve.shown import FATES, Shown
-from persistent.serve.wording import cell
+from persistent.serve.wording import cell, place_text
 from persistent.text.figures import utc_text
 
 _PARTITIONS_MAX = 500
@@ -78,7 +78,7 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
     return [
         {
             "partition": row["partition"],
-            "file": row["file"],
+            "file": place_text(row["file"]) if row["file"] and "://" in row["file"] else row["file"],
             "offset": cell(row["offset"]),
             "time": None if row["timestamp"] is None else utc_text(row["timestamp"]),
             "reason": row["reason"],

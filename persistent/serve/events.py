@@ -88,8 +88,9 @@ class Verifying:
             self._left.set()
 
     @property
-    def is_over(self) -> bool:
-        return self.result is not None
+    def is_at_work(self) -> bool:
+        """Not before somebody listens, and not after it has ended."""
+        return self._thread.is_alive()
 
 
 class _Left(Exception):

@@ -127,7 +127,7 @@ def application(jobs: Mapping[str, Shown], guard: Guard | None = None) -> ASGIAp
     async def verified(request: Request) -> Response:
         shown = job(request)
         before = verifying.get(shown.name)
-        if before is not None and not before.is_over:
+        if before is not None and before.is_at_work:
             raise InvalidPipeline(f"{shown.name} is being verified already: wait until that has ended")
         verifying[shown.name] = Verifying(shown)
         return event_stream(verifying[shown.name].events())

@@ -19,6 +19,7 @@ def runs_view(shown: Shown, at: int | None = None, key: tuple[str | None, ...] |
     it."""
     entry = shown.entry(at)
     manifest = entry.manifest
+    operator = next(iter(manifest.operators.values()))
     runs = sorted(_all(manifest), key=lambda one: -one["bytes"])
     answer: dict[str, Any] = {
         "id": manifest.id,
@@ -29,10 +30,9 @@ def runs_view(shown: Shown, at: int | None = None, key: tuple[str | None, ...] |
         "bytes": sum(one["bytes"] for one in runs),
         "manifest_bytes": entry.bytes,
         "manifests": len(shown.look().ids),
-        "key": [f"{name}: {kind}" for name, kind in zip(manifest.operator.key_names, manifest.operator.key_types)],
+        "key": [f"{name}: {kind}" for name, kind in zip(operator.key_names, operator.key_types)],
     }
     if key is not None:
-        operator = manifest.operator
         if not operator.key_names:
             raise InvalidPipeline("the task has no key: every run holds its one sum")
         group = one_key(operator.key_names, operator.key_types, key).group

@@ -24,6 +24,7 @@ from persistent.errors import CorruptCheckpoint, PersistentError, UnknownCheckpo
 from persistent.pipeline import Pipeline
 from persistent.reading import ClockReading, Place, clock_reading
 from persistent.storage import Storage
+from persistent.storage.failures import without_secrets
 
 _LOOK_S = 1.0
 _READ_S = 4.0
@@ -224,7 +225,7 @@ def named(targets: Sequence[tuple[str, Storage, Pipeline | None]]) -> dict[str, 
     """The shown jobs by a short name: the last part of the URL, numbered where two would be equal."""
     found: dict[str, Shown] = {}
     for target, storage, pipeline in targets:
-        part = storage.url.rstrip("/").rpartition("/")[2] or "checkpoint"
+        part = without_secrets(storage.url).rstrip("/").rpartition("/")[2] or "checkpoint"
         name = base = "".join(one if one.isalnum() or one in "._-" else "-" for one in part)
         number = 1
         while name in found:

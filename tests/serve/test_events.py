@@ -96,7 +96,7 @@ def test_leaving_the_page_ends_the_verification(monkeypatch: pytest.MonkeyPatch)
 
     assert parsed(asyncio.run(leave()))[0] == "progress"
     verifying._thread.join(10)
-    assert verifying.is_over and not verifying._thread.is_alive()
+    assert not verifying.is_at_work
 
 
 def test_an_error_of_the_verification_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import httpx
 import pytest
 
+from persistent import PersistentTask
+from persistent.checkpoint.shapes import FORMATS
 from persistent.serve import Shown, application
 from persistent.serve import page as module
 from persistent.storage import MemoryStorage
+from tests.golden.make import GOLDEN, TASKS
+from tests.golden.make import pipeline as golden
 from tests.serve.jobs import SCRIPT, json, page, ran
 
 ASSETS = Path(__file__).parents[2] / "persistent" / "serve" / "assets"
@@ -60,6 +65,21 @@ def test_a_corrupt_checkpoint_is_said(client: httpx.Client) -> None:
     said = json(client, "corrupt/now", 409)["error"]
     assert said["kind"] == "corrupt" and "persistent rollback" in said["text"]
     assert json(client, "jobs")["jobs"][0]["error"]["kind"] == "corrupt"
+
+
+@pytest.mark.parametrize("number", FORMATS)
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.__name__)
+def test_checkpoints_of_every_format_are_shown(number: int, task: type[PersistentTask], tmp_path: Path) -> None:
+    """A job that has not run since an upgrade could not be looked at."""
+    place = tmp_path / f"format-{number}"
+    shutil.copytree(GOLDEN / place.name, place)
+    made = golden(task(), place)
+    client = page(Shown("old", "old", made.storage, made))
+    newest = json(client, "old/now")["checkpoint"]["id"]
+    for view in ("timeline", "manifest", "kept", "account", "late", "dead", "state", "shape", "storage"):
+        assert "error" not in json(client, f"old/{view}"), view
+    assert len(json(client, "old/timeline")["checkpoints"]) > 1
+    assert "changes" in json(client, "old/difference", **{"from": json(client, "old/kept")["kept"][0][0], "to": newest})
 
 
 def test_a_defect_is_said_without_its_trace(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:

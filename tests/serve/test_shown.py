@@ -133,6 +133,14 @@ def test_recent_takes_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(shown.recent(100)) > 5
 
 
+def test_a_name_holds_no_secret() -> None:
+    """The password of a URL would be the name of its job, in each address."""
+    storage = MemoryStorage("x")
+    storage.url = "s3://me:pass@bucket"
+    (name,) = named([("x", storage, None)])
+    assert "pass" not in name and "bucket" in name
+
+
 def test_names_are_short_and_unique() -> None:
     """Two jobs under one name would be one on the page."""
     storages = [MemoryStorage(name) for name in ("a/visits", "b/visits", "b/v sits?")]
