@@ -115,6 +115,33 @@ def test_a_row_says_why_it_is_here(page: Any, served: tuple[Path, str]) -> None:
     page.get_by_text("together").wait_for()
 
 
+def test_a_search(page: Any, served: tuple[Path, str]) -> None:
+    """The policy would forbid the form, or the search find another key."""
+    page.goto(f"{served[1]}#/visits/state")
+    page.get_by_label("search in the key").fill("CART")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("find=CART"))
+    page.get_by_role("button", name="find: CART").wait_for()
+    assert {row.split()[0] for row in page.locator("tbody tr").all_inner_texts()} == {"/cart"}
+
+
+def test_the_slider_goes_back(page: Any, served: tuple[Path, str]) -> None:
+    """The state at an earlier checkpoint could not be seen."""
+    page.goto(f"{served[1]}#/visits/state")
+    page.get_by_label("checkpoint", exact=True).focus()
+    page.keyboard.press("ArrowLeft")
+    page.get_by_role("button", name="at: ").wait_for()
+
+
+def test_two_checkpoints_are_compared(page: Any, served: tuple[Path, str]) -> None:
+    """What a step did could not be seen."""
+    page.goto(f"{served[1]}#/visits/timeline")
+    page.locator("tr.pick").nth(0).click()
+    page.locator("tr.pick").nth(2).click(modifiers=["Shift"])
+    page.get_by_role("button", name="Compare values by key").click()
+    page.get_by_text("values differ").wait_for()
+
+
 def test_a_verification_is_shown(page: Any, served: tuple[Path, str]) -> None:
     """The button would do nothing."""
     page.goto(f"{served[1]}#/visits/storage")

@@ -5,6 +5,7 @@ import { fill, card, figure, h, notice, table } from "./dom.js";
 import { rows as valueRows, value } from "./values.js";
 import * as format from "./format.js";
 
+const ROWS = 50, SEARCH_MS = 10000;
 const ASKED = ["at", "as_of", "find", "key", "window", "sort"];
 
 export async function stateView(context) {
@@ -12,7 +13,7 @@ export async function stateView(context) {
   const cursors = (context.query.get("pages") ?? "").split(",").filter(Boolean);
   let page;
   try {
-    page = await context.get("state", { ...asked, cursor: cursors.at(-1) });
+    page = await searched(context, asked, await context.get("state", { ...asked, cursor: cursors.at(-1) }));
   } catch (error) {
     if (error.said?.kind === "pipeline") return shape(context, error.said);
     if (error.said && ["asked", "unknown", "other", "task"].includes(error.said.kind)) { context.put(notice(error.said, "warn"), h("p", {}, h("a", { href: context.link("state") }, "The state as it is now"))); return null; }
@@ -33,6 +34,17 @@ export async function stateView(context) {
     },
     close: () => fill(detail, ),
   };
+}
+
+// The server searches for a moment at a time. The page asks it to go on until a page is full, or ten seconds are over.
+async function searched(context, asked, page) {
+  const until = Date.now() + SEARCH_MS, rows = page.rows;
+  while (asked.find && !asked.sort && page.next !== null && rows.length < ROWS && Date.now() < until && context.current()) {
+    context.put(h("section", { class: "card" }, h("p", { class: "waiting" }, `Searching for ${asked.find}: ${format.number(rows.length)} found`), h("progress", { max: 1, value: page.progress })));
+    page = await context.get("state", { ...asked, at: asked.as_of ? null : page.id, cursor: page.next, limit: ROWS - rows.length });
+    rows.push(...page.rows);
+  }
+  return { ...page, rows };
 }
 
 async function controls(context, page, asked, go) {
