@@ -66,12 +66,15 @@ def test_drivers_by_what_can_be_seen_of_them() -> None:
 
 def test_how_far_behind_follows_the_time_of_day_only_while_at_work() -> None:
     """A job that was stopped for a year would be a year behind, although it had read everything."""
-    with ManualClock() as time:
+    with ManualClock(130_000) as time:
         shown = ran("behind")
         before = verdicts(shown)["behind"]
-        assert before[1] != "Not begun"
+        assert before == ("good", "31.0 s behind")
         time.advance("1 h")
         assert verdicts(shown)["behind"] == before
+        put_mark(shown.storage, 99, "ab")
+        time.advance("1 h")
+        assert verdicts(shown)["behind"] == ("warn", "2.0 h behind")
 
 
 FACTS: dict[str, Any] = {

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from persistent.errors import InvalidPipeline
+from persistent.codec import KEY_GROUPS
+from persistent.errors import InvalidPipeline, UnknownCheckpoint
 from persistent.serve import Shown, state_rows
 from persistent.serve.state_rows import Wanted, key_of, one_key, reading
 from persistent.serve.wording import NeedsPipeline
+from persistent.worker.state_tables import OneKey
 from tests.serve.jobs import SCRIPT, ran
 
 
@@ -43,6 +47,28 @@ def test_one_key_null_too() -> None:
     assert keys(shown, Wanted(key=("/cart", None))) == {("/cart", None)}
     assert keys(shown, Wanted(key=("/", "7"))) == {("/", 7)}
     assert keys(shown, Wanted(key=("null", None))) == set()
+
+
+def test_one_key_among_those_of_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key would be shown with all that share its key group."""
+    monkeypatch.setattr(OneKey, "group", property(lambda self: 0))
+    shown = ran("group")
+    found = reading(shown, Wanted(key=("/cart", None)))
+    whole = state_rows.StateReading(found.job, found.place, replace(found.part, high=KEY_GROUPS), "")
+    assert {row["page"] for _, _, table in whole.slices() for row in table.to_pylist()} == {"/cart"}
+
+
+def test_the_state_as_of_a_clock() -> None:
+    """Records from after the clock would be counted."""
+    shown = ran("as-of", step_rows=100)
+    assert shown.pipeline is not None
+    for clock in ("1970-01-01 00:00:00Z", "1970-01-01 00:01:00Z"):
+        found = reading(shown, Wanted(as_of=clock))
+        rows = sum(table.num_rows for _, _, table in found.slices())
+        assert rows == shown.pipeline.state(as_of=clock.replace(" ", "T")).num_rows
+        assert rows < sum(table.num_rows for _, _, table in reading(shown, Wanted()).slices())
+    with pytest.raises(UnknownCheckpoint, match="their clocks are"):
+        reading(shown, Wanted(as_of="2024-05-06 10:00Z"))
 
 
 def test_a_window() -> None:
