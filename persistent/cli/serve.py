@@ -54,7 +54,13 @@ def serve(targets: tuple[str, ...], host: str, port: int, token: str | None, nam
         app, host, port, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=1
     )
     server = uvicorn.Server(config)
-    socket = config.bind_socket()
+    try:
+        socket = config.bind_socket()
+    except SystemExit as error:
+        raise CommandFailed(
+            f"cannot listen on {host}, port {port}: another process has the port, or the address is not this "
+            "machine's. Choose another --port (0 finds a free one), or another --host"
+        ) from error
     at = f"[{host}]" if ":" in host else host
     query = f"/?token={token}" if token is not None else "/"
     click.echo(f"http://{at}:{socket.getsockname()[1]}{query} shows {', '.join(jobs)}; Ctrl-C ends it")

@@ -97,6 +97,8 @@ def _alive(driver: dict[str, Any], facts: CheckpointFacts, at_ms: int) -> dict[s
         return _verdict("alive", STILL, "Perhaps at work", f"{who} cannot be seen from here{since}")
     if driver["state"] == "died":
         return _verdict("alive", BAD, "Killed", f"{who} has ended and left its mark; the next run continues{since}")
+    if facts["kind"] == "savepoint":
+        return _verdict("alive", STILL, "A savepoint", "a copy that stands by itself; no driver works on it")
     if facts["end_of_input"]:
         return _verdict("alive", STILL, "Ended", f"its input was declared complete{since}")
     return _verdict("alive", STILL, "Stopped", f"no driver is at work{since}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -69,6 +70,15 @@ def test_a_target_that_is_none(copied: Path, words: tuple[str, ...], said: str) 
     """A mistyped target would be an empty page."""
     result = command("serve", *words)
     assert result.exit_code == 1 and said in result.stderr
+
+
+def test_a_port_that_is_taken_is_said(copied: Path) -> None:
+    """The command would end without a word of what to do."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        result = command("serve", "checkpoint", "--port", str(taken.getsockname()[1]))
+    assert result.exit_code == 1 and "Choose another --port" in result.stderr
 
 
 def test_a_missing_extra_is_said(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:

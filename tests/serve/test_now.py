@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from persistent import operations
 from persistent.checkpoint.process import Process, this_process
 from persistent.checkpoint.running import Mark, put_mark
+from persistent.checkpoint.subfolder import open_checkpoint
 from persistent.serve import now as module
 from persistent.serve.now import brief, driver_of, now
 from persistent.serve.shown import Shown
@@ -26,6 +28,13 @@ def test_a_stopped_job() -> None:
     found = verdicts(ran("now"))
     assert found["alive"] == ("still", "Stopped")
     assert found["lost"] == ("warn", "1 late and 1 dead")
+
+
+def test_a_savepoint_is_no_stopped_job() -> None:
+    """Somebody would look for the driver of a copy."""
+    shown = ran("saved")
+    url = operations.savepoint(shown.storage, "monday")
+    assert verdicts(Shown("monday", url, open_checkpoint(url)))["alive"] == ("still", "A savepoint")
 
 
 def test_figures_are_those_of_the_newest_checkpoint() -> None:
