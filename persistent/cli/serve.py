@@ -9,6 +9,7 @@ import click
 from persistent.checkpoint.subfolder import open_checkpoint
 from persistent.cli.exits import CommandFailed
 from persistent.cli.load import load_pipeline, names_pipeline
+from persistent.cli.tables import json_text
 from persistent.pipeline import Pipeline
 from persistent.storage import Storage
 
@@ -25,7 +26,10 @@ _PORT = 8321
     help="Ask readers for this token (at least 16 characters) [default: none on loopback, otherwise a new one].",
 )
 @click.option("--name", "names", multiple=True, metavar="NAME", help="Another name the page is reached by; repeatable.")
-def serve(targets: tuple[str, ...], host: str, port: int, token: str | None, names: tuple[str, ...]) -> None:
+@click.option("--json", "as_json", is_flag=True, help="The address, the token and the jobs as JSON.")
+def serve(
+    targets: tuple[str, ...], host: str, port: int, token: str | None, names: tuple[str, ...], as_json: bool
+) -> None:
     """Show jobs on a page, running or stopped.
 
     Reads the checkpoint of each TARGET, and changes nothing. Only the pipeline of a job can read its state; for the URL
@@ -62,8 +66,12 @@ def serve(targets: tuple[str, ...], host: str, port: int, token: str | None, nam
             "machine's. Choose another --port (0 finds a free one), or another --host"
         ) from error
     at = f"[{host}]" if ":" in host else host
-    query = f"/?token={token}" if token is not None else "/"
-    click.echo(f"http://{at}:{socket.getsockname()[1]}{query} shows {', '.join(jobs)}; Ctrl-C ends it")
+    url = f"http://{at}:{socket.getsockname()[1]}/"
+    if as_json:
+        click.echo(json_text({"url": url, "token": token, "jobs": list(jobs)}))
+    else:
+        query = f"?token={token}" if token is not None else ""
+        click.echo(f"{url}{query} shows {', '.join(jobs)}; Ctrl-C ends it")
     server.run(sockets=[socket])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -59,6 +60,14 @@ def test_other_machines_need_the_token(made: Path) -> None:
         url = f"http://127.0.0.1:{found[1]}/api/jobs"
         assert httpx.get(url).status_code == 401
         assert httpx.get(url, headers={"authorization": f"Bearer {found[2]}"}).status_code == 200
+
+
+def test_the_address_for_programs(made: Path) -> None:
+    """A script would have to read a sentence."""
+    with serving(made, "checkpoint", "--json") as line:
+        found = json.loads(line)
+        assert (found["token"], found["jobs"]) == (None, ["checkpoint"])
+        assert httpx.get(f"{found['url']}api/jobs").json()["jobs"][0]["name"] == "checkpoint"
 
 
 @pytest.mark.parametrize(
