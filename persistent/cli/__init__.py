@@ -27,10 +27,11 @@ from persistent.cli.operate import (
 )
 from persistent.cli.rows import dead_letters, export_command, late, state
 from persistent.cli.run import run
+from persistent.cli.serve import serve
 from persistent.errors import PersistentError
 
 _COMMANDS = (
-    (run, history, show, clock_command, diff_command, state, late, dead_letters, verify_command, export_command)
+    (run, serve, history, show, clock_command, diff_command, state, late, dead_letters, verify_command, export_command)
     + (savepoint_command, rollback_command, restart_command, pin_command, gc, compact_command, correct_command)
     + (upgrade_command, merge_command, doctor, laws)
 )
@@ -71,6 +72,7 @@ def main(verbose: int) -> None:
     persistent run visits.py:pipeline --end-of-input    ... and close every window
     persistent run visits.py:pipeline --follow          ... and new input, until Ctrl-C
     persistent state visits.py:pipeline --key /home     the state of one key
+    persistent serve visits.py:pipeline                 a page that shows the job
     persistent history visits-checkpoint                its checkpoints
     persistent clock visits-checkpoint                  where its clock stands, and what holds it back
     persistent verify visits-checkpoint                 read and check every byte of it

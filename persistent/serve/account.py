@@ -1,0 +1,89 @@
+"""The account of a job: read = processed + late + dead + duplicate, by partition, and the rows that were set aside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from monoids.arrays import python_list
+from persistent.checkpoint.names import published_id
+from persistent.checkpoint.parts import Account
+from persistent.checkpoint.set_aside import aside_names
+from persistent.codec import decode_table
+from persistent.errors import InvalidPipeline
+from persistent.serve.shown import FATES, Shown
+from persistent.serve.wording import cell, place_text
+from persistent.text.figures import utc_text
+
+_PARTITIONS_MAX = 500
+PAGE = 50
+
+
+def account(shown: Shown, at: int | None = None) -> dict[str, Any]:
+    """The account of a checkpoint: in all, and by partition, those with most records first."""
+    manifest = shown.entry(at).manifest
+    accounts = manifest.accounts
+    whole = sum(accounts.values(), Account())
+    ordered = sorted(accounts.items(), key=lambda pair: (-pair[1].read, pair[0]))
+    rest = sum((one for _, one in ordered[_PARTITIONS_MAX:]), Account())
+    return {
+        "id": manifest.id,
+        "total": _numbers(whole),
+        "partitions": [{"name": name, **_numbers(one)} for name, one in ordered[:_PARTITIONS_MAX]],
+        "more": {"count": len(ordered) - _PARTITIONS_MAX, **_numbers(rest)} if len(ordered) > _PARTITIONS_MAX else None,
+        "balances": all(one.balances for one in accounts.values()),
+    }
+
+
+def _numbers(one: Account) -> dict[str, int]:
+    return {name: getattr(one, name) for name in FATES}
+
+
+_FOLDERS = {"late": "late rows", "dead": "dead letters"}
+
+
+def aside(shown: Shown, folder: str, cursor: str = "", limit: int = PAGE) -> dict[str, Any]:
+    """Late rows or dead letters, newest first. ``cursor``: where the page before ended. Reads as many files as fill a
+    page; a file holds those of one step."""
+    look = shown.look()
+    names = list(reversed(aside_names(shown.storage, folder)))
+    name, _, row = cursor.partition(":")
+    if cursor and not (row.isascii() and row.isdigit() and published_id(name) >= 0):
+        raise InvalidPipeline(f"{cursor!r} is no place among the {_FOLDERS[folder]}: begin at the first page")
+    names = [one for one in names if not name or one <= name]
+    start = int(row or 0) if names and names[0] == name else 0
+    rows: list[dict[str, Any]] = []
+    following = None
+    for one in names:
+        if len(rows) >= limit:
+            following = f"{one}:0"
+            break
+        try:
+            data = shown.storage.read(f"{folder}/{one}")
+        except FileNotFoundError:
+            # Taken back, or collected, meanwhile.
+            continue
+        table = decode_table(data, None, f"{shown.storage.url}/{folder}/{one}")
+        part = table.slice(start, limit - len(rows))
+        rows += _rows(part)
+        if start + part.num_rows < table.num_rows:
+            following = f"{one}:{start + part.num_rows}"
+            break
+        start = 0
+    return {"rows": rows, "next": following, "files": len(names), "total": shown.facts(look.newest.manifest.id)[folder]}
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    return [
+        {
+            "partition": row["partition"],
+            "file": place_text(row["file"]) if row["file"] and "://" in row["file"] else row["file"],
+            "offset": cell(row["offset"]),
+            "time": None if row["timestamp"] is None else utc_text(row["timestamp"]),
+            "reason": row["reason"],
+            "checkpoint": row["checkpoint"],
+            "record": cell(row["value"] if row["data"] is None else row["data"]),
+        }
+        for row in python_list(table)
+    ]

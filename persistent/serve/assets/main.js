@@ -1,0 +1,144 @@
+// The page: which job, which view, and what the keyboard does.
+
+import { get, Said } from "./api.js";
+import { fill, h, notice } from "./dom.js";
+import { nowView } from "./now.js";
+import { timelineView } from "./timeline.js";
+import { stateView } from "./state.js";
+import { accountView } from "./account.js";
+import { storageView } from "./storage.js";
+
+const VIEWS = [["now", "Now", nowView], ["timeline", "Time line", timelineView], ["state", "State", stateView], ["account", "Account", accountView], ["storage", "Storage", storageView]];
+const main = document.getElementById("main");
+const lines = new Map();
+let shown = null;
+let turn = 0;
+
+function place() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const [job, view] = path.split("/").map(decodeURIComponent);
+  return { job: lines.has(job) ? job : [...lines.keys()][0], view: VIEWS.some(([name]) => name === view) ? view : "now", query: new URLSearchParams(query ?? "") };
+}
+
+export const link = (job, view, query = {}) => {
+  const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const text = new URLSearchParams(given).toString();
+  return `#/${encodeURIComponent(job)}/${view}${text ? `?${text}` : ""}`;
+};
+
+async function show() {
+  const mine = ++turn;
+  const { job, view, query } = place();
+  head(job, view);
+  document.title = `${job} · ${VIEWS.find(([name]) => name === view)[1]} · persistent`;
+  const context = {
+    job, query, line: () => lines.get(job), current: () => mine === turn,
+    get: (path, asked) => get(`${job}/${path}`, asked),
+    go: (to, asked) => { location.hash = link(job, to, asked); },
+    link: (to, asked) => link(job, to, asked),
+    put: (...children) => { if (mine === turn) fill(main, title(job), ...children); },
+  };
+  shown = null;
+  const waiting = setTimeout(() => context.put(h("p", { class: "waiting" }, "Reading…")), 250);
+  try {
+    const made = await VIEWS.find(([name]) => name === view)[2](context);
+    if (mine === turn) shown = made ?? null;
+  } catch (error) {
+    failed(context, error);
+  } finally {
+    clearTimeout(waiting);
+  }
+}
+
+function failed(context, error) {
+  if (!(error instanceof Said)) console.error(error);
+  const said = error instanceof Said ? error.said : { title: "The page failed", text: String(error) };
+  context.put(notice(said, ["none", "unknown", "pipeline"].includes(said.kind) ? "warn" : "bad"));
+}
+
+function title(job) {
+  const line = lines.get(job);
+  return h("div", { class: "title" }, h("h1", {}, job), h("span", { class: "mono" }, line?.url ?? ""));
+}
+
+const LEVELS = ["bad", "warn", "still", "good"];
+function level(line) {
+  if (!line || line.error) return line?.error.kind === "none" ? "still" : "bad";
+  return LEVELS.find((one) => line.verdicts.some((verdict) => verdict.level === one)) === "bad" ? "bad" : line.verdicts[0].level;
+}
+
+function head(job, view) {
+  const box = document.getElementById("jobs");
+  if (lines.size > 1) {
+    const options = [...lines.values()].map((line) => h("option", { value: line.name, selected: line.name === job }, `${{ bad: "✕", good: "●" }[level(line)] ?? "○"} ${line.name} – ${line.error ? line.error.title : line.verdicts[0].title}`));
+    if (document.activeElement?.parentNode !== box) fill(box, h("select", { "aria-label": "Job", onchange: (event) => { location.hash = link(event.target.value, place().view); } }, options));
+  }
+  fill(document.getElementById("tabs"), ...VIEWS.map(([name, text]) => h("a", { href: link(job, name), "aria-current": name === view ? "page" : null }, text)));
+}
+
+function live(text, kind) {
+  fill(document.getElementById("live"), h("span", { class: `dot ${kind}${kind === "good" ? " pulse" : ""}` }), text);
+}
+
+function follow() {
+  const events = new EventSource("/api/events");
+  events.onopen = () => live("live", "good");
+  events.onerror = () => live("reconnecting…", "warn");
+  events.addEventListener("job", (event) => {
+    const line = JSON.parse(event.data);
+    const before = lines.get(line.name);
+    lines.set(line.name, line);
+    const { job, view } = place();
+    head(job, view);
+    if (line.name !== job || !before || before.version === line.version) return;
+    if (Boolean(before.error) !== Boolean(line.error)) show();
+    else shown?.changed?.(line);
+  });
+}
+
+// -- keyboard --------------------------------------------------------------------------------------------------------
+
+const KEYS = [["1 … 5", "the views"], ["[ and ]", "the job before, the next"], ["↑ ↓ or k j", "the row above, below"], ["Enter", "open the row"], ["/", "search"], ["Esc", "leave a field; close"], ["?", "this list"]];
+
+function help() {
+  const dialog = document.getElementById("help");
+  fill(dialog, h("h2", { id: "help-title" }, "Keyboard"), h("dl", { class: "words" }, KEYS.flatMap(([key, text]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)])), h("p", {}, h("button", { onclick: () => dialog.close() }, "Close")));
+  dialog.showModal();
+}
+
+function move(step) {
+  const rows = [...main.querySelectorAll("tr.pick")];
+  if (!rows.length) return;
+  const at = rows.indexOf(document.activeElement);
+  rows[Math.min(rows.length - 1, Math.max(0, at < 0 ? 0 : at + step))].focus();
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const field = event.target.closest("input, select, textarea");
+  if (field) { if (event.key === "Escape") field.blur(); return; }
+  const { job, query } = place();
+  const names = [...lines.keys()];
+  const other = (step) => { location.hash = link(names[(names.indexOf(job) + step + names.length) % names.length], place().view); };
+  const actions = {
+    "?": help, "/": () => main.querySelector("input[type=search]")?.focus(),
+    "[": () => other(-1), "]": () => other(1),
+    j: () => move(1), k: () => move(-1), ArrowDown: () => event.target.closest("tr.pick") && move(1), ArrowUp: () => event.target.closest("tr.pick") && move(-1),
+    Escape: () => shown?.close?.(),
+  };
+  VIEWS.forEach(([name], place) => { actions[String(place + 1)] = () => { location.hash = link(job, name); }; });
+  const act = actions[event.key];
+  if (!act) return;
+  if (act() !== undefined || ["/", "?", "j", "k"].includes(event.key) || (event.key.startsWith("Arrow") && event.target.closest("tr.pick"))) event.preventDefault();
+});
+
+document.getElementById("keys").addEventListener("click", help);
+window.addEventListener("hashchange", () => { show(); main.focus({ preventScroll: true }); });
+
+try {
+  for (const line of (await get("jobs")).jobs) lines.set(line.name, line);
+  follow();
+  await show();
+} catch (error) {
+  fill(main, notice(error instanceof Said ? error.said : { title: "The page failed", text: String(error) }));
+}

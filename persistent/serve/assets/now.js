@@ -1,0 +1,98 @@
+// Now: is it alive, how far behind is it, is anything lost.
+
+import { card, figure, h, picture, room, s, table } from "./dom.js";
+import * as format from "./format.js";
+
+const SIGNS = { good: "●", warn: "▲", bad: "✕", still: "■" };
+const ASKED = { alive: "Is it alive?", behind: "How far behind?", lost: "Is anything lost?" };
+
+export async function nowView(context) {
+  const draw = async () => {
+    const data = await context.get("now");
+    context.put(verdicts(data), figures(data), h("div", { class: "two" }, rowsCard(data), stateCard(data)), clockCard(data));
+  };
+  await draw();
+  const refresh = () => { if (context.current()) draw().catch((error) => context.put(h("p", { class: "notice bad" }, error.message))); };
+  const timer = setInterval(() => (context.current() ? context.line()?.driver?.state === "at work" && refresh() : clearInterval(timer)), 5000);
+  return { changed: refresh };
+}
+
+function verdicts(data) {
+  return h("div", { class: "verdicts", "aria-live": "polite" }, data.verdicts.map((one) =>
+    h("section", { class: `card verdict ${one.level}` },
+      h("p", { class: "ask" }, ASKED[one.of]),
+      h("p", { class: "say" }, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[one.level]), one.title),
+      h("p", { class: "soft small" }, one.text))));
+}
+
+function figures(data) {
+  const at = data.checkpoint;
+  return h("section", { class: "card" }, h("dl", { class: "figures" },
+    figure("clock", format.clock(at.clock_ms), null, true),
+    figure("checkpoint", format.number(at.id), format.ago(at.committed_ms, data.now_ms)),
+    figure("rows a second", format.rate(data.speed.rows_per_s)),
+    figure("step, plan to plan", format.span(data.speed.step_ms)),
+    figure("state", format.bytes(at.state_bytes), `${format.number(at.state_rows)} rows`),
+    figure("read", format.number(at.read)),
+    figure("late", format.number(at.late), format.share(at.late, at.read)),
+    figure("dead letters", format.number(at.dead), format.share(at.dead, at.read)),
+    at.duplicate ? figure("duplicates", format.number(at.duplicate)) : null,
+  ));
+}
+
+const H = 128, BASE = 106, TOP = 16;
+
+function rowsCard(data) {
+  const series = data.series;
+  if (series.length < 2) return card("Records read by each checkpoint", h("p", { class: "empty" }, "Two checkpoints make a picture: this one has begun."));
+  const most = Math.max(1, ...series.map((one) => one.read)), W = room(640, 2);
+  const wide = W / series.length;
+  const bars = series.map((one, place) => {
+    let y = BASE;
+    const parts = ["processed", "late", "dead", "duplicate"].map((fate) => {
+      const tall = ((BASE - TOP) * one[fate]) / most;
+      y -= tall;
+      return one[fate] > 0 && s("rect", { class: `${fate} hit`, x: (place * wide + 0.5).toFixed(2), y: y.toFixed(2), width: Math.max(wide - 1, 0.6).toFixed(2), height: Math.max(tall, 0.8).toFixed(2) });
+    });
+    return s("g", {}, s("title", {}, `checkpoint ${one.id}: read ${format.number(one.read)}, late ${one.late}, dead ${one.dead}\n${format.utc(one.committed_ms)}`), parts);
+  });
+  return card("Records read by each checkpoint", picture(W, H, `records read by the last ${series.length} checkpoints, at most ${format.number(most)}`,
+    bars, s("line", { class: "axis", x1: 0, x2: W, y1: BASE, y2: BASE }), ends(series, W), s("text", { x: W, y: 9, "text-anchor": "end" }, `at most ${format.number(most)} rows`)),
+    h("div", { class: "legend small soft" }, ["processed", "late", "dead"].map((fate) => h("span", {}, h("span", { class: `key ${fate}` }), fate))));
+}
+
+const ends = (series, W) => [s("text", { x: 0, y: H - 4 }, `checkpoint ${series[0].id}`), s("text", { x: W, y: H - 4, "text-anchor": "end" }, String(series.at(-1).id))];
+
+function stateCard(data) {
+  const series = data.series;
+  if (series.length < 2) return card("Size of the state", h("p", { class: "empty" }, `${format.number(data.checkpoint.state_rows)} rows, ${format.bytes(data.checkpoint.state_bytes)}.`));
+  const most = Math.max(1, ...series.map((one) => one.state_bytes)), W = room(640, 2);
+  const points = series.map((one, place) => [(place * W) / (series.length - 1), BASE - ((BASE - TOP) * one.state_bytes) / most]);
+  const line = points.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" L");
+  return card("Size of the state", picture(W, H, `bytes of the state over the last ${series.length} checkpoints, at most ${format.bytes(most)}`,
+    s("path", { class: "area", d: `M0,${BASE} L${line} L${W},${BASE} Z` }), s("path", { class: "stroke", d: `M${line}` }),
+    s("line", { class: "axis", x1: 0, x2: W, y1: BASE, y2: BASE }), ends(series, W), s("text", { x: W, y: 9, "text-anchor": "end" }, `at most ${format.bytes(most)}`)),
+    h("p", { class: "small soft" }, `${format.number(data.checkpoint.state_rows)} rows in ${format.number(data.checkpoint.runs)} runs now`));
+}
+
+function clockCard(data) {
+  const clock = data.clock;
+  const furthest = Math.max(...clock.partitions.map((one) => one.reached ?? 0));
+  const columns = [
+    { name: "partition", kind: "text", cell: (one) => one.name },
+    { name: "largest timestamp", kind: "time", cell: (one) => (one.largest === null ? h("span", { class: "soft" }, "no record yet") : format.utc(one.largest)) },
+    { name: "lets the clock go to", kind: "time", cell: (one) => (one.idle ? "–" : format.clock(one.reached)) },
+    clock.partitions.length > 1 && { name: "behind the first", kind: "num", cell: (one) => (one.idle || !one.reached || one.reached === furthest ? "–" : format.span(furthest - one.reached)) },
+    clock.partitions.length > 1 && { name: "", kind: "text", cell: (one) => [one.name === clock.held_by && clock.partitions.length > 1 && h("span", { class: "tag warn" }, "holds the clock back"), one.idle && h("span", { class: "tag" }, "idle: not waited for"), one.lists && h("span", { class: "tag" }, "has files not read yet")] },
+  ].filter(Boolean);
+  const facts = [
+    data.windows ? `Windows are closed up to ${format.clock(clock.closed)}.` : "No windows: nothing waits for the clock.",
+    clock.not_after !== null && `Timestamps after ${format.utc(clock.not_after)} are dead letters.`,
+    clock.quiet_ms > 0 && `Every source has been quiet for ${format.span(clock.quiet_ms)}.`,
+    clock.ended && "The input was declared complete.",
+  ].filter(Boolean).join(" ");
+  return h("section", { class: "card" },
+    h("div", { class: "head" }, h("h2", {}, "Clock by partition"), h("p", { class: "small soft" }, facts)),
+    table(columns, clock.partitions, { label: "partitions" }),
+    clock.partitions_more > 0 && h("p", { class: "small soft" }, `and ${format.number(clock.partitions_more)} more that are further ahead`));
+}

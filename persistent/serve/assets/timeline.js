@@ -1,0 +1,152 @@
+// The time line of checkpoints: pick one to read it in words, pick another to see the difference.
+
+import { fill, card, h, notice, s, table, words } from "./dom.js";
+import { rows as valueRows } from "./values.js";
+import * as format from "./format.js";
+
+const SHAPES = {
+  checkpoint: ["circle", { cx: 7, cy: 7, r: 4.5, class: "processed" }], fence: ["path", { d: "M2 7h10M4 3v8M10 3v8", stroke: "currentColor", "stroke-width": 1.6, fill: "none" }],
+  compaction: ["path", { d: "M7 1v12M2 4l5 3 5-3M2 10l5-3 5 3", stroke: "currentColor", "stroke-width": 1.5, fill: "none" }],
+  rollback: ["path", { d: "M12 11V7a4 4 0 0 0-4-4H3M6 0 3 3l3 3", stroke: "currentColor", "stroke-width": 1.6, fill: "none" }],
+  savepoint: ["path", { d: "M3 1h8v12l-4-3-4 3z", class: "late" }], migration: ["path", { d: "M1 7h11M8 3l4 4-4 4", stroke: "currentColor", "stroke-width": 1.6, fill: "none" }],
+  merge: ["path", { d: "M3 1c0 6 8 6 8 12M11 1c0 6-8 6-8 12", stroke: "currentColor", "stroke-width": 1.5, fill: "none" }], unreadable: ["path", { d: "M2 2l10 10M12 2 2 12", stroke: "currentColor", "stroke-width": 1.8 }],
+};
+
+function kind(one) {
+  const [tag, attributes] = SHAPES[one.kind] ?? SHAPES.checkpoint;
+  const text = { fence: "take-over", rollback: `rollback to ${one.target}` }[one.kind] ?? (one.id === 0 ? "beginning" : one.kind);
+  return h("span", { class: "kind" }, s("svg", { viewBox: "0 0 14 14", "aria-hidden": "true" }, s(tag, attributes)), text);
+}
+
+const tags = (one) => [one.pinned && h("span", { class: "tag good" }, "pinned"), one.kept_by_policy && h("span", { class: "tag" }, "kept by policy"), one.abandoned && h("span", { class: "tag warn" }, "abandoned"), one.end_of_input && h("span", { class: "tag" }, "end of input"), one.error && h("span", { class: "tag bad" }, "unreadable")];
+
+const FATES = ["read", "processed", "late", "dead", "duplicate", "skipped"];
+
+export async function timelineView(context) {
+  let page = await context.get("timeline");
+  let lines = page.checkpoints;
+  const chosen = () => ({ id: number(context.query.get("id")), from: number(context.query.get("from")) });
+  const list = h("section", { class: "card" });
+  const detail = h("section", { class: "card stick", "aria-live": "polite" });
+
+  const pick = (one, event) => {
+    const { id } = chosen();
+    choose(event?.shiftKey && id !== null && id !== one.id ? { id: Math.max(id, one.id), from: Math.min(id, one.id) } : { id: one.id });
+  };
+  const choose = (to) => {
+    history.replaceState(null, "", context.link("timeline", to));
+    context.query = new URLSearchParams(Object.entries(to));
+    drawList();
+    drawDetail().then(() => { if (to.id && window.innerWidth <= 900) detail.scrollIntoView({ block: "start" }); });
+  };
+
+  function drawList() {
+    const { id, from } = chosen();
+    const columns = [
+      { name: "id", kind: "num", cell: (one) => format.number(one.id) },
+      { name: "kind", cell: (one) => [kind(one), " ", tags(one)] },
+      { name: "clock", kind: "time", cell: (one) => (one.error ? "" : format.clock(one.clock_ms)) },
+      { name: "read", kind: "num", cell: (one) => (one.added ? `+${format.number(one.added.read)}` : format.number(one.read)) },
+      { name: "set aside", kind: "num", cell: (one) => aside(one) },
+      { name: "state", kind: "num", cell: (one) => (one.error ? "" : format.bytes(one.state_bytes)) },
+      { name: "planned", kind: "time", cell: (one) => planned(one.committed_ms) },
+    ];
+    const focused = document.activeElement?.closest?.("tr.pick")?.dataset.place;
+    fill(list, 
+      h("div", { class: "head" }, h("h2", {}, `${format.number(page.kept)} checkpoints are kept`), h("p", { class: "small soft" }, "Pick one to read it; with Shift a second to compare.")),
+      table(columns, lines, { pick, label: "checkpoints, newest first", selected: (one) => one.id === id || one.id === from, rowClass: (one) => (one.abandoned ? "gone" : null) }),
+      page.next !== null && h("div", { class: "pages" }, h("button", { onclick: older }, `Older than ${format.number(page.next)}`)));
+    if (focused !== undefined) list.querySelector(`tr[data-place="${focused}"]`)?.focus({ preventScroll: true });
+  }
+
+  // A server that has many manifests to read answers with some of them; the rest of a screen follows by itself.
+  const more = async (count) => {
+    const until = lines.length + count;
+    while (page.next !== null && lines.length < until && context.current()) {
+      page = await context.get("timeline", { before: page.next, limit: until - lines.length });
+      const last = lines.at(-1), first = page.checkpoints[0];
+      if (last && first && !last.error && !first.error) last.added ??= Object.fromEntries(FATES.map((fate) => [fate, last[fate] - first[fate]]));
+      lines = lines.concat(page.checkpoints);
+      drawList();
+    }
+  };
+  const older = () => more(100).catch((error) => list.append(notice(error.said ?? { title: "Not shown", text: String(error) })));
+
+  async function drawDetail() {
+    const { id, from } = chosen();
+    try {
+      fill(detail, ...(from === null ? await described(id ?? lines[0].id) : await compared(from, id)));
+    } catch (error) {
+      fill(detail, notice(error.said ?? { title: "Not shown", text: String(error) }));
+    }
+  }
+
+  async function described(id) {
+    const one = await context.get("manifest", { id });
+    const before = lines.find((other) => other.id < id && !other.error);
+    return [
+      h("div", { class: "head" }, h("h2", {}, `Checkpoint ${format.number(one.id)}`), h("span", {}, kind(one), " ", tags(one))),
+      h("p", {}, one.meaning), h("br"),
+      words(one.words), h("br"),
+      h("div", { class: "legend" }, ["read", "processed", "late", "dead", "duplicate", "skipped"].filter((fate) => one[fate] || fate === "read").map((fate) => h("span", {}, h("span", { class: `key ${fate}` }), `${fate} ${format.number(one[fate])}`))), h("br"),
+      h("div", { class: "bar" },
+        before && h("button", { onclick: () => choose({ id, from: before.id }) }, `Compare with ${format.number(before.id)}`),
+        h("a", { class: "button", href: context.link("state", { at: id }) }, "State at it"), h("a", { class: "button", href: context.link("storage", { at: id }) }, "Its runs")),
+    ];
+  }
+
+  async function compared(from, to, values = false) {
+    const found = await context.get("difference", { from, to, values: values ? 1 : null });
+    const columns = [
+      { name: "what", cell: (one) => [h("span", { class: "soft" }, `${one.part} `), h("span", { title: one.name }, format.run(one.name))] },
+      { name: `at ${format.number(found.before)}`, kind: "text", cell: (one) => (one.before !== null ? side(one.before) : h("span", { class: "null soft" }, "none")) },
+      { name: `at ${format.number(found.after)}`, kind: "text", cell: (one) => (one.after !== null ? side(one.after) : h("span", { class: "null soft" }, "none")) },
+    ];
+    const more = async () => {
+      try { fill(detail, ...(await compared(from, to, true))); } catch (error) { detail.append(notice(error.said ?? { title: "Not compared", text: String(error) })); }
+    };
+    return [
+      h("div", { class: "head" }, h("h2", {}, `From ${format.number(found.before)} to ${format.number(found.after)}`), h("button", { onclick: () => choose({ id: to }) }, `Only ${format.number(to)}`)),
+      found.changes.length ? table(columns, found.changes, { label: "what changed" }) : h("p", { class: "empty" }, "Nothing differs."),
+      found.changes_more > 0 && h("p", { class: "soft small" }, `and ${format.number(found.changes_more)} more`),
+      h("br"),
+      found.values ? [h("h3", {}, `${format.number(found.values.differing)} values differ, ${format.number(found.values.equal)} are equal`), valueRows(found.values)]
+        : h("button", { onclick: more }, "Compare values by key"),
+    ];
+  }
+
+  drawList();
+  context.put(h("div", { class: "side" }, list, detail));
+  await drawDetail();
+  if (lines.length < 100) more(100 - lines.length).catch(() => {});
+  return {
+    async changed() {
+      const fresh = await context.get("timeline");
+      if (!context.current()) return;
+      const known = lines.find((one) => one.id < fresh.checkpoints.at(-1).id);
+      lines = known ? fresh.checkpoints.concat(lines.slice(lines.indexOf(known))) : fresh.checkpoints;
+      page = { ...fresh, next: known ? page.next : fresh.next };
+      drawList();
+      if (chosen().id === null) drawDetail();
+    },
+    close: () => choose({}),
+  };
+}
+
+function aside(one) {
+  if (one.error) return "";
+  const { late, dead } = one.added ?? one;
+  const said = [late && `${format.number(late)} late`, dead && `${format.number(dead)} dead`].filter(Boolean);
+  return said.length ? said.join(", ") : h("span", { class: "soft" }, "–");
+}
+
+// The time of day; the date too, unless it is today's.
+function planned(ms) {
+  if (!ms) return "–";
+  const text = format.seconds(ms), today = format.seconds(Date.now());
+  return h("span", { title: text }, text.slice(0, 10) === today.slice(0, 10) ? text.slice(11) : text.slice(0, 16));
+}
+
+const side = (text) => (/^-?[\d,]+$/.test(text) || /^[\d-]+ [\d:.]+Z$/.test(text) ? h("span", { class: "whole" }, text) : format.run(text));
+
+const number = (text) => (text === null || text === "" ? null : Number(text));

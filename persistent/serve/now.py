@@ -1,0 +1,196 @@
+"""Now: is the job alive, how far behind is it, and is anything lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from persistent.checkpoint.running import Mark
+from persistent.clock import wall_ms
+from persistent.errors import PersistentError
+from persistent.reading import ClockReading
+from persistent.serve.shown import FATES, CheckpointFacts, Shown, has_windows
+from persistent.serve.wording import place_text, said_of
+from persistent.text.figures import count_text, span_text, utc_text
+
+_RECENT = 120
+_RATE_STEPS = 20
+_PARTITIONS_MAX = 200
+_LONG_AGO_MS = 30 * 86_400_000
+"""A clock further behind than this follows old data, not the time of day."""
+
+GOOD, WARN, BAD, STILL = "good", "warn", "bad", "still"
+
+
+def now(shown: Shown) -> dict[str, Any]:
+    """What a job is doing, in three verdicts and their figures."""
+    look = shown.look()
+    manifest, at_ms = look.newest.manifest, wall_ms()
+    facts = shown.facts(manifest.id)
+    recent = shown.recent(_RECENT)
+    clock = shown.clock()
+    driver = driver_of(look.marks)
+    return {
+        "version": look.version,
+        "name": shown.name,
+        "url": place_text(shown.storage.url),
+        "target": place_text(shown.target),
+        "has_pipeline": shown.pipeline is not None,
+        "job": manifest.job,
+        "tasks": list(manifest.operators),
+        "sources": [{"name": name, "kind": one.kind} for name, one in sorted(manifest.sources.items())],
+        "sinks": sorted(manifest.sinks),
+        "windows": has_windows(manifest),
+        "checkpoint": facts,
+        "kept": len(look.ids),
+        "now_ms": at_ms,
+        "driver": driver,
+        "clock": _clock(clock),
+        "speed": _speed(recent),
+        "series": _series(recent),
+        "verdicts": [_alive(driver, facts, at_ms), _behind(driver, clock, facts, at_ms), _lost(facts)],
+    }
+
+
+def brief(shown: Shown) -> dict[str, Any]:
+    """A job in one line of the list of jobs; what is wrong, if it cannot be read."""
+    line: dict[str, Any] = {"name": shown.name, "url": place_text(shown.storage.url)}
+    try:
+        look = shown.look()
+        facts, at_ms = shown.facts(look.newest.manifest.id), wall_ms()
+        driver = driver_of(look.marks)
+        verdicts = [_alive(driver, facts, at_ms), _lost(facts)]
+    except PersistentError as error:
+        said = said_of(error)[1]
+        return {**line, "version": said["text"], "error": said}
+    return {**line, "version": look.version, "checkpoint": facts, "driver": driver, "verdicts": verdicts}
+
+
+def driver_of(marks: Sequence[Mark]) -> dict[str, Any]:
+    """Whether a driver is at work: certainly, perhaps (its process cannot be seen from here), or not."""
+    alive = [mark for mark in marks if mark.runs]
+    unseen = [mark for mark in marks if mark.may_run and not mark.runs]
+    for state, found in (("at work", alive), ("perhaps", unseen)):
+        if found:
+            newest = max(found, key=lambda mark: mark.epoch)
+            process = newest.process
+            return {"state": state, "host": process.host, "pid": process.pid, "since_ms": newest.started_ms}
+    died = max((mark for mark in marks), key=lambda mark: mark.epoch, default=None)
+    if died is not None:
+        process = died.process
+        return {"state": "died", "host": process.host, "pid": process.pid, "since_ms": died.started_ms}
+    return {"state": "stopped"}
+
+
+# -- verdicts --------------------------------------------------------------------------------------------------------
+
+
+def _alive(driver: dict[str, Any], facts: CheckpointFacts, at_ms: int) -> dict[str, str]:
+    since = ""
+    if facts["committed_ms"]:
+        since = f"; its last checkpoint was planned {span_text(max(at_ms - facts['committed_ms'], 0))} ago"
+    who = "" if driver["state"] == "stopped" else f"process {driver['pid']} on {driver['host']}"
+    if driver["state"] == "at work":
+        return _verdict("alive", GOOD, "At work", f"{who}, since {utc_text(driver['since_ms'])}{since}")
+    if driver["state"] == "perhaps":
+        return _verdict("alive", STILL, "Perhaps at work", f"{who} cannot be seen from here{since}")
+    if driver["state"] == "died":
+        return _verdict("alive", BAD, "Killed", f"{who} has ended and left its mark; the next run continues{since}")
+    if facts["kind"] == "savepoint":
+        return _verdict("alive", STILL, "A savepoint", "a copy that stands by itself; no driver works on it")
+    if facts["end_of_input"]:
+        return _verdict("alive", STILL, "Ended", f"its input was declared complete{since}")
+    return _verdict("alive", STILL, "Stopped", f"no driver is at work{since}")
+
+
+def _behind(driver: dict[str, Any], clock: ClockReading, facts: CheckpointFacts, at_ms: int) -> dict[str, str]:
+    if not clock.watermark:
+        return _verdict("behind", STILL, "Not begun", "no record has moved the clock yet")
+    if clock.ended:
+        return _verdict("behind", GOOD, "All read", "the input is complete, and every window is closed")
+    works = driver["state"] == "at work"
+    then = at_ms if works or not facts["committed_ms"] else facts["committed_ms"]
+    lag = then - clock.watermark
+    when = "now" if works else "when it was last at work"
+    held = _held(clock)
+    if lag > _LONG_AGO_MS:
+        return _verdict("behind", STILL, "Old data", f"the clock stands at {utc_text(clock.watermark)}{held}")
+    if lag < 0:
+        return _verdict("behind", WARN, f"{span_text(-lag)} ahead", f"the clock is ahead of the time of day{held}")
+    return _verdict("behind", GOOD if lag < 60_000 else WARN, f"{span_text(lag)} behind", f"{when}{held}")
+
+
+def _held(clock: ClockReading) -> str:
+    """What holds the clock back, if anything does."""
+    held = clock.held_by
+    if held is None or not (held.lists or len(clock.partitions) > 1):
+        return ""
+    return f"; partition {held.name} holds it back{', with listed files that are not read yet' if held.lists else ''}"
+
+
+def _lost(facts: CheckpointFacts) -> dict[str, str]:
+    if not facts["balances"]:
+        return _verdict("lost", BAD, "Does not add up", "an account is not read = processed + late + dead + duplicate")
+    if facts["skipped"]:
+        text = f"{count_text(facts['skipped'], 'position')} skipped: the source no longer had them"
+        return _verdict("lost", BAD, "Skipped by the source", text)
+    aside = [f"{facts[name]:,} {word}" for name, word in (("late", "late"), ("dead", "dead")) if facts[name]]
+    if aside:
+        text = "every record is accounted for; those set aside are kept, with file, offset and reason"
+        return _verdict("lost", WARN, " and ".join(aside), text)
+    return _verdict("lost", GOOD, "Nothing lost", f"all {count_text(facts['read'], 'record')} accounted for")
+
+
+def _verdict(of: str, level: str, title: str, text: str) -> dict[str, str]:
+    return {"of": of, "level": level, "title": title, "text": text}
+
+
+# -- figures ---------------------------------------------------------------------------------------------------------
+
+
+def _clock(found: ClockReading) -> dict[str, Any]:
+    held = found.held_by
+    names = sorted(found.partitions, key=lambda one: (one.reached is None, one.reached or 0, one.name))
+    return {
+        "watermark": found.watermark,
+        "closed": found.closed,
+        "ended": found.ended,
+        "quiet_ms": found.quiet_ms,
+        "not_after": found.not_after,
+        "held_by": None if held is None else held.name,
+        "partitions": [
+            {"name": one.name, "largest": one.largest, "reached": one.reached, "idle": one.is_idle, "lists": one.lists}
+            for one in names[:_PARTITIONS_MAX]
+        ],
+        "partitions_more": max(0, len(names) - _PARTITIONS_MAX),
+    }
+
+
+def _speed(recent: Sequence[CheckpointFacts]) -> dict[str, Any]:
+    """Rows read a second, and the time from plan to plan, over the last steps. A step's rows are read between its plan
+    and the next one, so those of the newest checkpoint do not count yet."""
+    timed = [facts for facts in recent if facts["committed_ms"]][-_RATE_STEPS - 1 :]
+    if len(timed) < 3:
+        return {"rows_per_s": None, "step_ms": None, "steps": 0}
+    first, last, before = timed[0], timed[-1], timed[1:]
+    span = last["committed_ms"] - before[0]["committed_ms"]
+    rows = timed[-2]["read"] - first["read"]
+    steps = sorted(b["committed_ms"] - a["committed_ms"] for a, b in pairwise(before))
+    rate = 1000 * rows / span if span > 0 else None
+    return {"rows_per_s": rate, "step_ms": steps[len(steps) // 2], "steps": len(steps)}
+
+
+def _series(recent: Sequence[CheckpointFacts]) -> list[dict[str, Any]]:
+    """What each of the last checkpoints added."""
+    return [
+        {
+            "id": b["id"],
+            "committed_ms": b["committed_ms"],
+            "clock_ms": b["clock_ms"],
+            **{name: max(0, b[name] - a[name]) for name in FATES},
+            "state_rows": b["state_rows"],
+            "state_bytes": b["state_bytes"],
+        }
+        for a, b in pairwise(recent)
+    ]

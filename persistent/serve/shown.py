@@ -1,0 +1,235 @@
+"""A shown job is a checkpoint folder, with what was read of it: a manifest never changes, so it is read once.
+
+A look is one listing of the manifests. The newest is read, with the marks of the drivers, if another is there, or some
+seconds have passed: the folder may be another job's by then. Looks less than a second apart are one, however many pages
+are open.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import Any
+
+from persistent.checkpoint.copies import check_kept, newest_of
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.running import Mark, marks
+from persistent.checkpoint.successor import Entry
+from persistent.clock import monotonic_s
+from persistent.errors import CorruptCheckpoint, PersistentError, UnknownCheckpoint
+from persistent.pipeline import Pipeline
+from persistent.reading import ClockReading, Place, clock_reading
+from persistent.storage import Storage
+from persistent.storage.failures import without_secrets
+
+_LOOK_S = 1.0
+_READ_S = 4.0
+_RECENT_S = 0.1
+_MANIFESTS_MAX = 256
+_FACTS_MAX = 50_000
+
+CheckpointFacts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a folder holds at a moment: the ids of its manifests, the newest, and the marks of drivers not fenced."""
+
+    ids: tuple[int, ...]
+    newest: Entry
+    marks: tuple[Mark, ...]
+
+    def has(self, id: int) -> bool:
+        """Whether that manifest is there, and kept."""
+        place = bisect_left(self.ids, id)
+        return self.ids[place : place + 1] == (id,) and self.newest.manifest.keeps(id)
+
+    @property
+    def version(self) -> str:
+        """Another text after each change."""
+        drivers = [f"{mark.epoch}{mark.process.lives}" for mark in self.marks]
+        return f"{self.newest.manifest.nonce}/{len(self.ids)}/{drivers}"
+
+
+@dataclass
+class Shown:
+    """One job on the page. ``name``: unique among those shown. ``pipeline``: to read its state with, if it is given."""
+
+    name: str
+    target: str
+    storage: Storage
+    pipeline: Pipeline | None = None
+    _lock: Any = field(default_factory=RLock, repr=False)
+    _looked: tuple[float, Look | PersistentError] | None = None
+    _read: float = 0.0
+    _clock: tuple[str, ClockReading] | None = None
+    _entries: OrderedDict[int, Entry] = field(default_factory=OrderedDict, repr=False)
+    _facts: dict[int, CheckpointFacts] = field(default_factory=dict, repr=False)
+
+    @property
+    def log(self) -> Log:
+        return Log(self.storage)
+
+    def look(self) -> Look:
+        """What the folder holds, at most a second ago. NoCheckpoint, CorruptCheckpoint, StorageError."""
+        with self._lock:
+            now = monotonic_s()
+            if self._looked is None or now - self._looked[0] >= _LOOK_S:
+                before = self._looked[1] if self._looked else None
+                self._looked = now, self._look(now, before if isinstance(before, Look) else None)
+            found = self._looked[1]
+        if isinstance(found, PersistentError):
+            raise found.with_traceback(None)
+        return found
+
+    def _look(self, now: float, before: Look | None) -> Look | PersistentError:
+        try:
+            ids = tuple(self.log.ids())
+            if before is not None and before.ids == ids and now - self._read < _READ_S:
+                return before
+            newest = newest_of(self.log)
+            self._read = now
+            running = [mark for mark in marks(self.storage) if mark.epoch >= newest.manifest.epoch]
+        except PersistentError as error:
+            return error
+        known = before.newest.manifest if before is not None else newest.manifest
+        if known.job != newest.manifest.job or known.id > newest.manifest.id:
+            # Another job has taken the place of this one.
+            self._forget()
+        self._keep(newest)
+        return Look(ids, newest, tuple(running))
+
+    def entry(self, id: int | None = None) -> Entry:
+        """That checkpoint, by default the newest. UnknownCheckpoint if it is not kept."""
+        look = self.look()
+        newest = look.newest
+        if id is None or id == newest.manifest.id:
+            return newest
+        with self._lock:
+            if id in self._entries:
+                self._entries.move_to_end(id)
+                return self._entries[id]
+        if not look.has(id):
+            check_kept(self.log, newest.manifest, id)
+        try:
+            entry = self.log.read(id)
+        except CorruptCheckpoint:
+            # It was collected since we looked, or is damaged.
+            check_kept(self.log, newest_of(self.log).manifest, id)
+            raise
+        self._keep(entry)
+        return entry
+
+    def place(self, id: int | None = None) -> Place:
+        """The place of that checkpoint, to read from."""
+        return Place(self.storage, self.entry(id), id)
+
+    def facts(self, id: int) -> CheckpointFacts:
+        """The summary of that checkpoint; one that was seen is known even after it was collected."""
+        with self._lock:
+            known = self._facts.get(id)
+        if known is not None:
+            return known
+        try:
+            return self._keep(self.entry(id))
+        except UnknownCheckpoint:
+            raise
+        except CorruptCheckpoint as error:
+            return {"id": id, "kind": "unreadable", "error": str(error)}
+
+    def clock(self) -> ClockReading:
+        """Where the clock of the newest checkpoint stands, and what holds it back."""
+        nonce = self.look().newest.manifest.nonce
+        with self._lock:
+            known = self._clock
+        if known is None or known[0] != nonce:
+            known = self._clock = nonce, clock_reading(self.storage)
+        return known[1]
+
+    def recent(self, count: int) -> list[CheckpointFacts]:
+        """The newest checkpoints with a state of their own that led to the newest one, oldest first: those that are
+        kept, and those that were seen before they were collected. Manifests are read for a moment only: the next call
+        goes on."""
+        look = self.look()
+        newest = look.newest.manifest
+        ids = {id for id in newest.bases if id <= newest.id} | {newest.base}
+        with self._lock:
+            ids |= {id for id, facts in self._facts.items() if facts["base"] == id}
+        line = [id for id in sorted(ids) if not any(first <= id < stop for first, stop, _ in newest.left)]
+        found, until = list[CheckpointFacts](), monotonic_s() + _RECENT_S
+        for id in reversed(line[-count:]):
+            if monotonic_s() > until and id not in self._facts:
+                break
+            try:
+                facts = self.facts(id)
+            except UnknownCheckpoint:
+                continue
+            if "error" not in facts:
+                found.insert(0, facts)
+        return found
+
+    def _keep(self, entry: Entry) -> CheckpointFacts:
+        facts = facts_of(entry)
+        with self._lock:
+            self._entries[entry.manifest.id] = entry
+            self._entries.move_to_end(entry.manifest.id)
+            while len(self._entries) > _MANIFESTS_MAX:
+                self._entries.popitem(last=False)
+            if len(self._facts) >= _FACTS_MAX:
+                self._facts.clear()
+            self._facts[entry.manifest.id] = facts
+        return facts
+
+    def _forget(self) -> None:
+        self._entries.clear()
+        self._facts.clear()
+
+
+def facts_of(entry: Entry) -> CheckpointFacts:
+    """What a checkpoint says of itself, whatever comes after it."""
+    manifest = entry.manifest
+    runs = manifest.state_runs()
+    accounts = list(manifest.accounts.values())
+    return {
+        "id": manifest.id,
+        "kind": manifest.kind,
+        "base": manifest.base,
+        "epoch": manifest.epoch,
+        "parent": manifest.parent[0] if manifest.parent else None,
+        "clock_ms": manifest.clock.watermark,
+        "closed_ms": manifest.clock.closed if has_windows(manifest) else None,
+        "end_of_input": manifest.clock.end_of_input,
+        "committed_ms": manifest.committed_ms,
+        "target": manifest.target,
+        **{name: sum(getattr(one, name) for one in accounts) for name in FATES},
+        "balances": all(one.balances for one in accounts),
+        "runs": len(runs),
+        "state_rows": sum(run.rows_left for run in runs),
+        "state_bytes": sum(run.bytes for run in runs),
+    }
+
+
+FATES = ("read", "processed", "late", "dead", "duplicate", "skipped")
+
+
+def has_windows(manifest: Manifest) -> bool:
+    """Whether the clock closes windows of any state."""
+    return any(state.has_windows for one in manifest.operators.values() for state in one.states.values())
+
+
+def named(targets: Sequence[tuple[str, Storage, Pipeline | None]]) -> dict[str, Shown]:
+    """The shown jobs by a short name: the last part of the URL, numbered where two would be equal."""
+    found: dict[str, Shown] = {}
+    for target, storage, pipeline in targets:
+        part = without_secrets(storage.url).rstrip("/").rpartition("/")[2] or "checkpoint"
+        name = base = "".join(one if one.isalnum() or one in "._-" else "-" for one in part)
+        number = 1
+        while name in found:
+            number += 1
+            name = f"{base}-{number}"
+        found[name] = Shown(name, target, storage, pipeline)
+    return found

@@ -1,0 +1,193 @@
+"""A page of a state: some of its rows, in the order of their key groups or sorted; and why one is what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from persistent.checkpoint.manifest import Manifest
+from persistent.clock import monotonic_s
+from persistent.codec import KEY_GROUPS, Run
+from persistent.errors import InvalidPipeline
+from persistent.reading.place import read_place
+from persistent.serve.shown import Shown
+from persistent.serve.state_rows import SORTED_ROWS_MAX, StateReading, Wanted, reading
+from persistent.serve.wording import cells, columns_of, monoid_words
+from persistent.text.fingerprints import window_text
+from persistent.worker.state_tables import folded_tables, state_of
+
+PAGE = 50
+_BUDGET_S = 0.25
+_OFFSET_MAX = 20_000
+_RUNS_SHOWN = 50
+
+
+def state_page(shown: Shown, wanted: Wanted, cursor: str = "", limit: int = PAGE) -> dict[str, Any]:
+    """Rows from a cursor on, in the order of the key groups. ``next``: where to go on; None at the end."""
+    group, skip = _cursor(cursor)
+
+    def read(found: StateReading) -> dict[str, Any]:
+        rows, following = _walked(found, group, skip, limit)
+        return {**_described(found), **_table(rows), "next": following, "progress": _progress(found, following)}
+
+    return _read(shown, wanted, read)
+
+
+def sorted_page(shown: Shown, wanted: Wanted, by: str, offset: int = 0, limit: int = PAGE) -> dict[str, Any]:
+    """Rows sorted by a column; ``-`` before its name: the largest first."""
+    name, order = (by[1:], "descending") if by.startswith("-") else (by, "ascending")
+    if offset > _OFFSET_MAX:
+        raise InvalidPipeline(f"a sorted state is shown up to row {_OFFSET_MAX:,}: search in it, or download it")
+
+    def read(found: StateReading) -> dict[str, Any]:
+        if found.rows > SORTED_ROWS_MAX and found.part.key is None:
+            raise InvalidPipeline(
+                f"this state has about {found.rows:,} rows: sorting reads all of them, so it is offered up to "
+                f"{SORTED_ROWS_MAX:,}. Search for a key, choose a window, or download the state"
+            )
+        rows, total = _first_sorted(found, name, order, offset + limit)
+        following = f"{offset + limit}" if total > offset + limit else None
+        part = rows.slice(offset, limit)
+        return {**_described(found), **_table(part), "next": following, "progress": 1.0, "total": total}
+
+    return _read(shown, wanted, read)
+
+
+def _read(shown: Shown, wanted: Wanted, read: Any) -> dict[str, Any]:
+    """While the job runs: if the newest checkpoint is collected before it is read, its successor is."""
+    first = reading(shown, wanted)
+    if wanted.as_of:
+        return dict(read(first))
+    return dict(read_place(first.place, lambda place: read(replace(first, place=place))))
+
+
+def _cursor(text: str) -> tuple[int, int]:
+    group, _, skip = text.partition(".")
+    parts = group or "0", skip or "0"
+    if not all(one.isascii() and one.isdigit() and len(one) < 10 for one in parts):
+        raise InvalidPipeline(f"{text!r} is no place in a state: begin at the first page")
+    return min(int(parts[0]), KEY_GROUPS), int(parts[1])
+
+
+def _walked(found: StateReading, group: int, skip: int, limit: int) -> tuple[pa.Table, str | None]:
+    started, parts, count = monotonic_s(), [found.empty], 0
+    for low, high, table in found.slices(group):
+        part = table.slice(skip, limit - count)
+        parts.append(part)
+        count += part.num_rows
+        if skip + part.num_rows < table.num_rows:
+            return pa.concat_tables(parts), f"{low}.{skip + part.num_rows}"
+        skip = 0
+        over = count >= limit or monotonic_s() - started > _BUDGET_S
+        if over and high < found.part.high:
+            return pa.concat_tables(parts), f"{high}.0"
+    return pa.concat_tables(parts), None
+
+
+def _progress(found: StateReading, following: str | None) -> float:
+    """The share of the key groups that was walked."""
+    if following is None:
+        return 1.0
+    part = found.part
+    return (int(following.partition(".")[0]) - part.low) / max(part.high - part.low, 1)
+
+
+def _first_sorted(found: StateReading, by: str, order: str, count: int) -> tuple[pa.Table, int]:
+    """The first rows of the sorted state, and the number of all."""
+    field = next((one for one in found.empty.schema if one.name == by), None)
+    if field is None or pa.types.is_nested(field.type):
+        names = [one.name for one in found.empty.schema if not pa.types.is_nested(one.type)]
+        raise InvalidPipeline(f"cannot sort by {by!r}: choose one of {', '.join(names)}")
+    ties = [name for name in found.names if name != by]
+    keys = [(by, order), *((name, "ascending") for name in ties)]
+    kept, total = found.empty, 0
+    for _, _, table in found.slices():
+        total += table.num_rows
+        kept = pa.concat_tables([kept, table]).sort_by(keys).slice(0, count)
+    return kept, total
+
+
+def _described(found: StateReading) -> dict[str, Any]:
+    manifest, operator = found.manifest, state_of(found.job, found.manifest)
+    return {
+        "id": manifest.id,
+        "clock_ms": manifest.clock.watermark,
+        "closed_ms": manifest.clock.closed if operator.state.has_windows else None,
+        "as_of_ms": found.part.as_of,
+        "key": list(found.names),
+        "key_types": list(operator.key_types),
+        "monoid": monoid_words(operator.state.fingerprint["monoid"]),
+        "window": window_text(operator.state.fingerprint["window"]),
+        "rows_about": found.rows,
+    }
+
+
+def _table(rows: pa.Table) -> dict[str, Any]:
+    return {"columns": columns_of(rows.schema), "rows": cells(rows)}
+
+
+# -- without a pipeline ----------------------------------------------------------------------------------------------
+
+
+def shape(shown: Shown, at: int | None = None) -> dict[str, Any]:
+    """What can be said of the states without their monoids: keys, rows, bytes, and the panes they span."""
+    manifest = shown.entry(at).manifest
+    return {"id": manifest.id, "states": list(_shapes(manifest))}
+
+
+def _shapes(manifest: Manifest) -> Iterator[dict[str, Any]]:
+    for task, operator in manifest.operators.items():
+        for name, state in operator.states.items():
+            runs = state.runs
+            yield {
+                "name": task if len(operator.states) == 1 else f"{task}, {name}",
+                "key": [f"{key}: {kind}" for key, kind in zip(operator.key_names, operator.key_types)],
+                "monoid": monoid_words(state.fingerprint["monoid"]),
+                "window": window_text(state.fingerprint["window"]),
+                "rows": sum(run.rows_left for run in runs),
+                "bytes": sum(run.bytes for run in runs),
+                "runs": len(runs),
+                "pane_min": min((run.pane_min for run in runs), default=None) if state.has_windows else None,
+                "pane_max": max((run.pane_max for run in runs), default=None) if state.has_windows else None,
+            }
+
+
+# -- why -------------------------------------------------------------------------------------------------------------
+
+
+def why(shown: Shown, wanted: Wanted) -> dict[str, Any]:
+    """Where the value of a key comes from: the whole, and what each run adds to it, oldest first."""
+    if wanted.key is None:
+        raise InvalidPipeline("no key is given: choose a row of the state")
+
+    def read(found: StateReading) -> dict[str, Any]:
+        runs = [run for run in _runs(found) if run.low <= found.part.low < run.high]
+        parts = [_contribution(found, run) for run in runs[-_RUNS_SHOWN:]]
+        whole = pa.concat_tables([found.empty, *folded_tables(found.job, found.manifest, found.part)])
+        return {
+            **_described(found),
+            **_table(whole),
+            "group": found.part.low,
+            "groups": KEY_GROUPS,
+            "runs": len(runs),
+            "runs_all": len(_runs(found)),
+            "older": max(0, len(runs) - _RUNS_SHOWN),
+            "contributions": [part for part in parts if part["rows"]],
+        }
+
+    return _read(shown, wanted, read)
+
+
+def _runs(found: StateReading) -> tuple[Run, ...]:
+    return state_of(found.job, found.manifest).state.runs
+
+
+def _contribution(found: StateReading, run: Run) -> Mapping[str, Any]:
+    """The state as if this run were all of it."""
+    operator = state_of(found.job, found.manifest).with_state(runs=(run,))
+    alone = replace(found.manifest, operators={**found.manifest.operators, found.manifest.task_name: operator})
+    rows = pa.concat_tables([found.empty, *folded_tables(found.job, alone, found.part)])
+    return {"run": run.name, "first": run.first, "last": run.last, "bytes": run.bytes, "rows": cells(rows)}

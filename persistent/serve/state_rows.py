@@ -1,0 +1,169 @@
+"""The rows of a state are read a few key groups at a time, so any state is browsed, searched and downloaded in bounded
+memory.
+
+A page walks the key groups from a cursor, ``<group>.<rows to skip there>``, until it is full or its time is over; then
+it says how far it has come. Only a sorted page sees the whole state, so sorting is refused for large ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from persistent.checkpoint.as_of import checkpoint_as_of
+from persistent.checkpoint.manifest import Manifest
+from persistent.clock import instant_ms
+from persistent.codec import KEY_GROUPS, type_of
+from persistent.errors import InvalidPipeline
+from persistent.reading import Place, check_window
+from persistent.reading.place import checked_job
+from persistent.serve.shown import Shown
+from persistent.serve.wording import NeedsPipeline, place_text
+from persistent.task import key_names
+from persistent.worker.job import Job
+from persistent.worker.state_tables import OneKey, StatePart, empty_table, folded_tables, state_of
+
+_SLICE_ROWS = 20_000
+SORTED_ROWS_MAX = 300_000
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The rows to show. ``at``: a checkpoint; ``as_of``: a clock; ``key``: the texts of one key, None for null;
+    ``window``: its start; ``find``: text within a key, in any case."""
+
+    at: int | None = None
+    as_of: str = ""
+    key: tuple[str | None, ...] | None = None
+    window: str = ""
+    find: str = ""
+
+
+@dataclass(frozen=True)
+class StateReading:
+    """A state of one checkpoint, ready to be read in slices of key groups."""
+
+    job: Job
+    place: Place
+    part: StatePart
+    find: str
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.place.manifest
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the key columns."""
+        return key_names(self.job.task)
+
+    @property
+    def rows(self) -> int:
+        """About how many rows its runs hold: at least as many as the state."""
+        return sum(run.rows_left for run in state_of(self.job, self.manifest).state.runs)
+
+    @property
+    def empty(self) -> pa.Table:
+        return empty_table(self.job, self.manifest)
+
+    def slices(self, low: int = 0) -> Iterator[tuple[int, int, pa.Table]]:
+        """From group ``low`` on: each slice's first group, the group after its last, and its rows."""
+        step = max(1, KEY_GROUPS * _SLICE_ROWS // max(self.rows, 1))
+        low = max(low, self.part.low)
+        while low < self.part.high:
+            high = min(low + step, self.part.high)
+            tables = folded_tables(self.job, self.manifest, replace(self.part, low=low, high=high))
+            yield low, high, self._found(pa.concat_tables([self.empty, *tables]))
+            low = high
+
+    def _found(self, table: pa.Table) -> pa.Table:
+        if not self.find or not table.num_rows:
+            return table
+        mask = None
+        for name in self.names:
+            same = pc.match_substring(_text(table.column(name)), self.find, ignore_case=True)
+            same = pc.fill_null(same, False)
+            mask = same if mask is None else pc.or_(mask, same)
+        return table if mask is None else table.filter(mask)
+
+
+def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return column
+    try:
+        return column.cast(pa.string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        return pa.chunked_array([pa.array([str(value) for value in column.to_pylist()], pa.string())])
+
+
+def reading(shown: Shown, wanted: Wanted) -> StateReading:
+    """What to read. NeedsPipeline if no pipeline is given."""
+    pipeline = shown.pipeline
+    if pipeline is None:
+        url = place_text(shown.storage.url)
+        raise NeedsPipeline(
+            f"{url}: a state is read with the monoid of its task, and only a URL was given. Start the page with the "
+            "pipeline: persistent serve FILE.py:NAME"
+        )
+    if wanted.at is not None and wanted.as_of:
+        raise InvalidPipeline("at names a checkpoint, as_of a clock: give one of them")
+    place = shown.place(wanted.at)
+    job, part = checked_job(pipeline, place), StatePart()
+    if wanted.as_of:
+        clock = _instant(wanted.as_of, "as_of")
+        place = Place(shown.storage, checkpoint_as_of(shown.log, job.task, job.state, clock), place.at)
+        job, part = checked_job(pipeline, place), StatePart(as_of=clock)
+    if wanted.window:
+        start = _instant(wanted.window, "window")
+        check_window(pipeline, place, start)
+        assert job.state.window is not None
+        part = replace(part, window=int(job.state.window.last_number(start)))
+    if wanted.key is not None:
+        one = one_key(key_names(job.task), state_of(job, place.manifest).key_types, wanted.key)
+        part = replace(part, low=one.group, high=one.group + 1, key=one)
+    return StateReading(job, place, part, wanted.find)
+
+
+def _instant(text: str, name: str) -> int:
+    """A time as the page writes it: ``2024-05-06 10:00:00Z``, or ms since the epoch."""
+    try:
+        return instant_ms(text.strip().replace(" ", "T", 1), name)
+    except ValueError as error:
+        raise InvalidPipeline(f"{error}: write it as 2024-05-06 10:00Z") from error
+
+
+def key_of(text: str) -> tuple[str | None, ...] | None:
+    """The texts of a key, from JSON: one value, or a list of them; null is a key too. None without a key."""
+    if not text:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise InvalidPipeline(f"the key {text!r} is no JSON: {error}") from error
+    values = found if isinstance(found, list) else [found]
+    if not values or not all(value is None or isinstance(value, str) for value in values):
+        raise InvalidPipeline(f"the key {text!r} must be one text for each key column, or null")
+    return tuple(values)
+
+
+def one_key(names: Sequence[str], types: Sequence[str], values: Sequence[str | None]) -> OneKey:
+    """A key given as text, in the types of its columns."""
+    if len(values) != len(names):
+        said = f"the key is ({', '.join(names)}): give {len(names)}" if names else "the task has no key"
+        raise InvalidPipeline(f"the given key has {len(values)} values, but {said}")
+    if len(types) < len(names):
+        raise InvalidPipeline("no record has been counted yet, so no key is known")
+    return OneKey.of([_column(*given) for given in zip(values, names, types)])
+
+
+def _column(value: str | None, name: str, kind: str) -> pa.Array:
+    type_: Any = type_of(kind)
+    try:
+        return pa.array([value], pa.string()).cast(type_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InvalidPipeline(f"the key {value!r}: column {name} holds {kind}: {error}") from error

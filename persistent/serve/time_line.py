@@ -1,0 +1,200 @@
+"""The time line lists the checkpoints, newest first, page by page; one of them in words; and the difference of two."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import SourcePart
+from persistent.checkpoint.positions import CODECS
+from persistent.checkpoint.successor import Entry
+from persistent.clock import monotonic_s
+from persistent.errors import InvalidPipeline, UnknownCheckpoint
+from persistent.reading import Change, diff
+from persistent.serve.shown import FATES, CheckpointFacts, Shown, has_windows
+from persistent.serve.wording import cells, columns_of, monoid_words
+from persistent.text.figures import bytes_text, clock_text, utc_text
+from persistent.text.fingerprints import window_text
+
+PAGE = 100
+_VALUES_ROWS_MAX = 2_000_000
+_VALUES_SHOWN = 100
+_LINES_MAX = 200
+_BUDGET_S = 0.15
+
+
+def time_line(shown: Shown, before: int | None = None, limit: int = PAGE) -> dict[str, Any]:
+    """The kept checkpoints with ids below ``before``, newest first: at most ``limit``, and fewer if reading them takes
+    long. ``next``: where to go on."""
+    look, until = shown.look(), monotonic_s() + _BUDGET_S
+    newest = look.newest.manifest
+    ids = [id for id in look.ids if id <= newest.id and newest.keeps(id)]
+    stop = len(ids) if before is None else bisect_left(ids, before)
+    chosen: list[int] = []
+    lines = []
+    for id in reversed(ids[max(0, stop - limit) : stop]):
+        if chosen and monotonic_s() > until:
+            break
+        chosen.append(id)
+        try:
+            lines.append(_line(shown.facts(id), newest))
+        except UnknownCheckpoint:
+            # A driver has collected it meanwhile.
+            continue
+    for line, older in zip(lines, [*lines[1:], None]):
+        if older is not None and "read" in line and "read" in older:
+            line["added"] = {name: line[name] - older[name] for name in FATES}
+            line["span_ms"] = line["committed_ms"] - older["committed_ms"] if older["committed_ms"] else None
+    more = bool(chosen) and chosen[-1] != ids[0]
+    return {"checkpoints": lines, "kept": len(ids), "next": chosen[-1] if more else None}
+
+
+def kept(shown: Shown) -> dict[str, Any]:
+    """The checkpoints whose states can be read, with the time of their plans: all of them are named by the newest."""
+    newest = shown.look().newest.manifest
+    left = [range(first, stop) for first, stop, _ in newest.left]
+    ids = sorted({**newest.bases, newest.base: newest.committed_ms}.items())
+    return {"kept": [[id, ms] for id, ms in ids if not any(id in gone for gone in left)]}
+
+
+def _line(facts: CheckpointFacts, newest: Manifest) -> dict[str, Any]:
+    id = facts["id"]
+    return {
+        **facts,
+        "pinned": id in newest.pins,
+        "kept_by_policy": id < newest.oldest and id not in newest.pins,
+        "abandoned": any(first <= id < stop for first, stop, _ in newest.left),
+    }
+
+
+# -- one of them -----------------------------------------------------------------------------------------------------
+
+
+def in_words(shown: Shown, id: int | None) -> dict[str, Any]:
+    """A manifest in words."""
+    entry, newest = shown.entry(id), shown.look().newest.manifest
+    manifest = entry.manifest
+    return {
+        **_line(shown.facts(manifest.id), newest),
+        "meaning": _MEANING[manifest.kind](manifest),
+        "words": [{"name": name, "text": text} for name, text in (*_words(entry), *_states(manifest))],
+    }
+
+
+_MEANING: Mapping[str, Callable[[Manifest], str]] = {
+    "checkpoint": lambda one: (
+        "The empty state before anything was read."
+        if one.id == 0
+        else "A step was counted: its records, their sums and the outputs of closed windows, all at once."
+    ),
+    "fence": lambda one: (
+        f"A driver took over as epoch {one.epoch}: it repeats the state of checkpoint {one.base}, and every earlier "
+        "driver finds its next id taken."
+    ),
+    "compaction": lambda one: f"Runs of checkpoint {one.base} were folded into fewer. No value has changed.",
+    "migration": lambda one: f"The state of checkpoint {one.base} was migrated to a new definition of the task.",
+    "rollback": lambda one: f"The job went back to checkpoint {one.target}. Later ones no longer count.",
+    "savepoint": lambda one: "A copy of one checkpoint that stands by itself.",
+    "merge": lambda one: "Two jobs over disjoint sources were joined.",
+}
+
+
+def _words(entry: Entry) -> Iterator[tuple[str, str]]:
+    manifest, clock = entry.manifest, entry.manifest.clock
+    yield "epoch", f"{manifest.epoch}; format {manifest.format}, {bytes_text(entry.bytes)}"
+    yield "job", manifest.job
+    if manifest.origin is not None:
+        yield "started from", f"checkpoint {manifest.origin[1]} of job {manifest.origin[0]}"
+    yield "state of", f"checkpoint {manifest.base}; {manifest.oldest} is the oldest kept"
+    for name, ids in (("pinned", manifest.pins), ("burnt", manifest.burnt)):
+        if ids:
+            yield name, ", ".join(map(str, ids[:_LINES_MAX]))
+    if manifest.committed_ms:
+        yield "planned at", utc_text(manifest.committed_ms)
+    closed = f", windows closed up to {clock_text(clock.closed)}" if has_windows(manifest) else ""
+    yield "clock", f"{clock_text(clock.watermark)}{closed}"
+    yield "end of input", "declared" if clock.end_of_input else "not declared"
+    if manifest.not_after is not None:
+        yield "not after", f"{utc_text(manifest.not_after)}: later timestamps are dead letters"
+    if manifest.retract is not None:
+        first, stop = manifest.retract
+        yield "takes back", f"the outputs of checkpoints {first} to {stop - 1}"
+    for name, source in sorted(manifest.sources.items()):
+        yield from _source(name, source, len(manifest.sources))
+    for name, sink in sorted(manifest.sinks.items()):
+        batches = f", {len(sink.owed)} batches wait to be published" if sink.owed else ", all published"
+        yield f"sink {name}", f"last batch {'none' if sink.last is None else sink.last}{batches}"
+
+
+def _source(name: str, source: SourcePart, sources: int) -> Iterator[tuple[str, str]]:
+    yield "source", source.kind if sources == 1 else f"{name}, a {source.kind}"
+    positions = sorted(source.positions.items())
+    for partition, position in positions[:_LINES_MAX]:
+        yield f"reads {partition}", f"next: {CODECS[source.codec].text(position)}"
+    if len(positions) > _LINES_MAX:
+        yield "and", f"{len(positions) - _LINES_MAX:,} more partitions"
+    if source.seen is not None:
+        rows = sum(run.rows_left for run in source.seen.runs)
+        yield "recognises copies", f"by {rows:,} rows of seen records, since {clock_text(source.seen.expired)}"
+
+
+def _states(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    for task, operator in manifest.operators.items():
+        key = ", ".join(f"{name}: {kind}" for name, kind in zip(operator.key_names, operator.key_types))
+        for name, state in operator.states.items():
+            rows, size = sum(run.rows_left for run in state.runs), sum(run.bytes for run in state.runs)
+            called = task if len(operator.states) == 1 else f"{task}, {name}"
+            yield f"state {called}", f"{rows:,} rows in {len(state.runs)} runs, {bytes_text(size)}"
+            yield "key", key or ", ".join(operator.key_names) or "none"
+            yield "monoid", monoid_words(state.fingerprint["monoid"])
+            yield "window", window_text(state.fingerprint["window"])
+
+
+# -- two of them -----------------------------------------------------------------------------------------------------
+
+
+def difference(shown: Shown, before: int, after: int | None, values: bool) -> dict[str, Any]:
+    """What changed between two checkpoints; with ``values``, and the pipeline, also by key and window."""
+    places = shown.place(before), shown.place(after)
+    rows = sum(run.rows_left for place in places for run in place.manifest.state_runs())
+    if values and rows > _VALUES_ROWS_MAX:
+        raise InvalidPipeline(
+            f"{rows:,} rows are too many to compare here (at most {_VALUES_ROWS_MAX:,}): 'persistent diff PIPELINE "
+            f"{before} {places[1].manifest.id}' compares them"
+        )
+    found = diff(*places, pipeline=shown.pipeline if values else None, limit=_VALUES_SHOWN)
+    changes = [_change(one) for one in found.changes]
+    shown_changes = changes[: 5 * _LINES_MAX]
+    answer: dict[str, Any] = {
+        "before": found.before.manifest.id,
+        "after": found.after.manifest.id,
+        "changes": shown_changes,
+        "changes_more": len(changes) - len(shown_changes),
+    }
+    if found.rows is not None:
+        answer["values"] = {
+            "differing": found.differing,
+            "equal": found.equal,
+            "columns": columns_of(found.rows.schema),
+            "rows": cells(found.rows),
+        }
+    return answer
+
+
+def _change(one: Change) -> dict[str, Any]:
+    sides = {"before": one.before, "after": one.after}
+    return {"part": one.part, "name": one.name, **{name: _side(one.part, value) for name, value in sides.items()}}
+
+
+def _side(part: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    if part == "clock" and not isinstance(value, bool):
+        return clock_text(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,0 +1,131 @@
+"""What the page says: errors in words, places without secrets, values as exact text."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Any
+
+import pyarrow as pa
+
+from monoids.arrays import python_list
+from monoids.encoding import to_json
+from persistent.errors import (
+    CorruptCheckpoint,
+    FingerprintChanged,
+    InvalidPipeline,
+    NewerFormat,
+    NoCheckpoint,
+    OtherJob,
+    PersistentError,
+    Refused,
+    StorageError,
+    UnknownCheckpoint,
+    UserCodeError,
+)
+from persistent.storage.failures import without_secrets
+from persistent.text.fingerprints import monoid_text
+
+_HEX = re.compile(r"-?0x[0-9a-f]+\.[0-9a-f]+p[+-]\d+")
+_TEXT_MAX, _ERROR_MAX = 20_000, 2_000
+
+
+class NeedsPipeline(InvalidPipeline):
+    """A state is to be read, and no task is given to read it with."""
+
+
+class NotFound(InvalidPipeline):
+    """Nothing has that address."""
+
+
+_SAID: tuple[tuple[type[PersistentError], int, str, str], ...] = (
+    (NeedsPipeline, 409, "pipeline", "A state needs its task"),
+    (NotFound, 404, "unknown", "Nothing is here"),
+    (NewerFormat, 409, "newer", "A newer release wrote this"),
+    (NoCheckpoint, 404, "none", "No checkpoint yet"),
+    (UnknownCheckpoint, 404, "unknown", "Not kept"),
+    (CorruptCheckpoint, 409, "corrupt", "This checkpoint is damaged"),
+    (StorageError, 503, "away", "The store does not answer"),
+    (OtherJob, 409, "other", "The pipeline is of another job"),
+    (FingerprintChanged, 409, "other", "The pipeline has changed since this checkpoint"),
+    (UserCodeError, 422, "task", "The task's own code failed"),
+    (Refused, 409, "refused", "Not possible now"),
+    (InvalidPipeline, 400, "asked", "This cannot be shown as asked"),
+    (PersistentError, 500, "error", "This cannot be shown"),
+)
+
+
+def said_of(error: PersistentError) -> tuple[int, dict[str, str]]:
+    """The status and the words for an error: a title, and the text with fault, place and remedy."""
+    text = _cut(without_secrets(str(error)), _ERROR_MAX)
+    _, status, short, title = next(one for one in _SAID if isinstance(error, one[0]))
+    return status, {"kind": short, "title": title, "text": text}
+
+
+def place_text(url: str) -> str:
+    """A URL or target as it may be shown."""
+    return without_secrets(url)
+
+
+def cells(table: pa.Table) -> list[list[str | None]]:
+    """The rows of a table as exact text. A browser would round integers beyond 53 bits; text it leaves alone."""
+    return [[cell(value) for value in row.values()] for row in python_list(table)]
+
+
+def cell(value: Any) -> str | None:
+    """A value as text; None for null."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, bool):
+        text = "true" if value else "false"
+    elif isinstance(value, bytes):
+        text = value.decode("utf-8", "backslashreplace")
+    elif isinstance(value, datetime.datetime):
+        text = _time(value)
+    elif isinstance(value, dict | list | tuple):
+        text = to_json(value)
+    else:
+        text = str(value)
+    return _cut(text, _TEXT_MAX)
+
+
+def monoid_words(fingerprint: Any) -> str:
+    """The monoid of a fingerprint, with floats as people write them.
+
+    >>> from monoids import Histogram
+    >>> monoid_words(Histogram([0, 50]).fingerprint())
+    'Histogram(boundaries=(0, 50))'
+    """
+    return _HEX.sub(lambda found: f"{float.fromhex(found[0]):g}", monoid_text(fingerprint))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _time(value: datetime.datetime) -> str:
+    whole, point, part = str(value).removesuffix("+00:00").partition(".")
+    part = part.removesuffix("000") if len(part) == 6 else part
+    return whole + point + part + ("Z" if value.tzinfo else "")
+
+
+def kind_of(type_: pa.DataType) -> str:
+    """How a column is set and drawn: number, time, text, flag, list, struct."""
+    if pa.types.is_boolean(type_):
+        return "flag"
+    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+        return "number"
+    if pa.types.is_temporal(type_):
+        return "time"
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return "list"
+    if pa.types.is_struct(type_) or pa.types.is_map(type_):
+        return "struct"
+    return "text"
+
+
+def columns_of(schema: pa.Schema) -> list[dict[str, str]]:
+    """The columns of a table, for its head."""
+    return [{"name": field.name, "type": str(field.type), "kind": kind_of(field.type)} for field in schema]

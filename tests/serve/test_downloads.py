@@ -1,0 +1,77 @@
+"""A download is the whole state, or breaks off."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from persistent.errors import CorruptCheckpoint, InvalidPipeline
+from persistent.serve import downloads, state_rows
+from persistent.serve.downloads import download
+from persistent.serve.state_rows import Wanted
+from tests.serve.jobs import SCRIPT, WIDE, ran
+
+
+@pytest.fixture(params=[1, 20_000], autouse=True)
+def slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_rows, "_SLICE_ROWS", request.param)
+
+
+def table_of(form: str, data: bytes) -> pa.Table:
+    if form == "parquet":
+        return pq.read_table(io.BytesIO(data))
+    if form == "jsonl":
+        return pa.Table.from_pylist([json.loads(line) for line in data.splitlines()])
+    options = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    return pyarrow.csv.read_csv(io.BytesIO(data), parse_options=options)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_a_download_holds_every_row(form: str) -> None:
+    """Rows of a later slice would be missing, or its head would be among them."""
+    shown = ran("download")
+    assert shown.pipeline is not None
+    found = download(shown, Wanted(), form)
+    table = table_of(form, b"".join(found.pieces))
+    expected = shown.pipeline.state()
+    assert sorted(table["largest"].to_pylist()) == sorted(expected["largest"].to_pylist())
+    assert max(table["largest"].to_pylist()) == WIDE + 99 and SCRIPT in table["page"].to_pylist()
+    assert found.name == f"download-{shown.look().newest.manifest.id}.{form}"
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_an_empty_state_is_a_whole_file(form: str) -> None:
+    """A file without rows could not be read."""
+    data = b"".join(download(ran("nothing"), Wanted(find="nowhere"), form).pieces)
+    assert (data == b"") == (form == "jsonl")
+    if form == "parquet":
+        assert pq.read_table(io.BytesIO(data)).column_names[:2] == ["page", "shop"]
+
+
+def test_a_download_that_fails_breaks_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a state would be taken for a whole one."""
+    shown = ran("broken")
+
+    def tables(found: state_rows.StateReading) -> Iterator[pa.Table]:
+        yield found.empty
+        raise CorruptCheckpoint("a run is damaged")
+
+    monkeypatch.setattr(downloads, "_tables", tables)
+    data = b""
+    with pytest.raises(CorruptCheckpoint):
+        for piece in download(shown, Wanted(), "parquet").pieces:
+            data += piece
+    with pytest.raises(pa.ArrowInvalid):
+        pq.read_table(io.BytesIO(data))
+
+
+def test_an_unknown_form_is_refused() -> None:
+    """It would be some other one."""
+    with pytest.raises(InvalidPipeline, match="csv, jsonl, parquet"):
+        download(ran("form"), Wanted(), "xml")

@@ -1,0 +1,110 @@
+"""A page hears of changes, and of the progress of a verification."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from persistent.serve import events as module
+from persistent.serve import shown as shown_module
+from persistent.serve.events import Verifying, changes
+from persistent.serve.shown import Shown
+from persistent.storage import MemoryStorage
+from tests.serve.jobs import pipeline, ran
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_POLL_S", 0.01)
+    monkeypatch.setattr(module, "_PROGRESS_S", 0.01)
+    monkeypatch.setattr(shown_module, "_LOOK_S", 0.0)
+
+
+def parsed(text: str) -> tuple[str, Any]:
+    name, data = text.rstrip("\n").split("\n")
+    return name.removeprefix("event: "), json.loads(data.removeprefix("data: "))
+
+
+def test_a_change_is_heard_once() -> None:
+    """The page would not move, or would be drawn anew every second."""
+    shown = ran("changes", count=40)
+
+    async def heard() -> list[Any]:
+        stream = changes({"changes": shown, "none": Shown("none", "none", MemoryStorage("serve-nobody"))})
+        first = [await anext(stream), await anext(stream)]
+        waiting = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0.1)
+        early = waiting.done() and not (await waiting).startswith(":")
+        await asyncio.to_thread(lambda: pipeline("changes", count=100).run(engine="embedded"))
+        while True:
+            text = await waiting
+            if not text.startswith(":") and parsed(text)[1]["checkpoint"]["read"] == 100:
+                return [*map(parsed, first), early, parsed(text)]
+            waiting = asyncio.ensure_future(anext(stream))
+
+    first, none, early, after = asyncio.run(heard())
+    assert first[0] == "job" and first[1]["checkpoint"]["read"] == 40 and not early
+    assert none[1]["error"]["kind"] == "none"
+    assert after[1]["checkpoint"]["read"] == 100
+
+
+def verified(shown: Shown) -> Any:
+    async def whole() -> list[str]:
+        return [text async for text in Verifying(shown).events()]
+
+    name, data = parsed(asyncio.run(whole())[-1])
+    assert name == "verified"
+    return data
+
+
+def test_a_verification() -> None:
+    """A damaged checkpoint would be shown as a good one."""
+    shown = ran("verified")
+    found = verified(shown)
+    assert found["ok"] and found["newest_good"] == found["newest"]
+    assert {one["name"] for one in found["parts"]} >= {"state runs", "dead letters"}
+    storage = MemoryStorage("serve-verified")
+    run = shown.entry().manifest.state_runs()[-1].name
+    data = bytearray(storage._files[run].to_pybytes())
+    data[len(data) // 2] ^= 1
+    storage._files[run] = pa.py_buffer(bytes(data))
+    found = verified(shown)
+    assert not found["ok"] and found["findings"][0]["severity"] == "fault" and found["findings"][0]["place"] == run
+
+
+def test_leaving_the_page_ends_the_verification(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each visit would leave a thread that reads every byte."""
+    seen = []
+
+    def endless(storage: Any, *, on_progress: Any) -> Any:
+        while True:
+            seen.append(1)
+            on_progress(1, 10)
+
+    monkeypatch.setattr(module, "verify", endless)
+    verifying = Verifying(ran("left"))
+
+    async def leave() -> str:
+        stream = verifying.events()
+        first = await anext(stream)
+        await stream.aclose()  # type: ignore[attr-defined]
+        return first
+
+    assert parsed(asyncio.run(leave()))[0] == "progress"
+    verifying._thread.join(10)
+    assert not verifying.is_at_work
+
+
+def test_an_error_of_the_verification_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page would wait forever."""
+
+    def fails(storage: Any, *, on_progress: Any) -> Any:
+        raise OSError("no answer from http://me:pass@host/")
+
+    monkeypatch.setattr(module, "verify", fails)
+    said = verified(ran("fails"))["error"]
+    assert "ended early" in said["text"] and "pass" not in said["text"]

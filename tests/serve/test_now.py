@@ -1,0 +1,113 @@
+"""Now says whether a job is alive, how far behind it is, and whether anything is lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from persistent import operations
+from persistent.checkpoint.process import Process, this_process
+from persistent.checkpoint.running import Mark, put_mark
+from persistent.checkpoint.subfolder import open_checkpoint
+from persistent.serve import now as module
+from persistent.serve.now import brief, driver_of, now
+from persistent.serve.shown import Shown
+from persistent.storage import MemoryStorage
+from persistent.testing import ManualClock
+from tests.serve.jobs import ran
+
+
+def verdicts(shown: Shown) -> dict[str, tuple[str, str]]:
+    return {one["of"]: (one["level"], one["title"]) for one in now(shown)["verdicts"]}
+
+
+def test_a_stopped_job() -> None:
+    """Nobody would see that records were set aside, or that no driver works."""
+    found = verdicts(ran("now"))
+    assert found["alive"] == ("still", "Stopped")
+    assert found["lost"] == ("warn", "1 late and 1 dead")
+
+
+def test_a_savepoint_is_no_stopped_job() -> None:
+    """Somebody would look for the driver of a copy."""
+    shown = ran("saved")
+    url = operations.savepoint(shown.storage, "monday")
+    assert verdicts(Shown("monday", url, open_checkpoint(url)))["alive"] == ("still", "A savepoint")
+
+
+def test_figures_are_those_of_the_newest_checkpoint() -> None:
+    """The page would count differently from the checkpoint."""
+    shown = ran("figures")
+    found = now(shown)
+    at = found["checkpoint"]
+    assert (at["read"], at["processed"], at["late"], at["dead"]) == (100, 98, 1, 1)
+    assert found["clock"]["watermark"] == at["clock_ms"] == 99_000
+    assert sum(one["read"] for one in found["series"]) + now_first(shown) == 100
+
+
+def now_first(shown: Shown) -> int:
+    """What the first checkpoint of the series had read already."""
+    return int(shown.recent(120)[0]["read"])
+
+
+def test_a_driver_at_work_on_this_machine() -> None:
+    """A job at work would look stopped."""
+    shown = ran("working")
+    put_mark(shown.storage, 99, "ab")
+    assert now(shown)["driver"]["state"] == "at work"
+    assert verdicts(shown)["alive"] == ("good", "At work")
+
+
+def mark(process: Process) -> Mark:
+    return Mark("r/e1-ab.json", 1, process, 0)
+
+
+def test_drivers_by_what_can_be_seen_of_them() -> None:
+    """A killed driver would look like one at work, or one on another machine like a killed one."""
+    here = this_process()
+    assert driver_of([mark(here)])["state"] == "at work"
+    assert driver_of([mark(replace(here, host="elsewhere"))])["state"] == "perhaps"
+    assert driver_of([mark(replace(here, pid=2**22 + 7))])["state"] == "died"
+    assert driver_of([]) == {"state": "stopped"}
+
+
+def test_how_far_behind_follows_the_time_of_day_only_while_at_work() -> None:
+    """A job that was stopped for a year would be a year behind, although it had read everything."""
+    with ManualClock(130_000) as time:
+        shown = ran("behind")
+        before = verdicts(shown)["behind"]
+        assert before == ("good", "31.0 s behind")
+        time.advance("1 h")
+        assert verdicts(shown)["behind"] == before
+        put_mark(shown.storage, 99, "ab")
+        time.advance("1 h")
+        assert verdicts(shown)["behind"] == ("warn", "2.0 h behind")
+
+
+FACTS: dict[str, Any] = {
+    "read": 10, "late": 0, "dead": 0, "skipped": 0, "balances": True, "committed_ms": 0, "end_of_input": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changed, level",
+    [({}, "good"), ({"late": 2}, "warn"), ({"dead": 2}, "warn"), ({"skipped": 1}, "bad"), ({"balances": False}, "bad")],
+)
+def test_what_counts_as_lost(changed: dict[str, Any], level: str) -> None:
+    """Positions that the source skipped, or an account that does not add up, would look like a good job."""
+    assert module._lost({**FACTS, **changed})["level"] == level
+
+
+def test_speed_is_rows_between_plans() -> None:
+    """Rows of a step that is not known to be over would count as read in no time."""
+    steps = [{"committed_ms": 1_000 * n, "read": 100 * n} for n in range(1, 5)]
+    assert module._speed(steps) == {"rows_per_s": 100.0, "step_ms": 1_000, "steps": 2}
+    assert module._speed(steps[:2])["rows_per_s"] is None
+
+
+def test_a_job_that_cannot_be_read_is_one_line() -> None:
+    """One empty folder would hide all other jobs."""
+    line = brief(Shown("none", "none", MemoryStorage("serve-empty")))
+    assert line["error"]["kind"] == "none" and "run the pipeline first" in line["error"]["text"]

@@ -1,0 +1,187 @@
+"""The page in a real browser: each view is drawn, hostile keys stay text, and a new checkpoint is seen."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.made import ROOT
+
+pytestmark = pytest.mark.check
+
+JOB = """
+import sys
+sys.path.insert(0, {root!r})
+from persistent import FileSink, MemorySource, Pipeline, Retention
+from tests.serve.jobs import Visits, rows
+
+def pipeline(count=100):
+    source = MemorySource(rows(count), timestamp="ts", ordered=True)
+    return Pipeline(source=source, task=Visits(), sink=FileSink("out"), checkpoint="visits", step_rows=10,
+                    retention=Retention(last=50))
+
+first = pipeline(40)
+"""
+
+FINDS = {
+    "now": "Is anything lost?",
+    "timeline": "checkpoints are kept",
+    "state": "<script>alert('key')</script>",
+    "account": "Set aside, newest first",
+    "storage": "Verify every byte",
+}
+
+
+def chromium() -> str:
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    if found is None and "CI" in os.environ:
+        pytest.fail("no browser: apt-get install chromium")
+    if found is None:
+        pytest.skip("no browser: apt-get install chromium")
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    path = chromium()
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def run(folder: Path, name: str) -> None:
+    words = ["run", f"visits.py:{name}", "--engine", "embedded"]
+    subprocess.run([sys.executable, "-m", "persistent", *words], cwd=folder, env=environment(), check=True)
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "visits.py").write_text(JOB.format(root=str(ROOT)))
+    run(folder, "first")
+    words = [sys.executable, "-m", "persistent", "serve", "visits.py:pipeline", "empty", "--port", "0"]
+    with subprocess.Popen(words, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = re.match(r"http://\S+", process.stdout.readline())
+        assert found
+        yield folder, found[0]
+        process.terminate()
+
+
+@pytest.fixture
+def page(browser: Any, served: tuple[Path, str]) -> Iterator[Any]:
+    """A page on which nothing may fail: no script, and nothing that the policy forbids."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, accept_downloads=True)
+    page = context.new_page()
+    said: list[str] = []
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(f"a dialog: {dialog.message}"))
+    page.on("console", lambda one: said.append(one.text) if "Content Security Policy" in one.text else None)
+    yield page
+    assert said == []
+    context.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("view", FINDS)
+def test_each_view(page: Any, served: tuple[Path, str], view: str, width: int) -> None:
+    """A view would be blank, or wider than a telephone."""
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(f"{served[1]}#/visits/{view}")
+    page.get_by_text(FINDS[view]).first.wait_for()
+    assert "[object" not in page.inner_text("main") and "undefined" not in page.inner_text("main")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_row_says_why_it_is_here(page: Any, served: tuple[Path, str]) -> None:
+    """Nobody would see which checkpoints a value comes from."""
+    page.goto(f"{served[1]}#/visits/state?sort=-visits")
+    page.locator("tr.pick").first.click()
+    page.get_by_text("Why is this row here?").wait_for()
+    page.get_by_text("together").wait_for()
+
+
+def test_a_search(page: Any, served: tuple[Path, str]) -> None:
+    """The policy would forbid the form, or the search find another key."""
+    page.goto(f"{served[1]}#/visits/state")
+    page.get_by_label("search in the key").fill("CART")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("find=CART"))
+    page.get_by_role("button", name="find: CART").wait_for()
+    assert {row.split()[0] for row in page.locator("tbody tr").all_inner_texts()} == {"/cart"}
+
+
+def test_the_slider_goes_back(page: Any, served: tuple[Path, str]) -> None:
+    """The state at an earlier checkpoint could not be seen."""
+    page.goto(f"{served[1]}#/visits/state")
+    page.get_by_label("checkpoint", exact=True).focus()
+    page.keyboard.press("ArrowLeft")
+    page.get_by_role("button", name="at: ").wait_for()
+
+
+def test_two_checkpoints_are_compared(page: Any, served: tuple[Path, str]) -> None:
+    """What a step did could not be seen."""
+    page.goto(f"{served[1]}#/visits/timeline")
+    page.locator("tr.pick").nth(0).click()
+    page.locator("tr.pick").nth(2).click(modifiers=["Shift"])
+    page.get_by_role("button", name="Compare values by key").click()
+    page.get_by_text("values differ").wait_for()
+
+
+def test_a_verification_is_shown(page: Any, served: tuple[Path, str]) -> None:
+    """The button would do nothing."""
+    page.goto(f"{served[1]}#/visits/storage")
+    page.get_by_role("button", name="Verify every byte").click()
+    page.get_by_text("is whole, to the last byte").wait_for()
+
+
+def test_a_download_arrives(page: Any, served: tuple[Path, str]) -> None:
+    """The link would lead nowhere."""
+    page.goto(f"{served[1]}#/visits/state")
+    page.get_by_text("Download", exact=True).click()
+    with page.expect_download() as found:
+        page.get_by_text("JSON lines").click()
+    assert Path(found.value.path()).read_text().count("\n") > 3
+
+
+def test_the_keyboard(page: Any, served: tuple[Path, str]) -> None:
+    """Who uses no mouse could not use the page."""
+    page.goto(f"{served[1]}#/visits/now")
+    page.get_by_text(FINDS["now"]).wait_for()
+    page.keyboard.press("2")
+    page.get_by_text(FINDS["timeline"]).wait_for()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"timeline\?id=\d+"))
+    page.keyboard.press("?")
+    page.get_by_role("dialog").wait_for()
+
+
+def test_an_empty_folder_is_said(page: Any, served: tuple[Path, str]) -> None:
+    """It would look like a page that does not work."""
+    page.goto(f"{served[1]}#/empty/now")
+    page.get_by_role("alert").get_by_text("No checkpoint yet").wait_for()
+
+
+def test_a_new_checkpoint_is_seen(page: Any, served: tuple[Path, str]) -> None:
+    """The page would show what was."""
+    folder, url = served
+    page.goto(f"{url}#/visits/now")
+    page.get_by_text("Nothing lost").wait_for()
+    run(folder, "pipeline")
+    page.get_by_text("1 late and 1 dead").wait_for()

@@ -1,0 +1,105 @@
+"""Pages of a state hold every row once, exactly; and a row is the sum of what its runs add."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from persistent.errors import InvalidPipeline
+from persistent.serve import Shown, state_page, state_rows
+from persistent.serve.state_page import shape, sorted_page, why
+from persistent.serve.state_page import state_page as page_of
+from persistent.serve.state_rows import Wanted
+from tests.serve.jobs import WIDE, ran
+
+
+def walked(shown: Shown, limit: int, **asked: Any) -> list[list[str | None]]:
+    rows, cursor = [], ""
+    while True:
+        page = page_of(shown, Wanted(**asked), cursor, limit)
+        assert len(page["rows"]) <= limit
+        rows += page["rows"]
+        if page["next"] is None:
+            assert page["progress"] == 1.0
+            return rows
+        cursor = page["next"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 500])
+@pytest.mark.parametrize("slice_rows", [1, 20_000])
+def test_pages_hold_every_row_once(monkeypatch: pytest.MonkeyPatch, limit: int, slice_rows: int) -> None:
+    """A row on the border of two pages would be lost or shown twice."""
+    monkeypatch.setattr(state_rows, "_SLICE_ROWS", slice_rows)
+    shown = ran("walked")
+    assert shown.pipeline is not None
+    rows = walked(shown, limit)
+    expected = shown.pipeline.state().to_pylist()
+    assert sorted((row[0], row[1]) for row in rows if row[1]) == sorted(
+        (one["page"], str(one["shop"])) for one in expected if one["shop"]
+    )
+    assert len(rows) == len(expected)
+
+
+def test_a_walk_stops_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search in a large state would block the page until it has read all of it."""
+    monkeypatch.setattr(state_rows, "_SLICE_ROWS", 1)
+    monkeypatch.setattr(state_page, "_BUDGET_S", -1.0)
+    shown = ran("budget")
+    page = page_of(shown, Wanted(find="nowhere"))
+    assert page["rows"] == [] and page["next"] is not None and 0 < page["progress"] < 1
+
+
+def test_integers_stay_exact() -> None:
+    """A browser rounds what is beyond 53 bits."""
+    shown = ran("exact", count=1)
+    ((page, shop, _, _, visits, largest),) = walked(shown, 10)
+    assert (page, shop, visits, largest) == ("/", "7", "1", str(WIDE))
+
+
+def test_sorted_pages_are_the_sorted_state() -> None:
+    """The largest would be that of one page."""
+    shown = ran("sorted")
+    pages = [sorted_page(shown, Wanted(), "-largest", offset, 2)["rows"] for offset in (0, 2, 4)]
+    by = [int(row[5] or 0) for rows in pages for row in rows]
+    assert by == sorted(by, reverse=True) and len(set(by)) == len(by) == 6
+    assert max(by) == WIDE + 99
+
+
+def test_sorting_a_large_state_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would read all of it for each page."""
+    monkeypatch.setattr(state_page, "SORTED_ROWS_MAX", 3)
+    with pytest.raises(InvalidPipeline, match="download the state"):
+        sorted_page(ran("large"), Wanted(), "visits")
+
+
+def test_sorting_by_what_is_no_column_is_refused() -> None:
+    """It would be sorted by something else."""
+    with pytest.raises(InvalidPipeline, match="choose one of page, shop"):
+        sorted_page(ran("columns"), Wanted(), "nothing")
+
+
+def test_a_row_is_the_sum_of_its_parts() -> None:
+    """Nobody would see which checkpoints a value comes from."""
+    shown = ran("why")
+    found = why(shown, Wanted(key=("/", "7"), window="1970-01-01 00:01:00Z"))
+    visits = [column["name"] for column in found["columns"]].index("visits")
+    parts = [int(row[visits]) for one in found["contributions"] for row in one["rows"]]
+    ((whole),) = found["rows"]
+    assert sum(parts) == int(whole[visits]) and len(parts) > 1
+    firsts = [one["first"] for one in found["contributions"]]
+    assert firsts == sorted(firsts)
+
+
+def test_the_shape_needs_no_pipeline() -> None:
+    """A checkpoint given by its URL would show nothing of its state."""
+    shown = ran("shape")
+    (found,) = shape(Shown("shape", "shape", shown.storage))["states"]
+    assert found["key"] == ["page: string", "shop: int64"] and found["rows"] > 0 and found["bytes"] > 0
+    assert found["pane_min"] == 60_000
+
+
+def test_cursors_are_checked() -> None:
+    """Whatever stands in a URL would become a number of rows."""
+    with pytest.raises(InvalidPipeline, match="no place"):
+        page_of(ran("cursors"), Wanted(), "1.x")

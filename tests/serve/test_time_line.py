@@ -1,0 +1,107 @@
+"""The time line shows every kept checkpoint, in words, and what changed between two."""
+
+from __future__ import annotations
+
+import pytest
+
+from persistent import operations
+from persistent.checkpoint.successor import KINDS
+from persistent.errors import UnknownCheckpoint
+from persistent.serve import time_line as module
+from persistent.serve.time_line import difference, in_words, kept, time_line
+from persistent.storage import MemoryStorage
+from tests.serve.jobs import ran
+
+
+def test_pages_of_the_time_line_are_the_whole() -> None:
+    """A checkpoint would be missing between two pages, or shown twice."""
+    shown = ran("pages")
+    whole = [line["id"] for line in time_line(shown)["checkpoints"]]
+    found: list[int] = []
+    before = None
+    while True:
+        page = time_line(shown, before, 3)
+        found += [line["id"] for line in page["checkpoints"]]
+        before = page["next"]
+        if before is None:
+            break
+    assert found == whole == sorted(whole, reverse=True) and len(whole) == page["kept"] > 10
+
+
+def test_a_page_takes_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of ten thousand large manifests would block the page until a hundred are read."""
+    monkeypatch.setattr(module, "_BUDGET_S", -1.0)
+    page = time_line(ran("moment"))
+    assert [line["id"] for line in page["checkpoints"]] == [page["next"]] and page["kept"] > 10
+
+
+def test_the_slider_has_every_state() -> None:
+    """A checkpoint that is kept could not be gone back to; or one that a rollback abandoned could."""
+    shown = ran("slider")
+    newest = shown.entry().manifest
+    assert [id for id, _ in kept(shown)["kept"]] == sorted(newest.bases)
+    operations.rollback(shown.storage, 6, outputs="again")
+    after = [id for id, _ in kept(type(shown)("slider", "slider", shown.storage))["kept"]]
+    assert after[-2:] == [6, newest.id + 1] or (after[-1] > newest.id and 7 not in after)
+
+
+def test_what_each_checkpoint_added() -> None:
+    """The sum of the steps would not be the account."""
+    lines = time_line(ran("added"))["checkpoints"]
+    assert lines[-1]["id"] == 0
+    assert sum(line["added"]["read"] for line in lines[:-1]) == lines[0]["read"] == 100
+    assert [line["added"]["late"] for line in lines if "added" in line and line["added"]["late"]] == [1]
+
+
+def test_pins_and_rollbacks_are_marked() -> None:
+    """A checkpoint that no longer counts would look like one that does."""
+    shown = ran("rolled")
+    operations.pin(shown.storage, 6)
+    operations.rollback(shown.storage, 6, outputs="again")
+    shown = type(shown)(shown.name, shown.target, shown.storage)
+    lines = {line["id"]: line for line in time_line(shown)["checkpoints"]}
+    newest = max(lines)
+    assert (lines[newest]["kind"], lines[newest]["target"]) == ("rollback", 6)
+    assert lines[6]["pinned"] and not lines[6]["abandoned"]
+    assert all(lines[id]["abandoned"] for id in lines if 6 < id < newest and lines[id]["kind"] == "checkpoint")
+    assert "went back to checkpoint 6" in in_words(shown, None)["meaning"]
+
+
+def test_every_kind_has_a_meaning() -> None:
+    """A kind of manifest without words would fail the page."""
+    assert module._MEANING.keys() == set(KINDS)
+
+
+def test_words_say_what_a_manifest_holds() -> None:
+    """People would have to read its JSON."""
+    words = {one["name"]: one["text"] for one in in_words(ran("words"), None)["words"]}
+    assert words["key"] == "page: string, shop: int64"
+    assert words["window"] == 'tumbling("1 min")'
+    assert words["clock"].startswith("1970-01-01 00:01:39Z, windows closed up to")
+
+
+def test_a_checkpoint_that_is_not_kept() -> None:
+    """An id mistyped would be an empty page."""
+    with pytest.raises(UnknownCheckpoint):
+        in_words(ran("unkept"), 999)
+
+
+def test_the_difference_of_two() -> None:
+    """Nobody would see what a step did."""
+    shown = ran("difference")
+    found = difference(shown, 4, 9, values=False)
+    changes = {(one["part"], one["name"]): (one["before"], one["after"]) for one in found["changes"]}
+    read = next(sides for (part, name), sides in changes.items() if part == "account" and name.startswith("read"))
+    assert tuple(int(one) for one in read if one) == (30, 80)
+    assert "values" not in found
+    values = difference(shown, 8, 9, values=True)["values"]
+    assert values["differing"] == len(values["rows"]) > 0
+
+
+def test_an_unreadable_checkpoint_is_a_line() -> None:
+    """One damaged manifest would hide all others."""
+    shown = ran("unreadable")
+    storage = MemoryStorage("serve-unreadable")
+    storage._files["m/00000000000000000005.json"] = storage._files["m/00000000000000000004.json"].slice(0, 50)
+    lines = {line["id"]: line for line in time_line(shown)["checkpoints"]}
+    assert lines[5]["kind"] == "unreadable" and lines[6]["read"] == 50
