@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -77,6 +77,16 @@ class SessionWindow(Window):
         return {"gap_ms": self.gap_ms, "cut_ms": self.size_ms}
 
 
+class Gaps(Protocol):
+    """What decides which messages of a key belong together: windows of sessions, or a time to live."""
+
+    def last_start(self, timestamps: Any) -> Any:
+        """The pane of each time: what is in different ones is never joined."""
+
+    def session_ends(self, starts: Integers, lasts: Integers) -> Integers:
+        """The end of each session."""
+
+
 def session(gap: Duration, *, cut: Duration = "1 day") -> SessionWindow:
     """Windows that end when a key has been silent for the gap. Each key has its own; a message less than ``gap`` after
     another of its key belongs to the same one, and may join two that are open.
@@ -116,7 +126,7 @@ def values_of(monoid: Monoid[Any]) -> Monoid[Any]:
 
 
 def group_sessions(
-    monoid: Monoid[Any], window: SessionWindow, keys: Sequence[pa.Array], times: Integers, values: Columns
+    monoid: Monoid[Any], window: Gaps, keys: Sequence[pa.Array], times: Integers, values: Columns
 ) -> GroupSums:
     """The sum of lifted values by (key, cell): what grouping them as sessions of one value gives, in one pass."""
     assert isinstance(monoid, Sessions)
@@ -178,7 +188,7 @@ def each_session(window: SessionWindow, rows: GroupSums, closed: int, until: int
     return GroupSums(rows.hashes[held], take_keys(rows.keys, held), found[0], (Ragged.singles(found),))
 
 
-def sessions_after(window: SessionWindow, rows: GroupSums, closed: int) -> GroupSums:
+def sessions_after(window: Gaps, rows: GroupSums, closed: int) -> GroupSums:
     """The rows without the sessions that end at or before ``closed``, and without those that hold no other."""
     (table,) = rows.columns
     columns = table.flat()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +18,26 @@ from monoids.hashing import key_column, key_type
 from persistent.delta import Delta, listed_key
 from persistent.errors import AssignerFailed, InvalidPipeline
 from persistent.message import Batch, Message
-from persistent.state import NonWindowState, PersistentState, State, WindowState
+from persistent.state import NonWindowState, PersistentState, WindowState
 from persistent.storage.failures import without_secrets
 from persistent.text.user_errors import Line, error_text, line_of, message_text, users_line
 
 _MESSAGES = 1 << 16
 
 Key = str | tuple[str, ...] | Mapping[str, Callable[[Message], Any] | None] | None
+
+
+class State(Protocol):
+    """The state as ``process_message`` and ``process_batch`` see it."""
+
+    def update(self, timestamp: int, value: Any, *, key: Any = ...) -> None:
+        """Add one value at a time (ms). ``key``: instead of the message's key; a tuple for several columns."""
+
+    def update_batch(self, timestamps: Any, values: Any, *, keys: Any = ...) -> None:
+        """Add many. Arrow or NumPy arrays are columns, anything else is one value for every row."""
+
+    def get(self) -> Any:
+        """The presented value."""
 
 
 class PersistentTask:

@@ -19,7 +19,7 @@ from persistent.zone import Zone
 
 STATE = "state"
 """The name of a task's only state, if the task gives it none."""
-_OPTIONAL = ("zone", "final", "late", "emit", "passed")
+_OPTIONAL = ("zone", "final", "late", "emit", "passed", "shown_at")
 _MODULUS = 1 << 64
 _FOREIGN = re.compile(r"[^A-Za-z0-9._=@+-]+")
 _NAME_LENGTH_MAX = 200
@@ -215,6 +215,7 @@ class StateRuns:
     is final, and its panes are gone; None if all closed ones are. ``late``: how late records, or changes, correct what
     is published; None if the rows carry no revision. ``emit``: ``CHANGE`` if each step publishes what it has changed,
     ``EARLY`` if some do. ``passed``: the clock of early results, by name, where it stood at the last step.
+    ``shown_at``: with a time to live, the clock by which keys had expired when the state was published; None before.
     """
 
     fingerprint: Mapping[str, Any]
@@ -227,6 +228,7 @@ class StateRuns:
     late: str | None = None
     emit: str | None = None
     passed: Mapping[str, int] | None = None
+    shown_at: int | None = None
 
     def fresh(self) -> tuple[Run, ...]:
         """The runs of which nothing is published."""

@@ -55,8 +55,23 @@ LIMITED = "limited timestamps"
 EARLY_RESULTS = "early results"
 """The feature of a manifest or plan of a state that is published early: without it all that has changed since would be
 published when its windows close, or never."""
+TIME_TO_LIVE = "time to live"
+"""The feature of a manifest of a state whose keys expire: without it they would count for ever."""
 FEATURES = frozenset(
-    {WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, ZONES, LATENESS, QUIET, LIMITED, EARLY_RESULTS}
+    {
+        WIDE,
+        RECORDED,
+        MANY_SOURCES,
+        MANY_SINKS,
+        DEDUPLICATION,
+        READINGS,
+        ZONES,
+        LATENESS,
+        QUIET,
+        LIMITED,
+        EARLY_RESULTS,
+        TIME_TO_LIVE,
+    }
 )
 """The features that a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
@@ -175,13 +190,17 @@ _SOURCE = both(
 )
 _EMITTED = {"emit": one_of(CHANGE, EARLY), "passed": mapping(one_of(*CLOCKS), whole(0), 1)}
 _ANSWERED = {"late": one_of(*ANSWERS), **_EMITTED}
+_OPTIONAL = {"zone": _ZONE, "final": whole(0), "shown_at": whole(0), **_ANSWERED}
 _OPERATOR = both(
     fields(
         {
             "inputs": sequence(NAME, _PARTS_MAX),
             **KEY,
             "states": named(
-                fields({**STATE, "known_from": optional(whole(0))}, {"zone": _ZONE, "final": whole(0), **_ANSWERED})
+                fields(
+                    {**STATE, "known_from": optional(whole(0))},
+                    _OPTIONAL,
+                )
             ),
         }
     ),

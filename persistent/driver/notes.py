@@ -23,7 +23,18 @@ from persistent.worker.late_windows import LateWindows, added
 
 logger = logging.getLogger("persistent.driver")
 
-_SUMMED = ("rows", "late", "dead", "outputs", "discarded", "checkpoint_bytes", "set_aside", "duplicates", "corrected")
+_SUMMED = (
+    "rows",
+    "late",
+    "dead",
+    "outputs",
+    "discarded",
+    "checkpoint_bytes",
+    "set_aside",
+    "duplicates",
+    "corrected",
+    "expired",
+)
 
 
 class Notes:
@@ -204,6 +215,7 @@ class Notes:
             set_aside=totals["set_aside"],
             reached=reached,
             corrected=totals["corrected"],
+            expired=totals["expired"],
             late_windows={manifest.task_name: self._late_windows} if self._late_windows else {},
             unpublished="" if totals["outputs"] else self._unpublished(manifest, open_windows, reached),
         )

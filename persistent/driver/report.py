@@ -45,6 +45,9 @@ class StepReport:
     late_windows: LateWindows = field(default_factory=dict)
     """Late records by the start of the window that they missed (ms since 1970); None: of all others."""
 
+    expired: int = 0
+    """With a time to live, the lives of keys that have ended."""
+
     @property
     def rows_per_second(self) -> float:
         return self.rows / self.seconds if self.seconds else 0.0
@@ -67,7 +70,7 @@ class RunReport:
     known. ``unpublished``: why nothing was published, and when something would be. ``corrected``: results of closed
     windows that late records have changed, and that were published again. ``late_windows``: late records by task, and
     by the start of the last window that held them (ms since 1970): of the thousand windows that most have missed; None:
-    of all others.
+    of all others. ``expired``: with a time to live, the lives of keys that have ended.
     """
 
     engine: str
@@ -94,6 +97,7 @@ class RunReport:
     unpublished: str = ""
     corrected: int = 0
     late_windows: Mapping[str, LateWindows] = field(default_factory=dict)
+    expired: int = 0
 
     @property
     def rows_per_second(self) -> float:
@@ -123,6 +127,8 @@ class RunReport:
         if self.corrected:
             text += f"; {count_text(self.corrected, 'result')} of closed windows corrected by late records"
         text += "".join(f"; late in {task}: {missed_text(missed)}" for task, missed in self.late_windows.items())
+        if self.expired:
+            text += f"; {count_text(self.expired, 'key')} expired"
         if self.set_aside:
             results = count_text(self.set_aside, "result")
             text += f"; {results} could not be shown: see the dead letters, with the reason"

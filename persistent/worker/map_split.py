@@ -25,6 +25,7 @@ from persistent.message import Batch
 from persistent.sources.protocol import NO_TIMESTAMP, Records
 from persistent.task import TaskFailure, key_columns, key_names, process
 from persistent.text.figures import date_text
+from persistent.time_to_live import TimeToLive
 from persistent.window import AnyWindow
 from persistent.worker.duplicates import Duplicates, Fate
 from persistent.worker.job import Job, Mapped, MapSplit
@@ -42,7 +43,8 @@ def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mappe
     names = key_names(task)
     if state.window is not None:
         item = replace(item, limit=min(item.limit, state.window.time_max))
-    judged_at = item.watermark if state.window is None else item.final
+    judge = state.window or state.time_to_live
+    judged_at = item.watermark if judge is None else item.final
     delta = Delta(state, names, judged_at, item.limit, [type_of(name) for name in item.key_types])
     tally = _SplitTally()
     seen = _duplicates(job, item, cache)
@@ -50,7 +52,7 @@ def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mappe
     key_of = key_columns(task)
     for records in job.sources[item.source].read(item.split, item.recorded):
         aside = _SetAside(item.partition, paths.get(records.ordinal, ""), records, item.attempt.id)
-        kept = _judge(item, state.window, records, aside, tally, seen)
+        kept = _judge(item, judge, records, aside, tally, seen)
         batch = Batch(records.batch, records.timestamps, item.partition, records.ordinal, records.offsets, key_of)
         batch = batch if kept is None else batch.take(kept)
         if len(batch):
@@ -109,7 +111,7 @@ class _SplitTally:
 
 def _judge(
     item: MapSplit,
-    window: AnyWindow | None,
+    window: AnyWindow | TimeToLive | None,
     records: Records,
     aside: _SetAside,
     tally: _SplitTally,
@@ -145,7 +147,8 @@ def _judge(
                 is_late, partly = is_late & kept, partly & kept
             if is_late.any():
                 late += int(is_late.sum())
-                tally.late_windows = added([tally.late_windows, windows_missed(window, times[is_late])])
+                if not isinstance(window, TimeToLive):
+                    tally.late_windows = added([tally.late_windows, windows_missed(window, times[is_late])])
                 tally.late.append(aside.rows(np.flatnonzero(is_late), "late"))
                 kept = ~is_late if kept is None else kept & ~is_late
             if partly.any():
