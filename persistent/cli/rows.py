@@ -115,7 +115,13 @@ def _no_rows(pipeline: Pipeline, here: Place, key: Sequence[Any] | None, as_of: 
     shown = json.dumps(list(key) if len(key) > 1 else key[0], ensure_ascii=False) if key else ""
     of_key = f" of the key {shown}" if key else ""
     when = f"checkpoint {here.manifest.id}" if as_of is None else clock_text(as_of)
-    panes = checked_job(pipeline, here).state.window
+    state = checked_job(pipeline, here).state
+    panes = state.window
+    if state.time_to_live is not None:
+        return (
+            f"no rows: at {when} no record{of_key} was counted, or none for as long as a key lives "
+            f"({state.time_to_live}, by the clock, {clock_text(here.manifest.clock.watermark)})"
+        )
     if panes is None:
         return f"no rows: up to {when} no record{of_key} was counted"
     closed = here.manifest.clock.closed if as_of is None else min(as_of, here.manifest.clock.closed)

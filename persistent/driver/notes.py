@@ -161,6 +161,8 @@ class Notes:
         """What becomes of the records of a new source that are behind the clock."""
         job = self._bench.job
         late = [f"of windows before {clock}"] if job.state.window is not None else []
+        if job.state.time_to_live is not None:
+            late.append(f"that are older than {job.state.time_to_live} at {clock}")
         if source in job.dedupe:
             late.append(f"more than within={job.dedupe[source].within!r} of dedupe before {clock}")
         if not late:

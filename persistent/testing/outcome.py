@@ -103,9 +103,10 @@ def outcome_of(pipeline: Pipeline, published: Iterable[OutputRow], *, positions:
     """
     names = key_names(pipeline.task)
     rows: dict[Slot, list[OutputRow]] = {}
-    answer = pipeline.job().state.lateness.answer
+    state = pipeline.job().state
+    answer = state.lateness.answer
     outputs = _summed(names, published) if answer == DELTA else _newest(names, published)
-    if answer == RETRACT:
+    if answer == RETRACT or state.time_to_live is not None:
         outputs = [_without(row, RETRACTED) for row in outputs if not row[RETRACTED]]
     for part, found in (("state", pipeline.state().to_pylist()), ("outputs", outputs)):
         for row in found:

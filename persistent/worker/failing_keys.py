@@ -20,9 +20,10 @@ from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.runs import write_table
 from persistent.codec.sealed import HASH_LIMIT
 from persistent.errors import PersistentError, UserCodeError
-from persistent.session_window import SessionWindow, ends_of, result_columns, values_of
+from persistent.session_window import ends_of, result_columns, values_of
 from persistent.task import key_names
 from persistent.text.figures import utc_text
+from persistent.time_to_live import gaps_of
 from persistent.window import WindowRange
 from persistent.worker.job import Job
 
@@ -54,7 +55,7 @@ class FailingKey:
 def no_result(job: Job, failing: FailingKey) -> UserCodeError:
     """The error that stops a run, or a read."""
     another = "Keep the state and give it another monoid, with Pipeline(evolve=Evolution(before=..., change=...))"
-    if isinstance(job.state.window, SessionWindow):
+    if gaps_of(job.state.window, job.state.time_to_live) is not None:
         another = "Give the task another monoid and a new checkpoint, and read the source again"
     error = UserCodeError(
         f"{type(job.task).__name__}: no result for {failing.text(key_names(job.task))}. Committed state stays. "

@@ -46,7 +46,8 @@ def close_shard(job: Job, item: CloseShard) -> Closed:
     if not job.sinks:
         return Closed(discarded=due_count(job, item))
     # What is for the new sinks includes all that is for the others, and every key that fails.
-    unpublished = replace(item, runs=(), delta=(*item.runs, *item.delta), shown_at=None)
+    shown_at = None if item.runs else item.shown_at
+    unpublished = replace(item, runs=(), delta=(*item.runs, *item.delta), shown_at=shown_at)
     most, failing = _presented(job, unpublished if item.whole else item)
     if failing and not job.dead_letters:
         raise no_result(job, failing[0])
