@@ -1,4 +1,4 @@
-"""An agenda lists when the sessions in a run end, and the hashes of their keys.
+"""An agenda lists when the sessions in a run end, or the lives of keys, and the hashes of their keys.
 
 It is a hint. A later run can make a session longer: its end is then the end of another of its fragments. So a session
 ends in a stretch of time only if some fragment does, and the largest end of all is the end of a session. What is due is
@@ -17,6 +17,8 @@ from monoids.groupby.cells import Integers
 from monoids.groupby.summing import GroupSums
 from monoids.text import Words
 from persistent.session_window import Gaps
+from persistent.time_to_live import TimeToLive, gaps_of
+from persistent.window import AnyWindow
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,9 @@ class Agenda:
         return slice(*np.searchsorted(self.ends, (closed, until), side="right").tolist())
 
 
-def agenda_of(gaps: Gaps | None, rows: GroupSums) -> Agenda | None:
-    """The agenda of the rows of a run; None if they are not of sessions."""
+def agenda_of(window: AnyWindow | None, rows: GroupSums, ttl: TimeToLive | None = None) -> Agenda | None:
+    """The agenda of the rows of a run; None if they are neither of sessions, nor of lives."""
+    gaps = gaps_of(window, ttl)
     if gaps is None:
         return None
     (table,) = rows.columns

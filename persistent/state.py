@@ -20,11 +20,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from monoids import Monoid
 from monoids.column import take
 from monoids.groupby.cells import Integers, group_codes
 from monoids.groupby.summing import GroupSums
-from monoids.monoid import check
+from monoids.monoid import Monoid, check
 from persistent import session_window as sessions
 from persistent.assigned_window import AssignedWindow
 from persistent.calendar_window import CalendarWindow

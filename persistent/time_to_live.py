@@ -32,6 +32,7 @@ from monoids.monoid import Monoid
 from persistent.clock import Duration, duration_ms, duration_text
 from persistent.session_window import Gaps, SessionWindow
 from persistent.state_rows import OPEN_PANE
+from persistent.window import AnyWindow
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,10 @@ class TimeToLive:
         ``shown_at``: the sinks do not know of those that have ended since; None: there is nobody to tell."""
         over = max(final - self.ttl_ms, 0)
         return over if shown_at is None else min(over, shown_at)
+
+
+Judge = AnyWindow | TimeToLive
+"""What decides which records are late."""
 
 
 def gaps_of(window: Any, ttl: TimeToLive | None) -> Gaps | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -127,6 +128,16 @@ def shown_in(rows: Sequence[Row], *, strict: bool = True) -> dict[str, Values]:
         else:
             shown[row["key"]] = values
     return shown
+
+
+def rows_in(sink: Any) -> list[Row]:
+    """The rows of a table of SQLite."""
+    database = sqlite3.connect(sink.path)
+    database.row_factory = sqlite3.Row
+    try:
+        return [dict(row) for row in database.execute(f"SELECT * FROM {sink.table}")]
+    finally:
+        database.close()
 
 
 def devices(seed: int, count: int, behind: int, ttl: int) -> list[Row]:

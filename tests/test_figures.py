@@ -28,6 +28,7 @@ WIDE = {
     "monoids.sketches.theta.Theta": 29,  # Set operations, and the exchange with DataSketches.
     "monoids.sketches.count_min.CountMin": 24,
     "persistent.driver.report.RunReport": 27,  # Each figure of a run, as users read it.
+    "persistent.driver.report.StepReport": 23,  # And of a step.
     "persistent.checkpoint.log.Log": 24,
 }
 MANY_PARAMETERS = {

@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 
 from monoids.text import Words
-from persistent.checkpoint.manifest import Manifest
 from persistent.codec import groups_of
 from persistent.driver.commit import key_types
 from persistent.driver.publish import joining_sinks
@@ -36,14 +35,6 @@ def lives_after(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> tuple
     items = [one for one in items if is_all or (one.hashes is not None and len(one.hashes))]
     found = bench.engine.map(bench.work, items) if items else ()
     return tuple(one for one in found if isinstance(one, Closed)), changes
-
-
-def lacks_deletions(bench: Workbench, manifest: Manifest) -> bool:
-    """Whether the sinks do not know of a key that has expired since all was published."""
-    cache, state = bench.run_cache, manifest.operator.state
-    if not isinstance(cache, LifeCache) or not bench.job.sinks or state.shown_at is None:
-        return False
-    return bool(len(cache.due(bench.runs(manifest), state.shown_at, manifest.clock.closed)))
 
 
 def _closing(bench: Workbench, step: Step, mapped: Sequence[Mapped], *, publishes: bool) -> tuple[CloseShard, Words]:

@@ -16,7 +16,6 @@ from persistent.clock import monotonic_s, wall_ms
 from persistent.driver.commit import watermark_after
 from persistent.driver.drift import too_far_ahead
 from persistent.driver.effects import Effect
-from persistent.driver.expiry import lacks_deletions
 from persistent.driver.files_apart import check_files_apart, check_places_apart
 from persistent.driver.output_batches import lacks_changes, lacks_totals
 from persistent.driver.seen_part import check_names
@@ -62,8 +61,8 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         if name in job.dedupe:
             check_names(job, manifest, name, planned[name].recorded)
     if not reading:
-        is_told = clock.end_of_input and not lacks_totals(job, manifest) and not lacks_deletions(bench, manifest)
-        ends = options.end_of_input and not is_told
+        lacks = lacks_totals(job, manifest) or (bool(job.sinks) and run_cache.is_untold(manifest))
+        ends = options.end_of_input and (not clock.end_of_input or lacks)
         ends = ends and not _is_held(planned, job.storage.url)
         if ends:
             close_at = max(close_at, run_cache.largest_end(runs, clock))

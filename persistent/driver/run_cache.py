@@ -89,6 +89,10 @@ class RunCache:
                 return True
         return False
 
+    def is_untold(self, manifest: Manifest) -> bool:
+        """Whether the sinks do not know of a key that has expired since what they have was published."""
+        return False
+
     def with_due(self, closings: Sequence[CloseShard]) -> list[CloseShard]:
         """The closings that may have something to close, with the keys that may."""
         return list(closings)

@@ -11,6 +11,7 @@ from monoids.groupby.cells import Integers
 from monoids.text import Words
 from persistent.agenda import Agenda, agenda_of_table
 from persistent.checkpoint.compaction import beside
+from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice
 from persistent.clock import Clock
 from persistent.codec import Run, decode_table, groups_of
@@ -114,6 +115,10 @@ class LifeCache(_Agendas):
         """The hashes of the keys that may have a life with ``closed < end <= until``, ascending."""
         hashes = [agenda.hashes[agenda.between(closed, until)] for agenda in self._of(runs)]
         return np.unique(np.concatenate(hashes)) if hashes else np.zeros(0, np.uint64)
+
+    def is_untold(self, manifest: Manifest) -> bool:
+        state, closed = manifest.operator.state, manifest.clock.closed
+        return state.shown_at is not None and len(self.due(state.runs, state.shown_at, closed)) > 0
 
     def with_over(self, folds: Sequence[FoldRuns], runs: Sequence[Run]) -> list[FoldRuns]:
         """The folds of some of these runs. What ends before another run has anything is as the fold sees it."""

@@ -27,7 +27,7 @@ from persistent.worker.job import CloseShard, Job
 from persistent.worker.merge_runs import parts_of
 
 _COUNT = Count()
-Folded = Callable[[Sequence[GroupSums]], Iterable[GroupSums]]
+FoldParts = Callable[[Sequence[GroupSums]], Iterable[GroupSums]]
 """The sum of parts, in pieces."""
 
 
@@ -73,7 +73,7 @@ def ended_lives(job: Job, item: CloseShard) -> int:
     return 0 if times is None else ttl.ended(times, item.closed, item.close_at)
 
 
-def _shown(job: Job, item: CloseShard, now: Folded, before: Folded) -> Iterator[GroupSums]:
+def _shown(job: Job, item: CloseShard, now: FoldParts, before: FoldParts) -> Iterator[GroupSums]:
     ttl, takes_back = _time_to_live(job), job.state.lateness.answer == RETRACT
     deltas = parts_of(job, item.delta, item.low, item.high)
     touched = _touched(item, deltas)

@@ -25,8 +25,7 @@ from persistent.message import Batch
 from persistent.sources.protocol import NO_TIMESTAMP, Records
 from persistent.task import TaskFailure, key_columns, key_names, process
 from persistent.text.figures import date_text
-from persistent.time_to_live import TimeToLive
-from persistent.window import AnyWindow
+from persistent.time_to_live import Judge, TimeToLive
 from persistent.worker.duplicates import Duplicates, Fate
 from persistent.worker.job import Job, Mapped, MapSplit
 from persistent.worker.late_windows import LateWindows, added, windows_missed
@@ -111,7 +110,7 @@ class _SplitTally:
 
 def _judge(
     item: MapSplit,
-    window: AnyWindow | TimeToLive | None,
+    window: Judge | None,
     records: Records,
     aside: _SetAside,
     tally: _SplitTally,

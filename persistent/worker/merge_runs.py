@@ -134,7 +134,7 @@ def write_run(
     name = write_new(job.storage, job.folder(), attempt, data)
     run = Run(name, len(rows), len(data), sha256, low, low, high, int(panes[0]), int(panes[-1]), first, last)
     run = replace(run, wide=True) if is_wide(job.state.monoid, data) else run
-    return run, panes, agenda_of(gaps_of(job.state.window, job.state.time_to_live), rows)
+    return run, panes, agenda_of(job.state.window, rows, job.state.time_to_live)
 
 
 def compact_runs(job: Job, item: FoldRuns) -> Folded:

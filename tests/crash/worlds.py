@@ -72,6 +72,13 @@ class Sessions(Visits):
         return WindowState(record(visits=Count(), total=Sum()), session(10, cut=40))
 
 
+class Lives(Visits):
+    """Sums by page, as long as it lives, published as they change."""
+
+    def persistent_state(self) -> NonWindowState:
+        return NonWindowState(record(visits=Count(), total=Sum()), ttl="10 ms", emit="change", changes="retract")
+
+
 class Peaks(PersistentTask):
     """The largest number in each ten milliseconds, every four: windows that overlap, of a monoid without inverse."""
 
