@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from monoids import Count
-from monoids.column import Columns, Ragged
+from monoids.column import Columns, Ragged, take
 from monoids.containers.sessions import Sessions
 from monoids.groupby.summing import GroupSums
 from monoids.text import Words
@@ -49,7 +49,7 @@ def shown_lives(job: Job, item: CloseShard) -> Iterator[GroupSums]:
 
 
 def shown_lives_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
-    """The same if a fold raises: slowly, and without the failing keys."""
+    """The same if a fold raises: slowly, and without the failing keys, whose earlier values are taken back."""
 
     def folded(own: Sequence[GroupSums], _: int | None) -> list[GroupSums]:
         return [fold(job.state.monoid, own, job.state.panes.step)]
@@ -61,7 +61,7 @@ def shown_lives_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> 
         # A value that could not be folded was never published.
         yield from fold_apart(job, parts, folded, None, [])
 
-    yield from _shown(job, item, now, before)
+    yield from _shown(job, item, now, before, is_apart=True)
 
 
 def ended_lives(job: Job, item: CloseShard) -> int:
@@ -73,7 +73,9 @@ def ended_lives(job: Job, item: CloseShard) -> int:
     return 0 if times is None else ttl.ended(times, item.closed, item.close_at)
 
 
-def _shown(job: Job, item: CloseShard, now: FoldParts, before: FoldParts) -> Iterator[GroupSums]:
+def _shown(
+    job: Job, item: CloseShard, now: FoldParts, before: FoldParts, *, is_apart: bool = False
+) -> Iterator[GroupSums]:
     ttl, takes_back = _time_to_live(job), job.state.lateness.answer == RETRACT
     deltas = parts_of(job, item.delta, item.low, item.high)
     touched = _touched(item, deltas)
@@ -89,14 +91,17 @@ def _shown(job: Job, item: CloseShard, now: FoldParts, before: FoldParts) -> Ite
     fresh = shown.take(same_rows(shown, changed, 1)[0]) if changed is not None else shown.slice(0, 0)
     gone = shown.slice(0, 0) if was is None else _without(was, shown)
     # All that was is needed where it is taken back; but what is published anew takes nothing back.
-    needed = was if takes_back and was is not None and not is_anew else gone
-    old = [_only(needed, part) for part in (deltas if is_anew else states)]
+    needed = was if (takes_back or is_apart) and was is not None and not is_anew else gone
+    old = [_of_lives(needed, part) for part in (deltas if is_anew else states)]
     earlier = [ttl.living(rows, item.shown_at or 0) for rows in before([one for one in old if len(one)])]
     for rows in earlier:
         yield _expired(_only(gone, rows))
-    for rows in now([one for part in (*states, *deltas) if len(one := _only(fresh, part))]):
+    for rows in now([one for part in (*states, *deltas) if len(one := _of_lives(fresh, part))]):
         living = ttl.living(rows, item.close_at)
+        fresh = _without(fresh, living) if is_apart else fresh
         yield with_earlier(living, None if is_anew else found_rows(job, living, earlier)) if takes_back else living
+    for rows in earlier if is_apart else ():
+        yield _expired(_only(fresh, rows))
 
 
 def _touched(item: CloseShard, deltas: Sequence[GroupSums]) -> Words:
@@ -116,6 +121,20 @@ def _counted(columns: Columns) -> Columns:
     (table,) = columns
     start, last, *_ = table.flat()
     return (Ragged.of(table.lengths, (start, last, *_COUNT.lift_columns(np.arange(len(start))))),)
+
+
+def _of_lives(lives: GroupSums, rows: GroupSums) -> GroupSums:
+    """The parts of these lives, one of each key, in rows. Another life of a key may have a sum that raises."""
+    if not len(lives):
+        return rows.slice(0, 0)
+    held, there = same_rows(rows, lives, 1)
+    begin = lives.columns[0].flat()[0][there]
+    (table,) = rows.take(held).columns
+    columns = table.flat()
+    chosen = np.flatnonzero(columns[0] >= table.spread(begin))
+    lengths = np.bincount(table.spread(np.arange(len(held)))[chosen], minlength=len(held))
+    some = np.flatnonzero(lengths)
+    return replace(rows.take(held[some]), columns=(Ragged.of(lengths[some], take(columns, chosen)),))
 
 
 def _only(keys: GroupSums, rows: GroupSums) -> GroupSums:
