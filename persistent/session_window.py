@@ -199,6 +199,26 @@ def sessions_after(window: Gaps, rows: GroupSums, closed: int) -> GroupSums:
     return GroupSums(rows.hashes[held], take_keys(rows.keys, held), rows.panes[held], (left,))
 
 
+def last_sessions(window: Gaps, rows: GroupSums, closed: int) -> GroupSums:
+    """The last session of each row, of those that end after ``closed``, one in each row."""
+    (table,) = rows.columns
+    columns, lasts = table.flat(), np.cumsum(table.lengths) - 1
+    held = np.flatnonzero(window.session_ends(columns[0][lasts], columns[1][lasts]) > closed)
+    found = (Ragged.singles(take(columns, lasts[held])),)
+    return GroupSums(rows.hashes[held], take_keys(rows.keys, held), rows.panes[held], found)
+
+
+def parts_since(rows: GroupSums, times: Integers) -> GroupSums:
+    """The parts of sessions that begin at or after a time, one for each row; without rows that hold none."""
+    (table,) = rows.columns
+    columns = table.flat()
+    chosen = np.flatnonzero(columns[0] >= table.spread(times))
+    lengths = np.bincount(table.spread(np.arange(len(rows)))[chosen], minlength=len(rows))
+    held = np.flatnonzero(lengths)
+    left = (Ragged.of(lengths[held], take(columns, chosen)),)
+    return GroupSums(rows.hashes[held], take_keys(rows.keys, held), rows.panes[held], left)
+
+
 def presented_sessions(
     monoid: Monoid[Any], window: SessionWindow, elements: Iterable[tuple[Fragment, ...]]
 ) -> dict[tuple[int | None, int | None], Any]:

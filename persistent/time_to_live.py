@@ -22,16 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from monoids.column import Ragged, take
+from monoids import Monoid
 from monoids.containers.sessions import Sessions
 from monoids.groupby.cells import Integers
-from monoids.groupby.grouping import take_keys
 from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums
-from monoids.monoid import Monoid
-from persistent.clock import Duration, duration_ms, duration_text
-from persistent.session_window import Gaps, SessionWindow
+from persistent.session_window import Gaps, SessionWindow, last_sessions
 from persistent.state_rows import OPEN_PANE
+from persistent.text.fingerprints import part_text
 from persistent.window import AnyWindow
 
 
@@ -42,7 +40,7 @@ class TimeToLive:
     ttl_ms: int
 
     def __str__(self) -> str:
-        return f'ttl="{duration_text(self.ttl_ms)}"'
+        return f"ttl={part_text('ttl_ms', self.ttl_ms)}"
 
     def kept_as(self, monoid: Monoid[Any]) -> Monoid[Any]:
         """The monoid of the rows of a state: that of its lives."""
@@ -74,16 +72,7 @@ class TimeToLive:
 
     def living(self, rows: GroupSums, clock: int) -> GroupSums:
         """The last life of each row, of those that have not ended at the clock."""
-        (table,) = rows.columns
-        columns = table.flat()
-        lasts = np.cumsum(table.lengths) - 1
-        held = np.flatnonzero(columns[1][lasts] + self.ttl_ms > clock)
-        return GroupSums(
-            rows.hashes[held],
-            take_keys(rows.keys, held),
-            rows.panes[held],
-            (Ragged.singles(take(columns, lasts[held])),),
-        )
+        return last_sessions(self, rows, clock)
 
     def ended(self, rows: GroupSums, closed: int, until: int) -> int:
         """How many lives of these rows end after ``closed``, up to ``until``."""
@@ -107,30 +96,30 @@ def gaps_of(window: Any, ttl: TimeToLive | None) -> Gaps | None:
     return window if isinstance(window, SessionWindow) else ttl
 
 
-def checked_ttl(ttl: Duration | None, monoid: Any, history: Any) -> TimeToLive | None:
+def checked_ttl(ttl_ms: int | None, monoid: Any, history: Any) -> TimeToLive | None:
     """The time to live of these options of a state. ValueError, TypeError if they are not possible.
 
     >>> from monoids import Count
-    >>> str(checked_ttl("7 days", Count(), None))
+    >>> str(checked_ttl(604_800_000, Count(), None))
     'ttl="1 w"'
     """
-    if ttl is None:
+    if ttl_ms is None:
         return None
-    ttl_ms = duration_ms(ttl, "ttl")
     if ttl_ms < 1:
         raise ValueError(
-            f'ttl={ttl!r}: a key that lives for no time has no value: give a duration, such as ttl="7 days", or omit '
+            f'ttl={ttl_ms}: a key that lives for no time has no value: give a duration, such as ttl="7 days", or omit '
             "ttl, and keys live for ever"
         )
+    ttl = TimeToLive(ttl_ms)
     if history is not None:
         raise ValueError(
-            f"ttl={ttl!r} keeps the lives of each key, and history={history!r} the panes of a grid of clocks: omit one "
-            "of them. A WindowState keeps values by time, and lets them go"
+            f"{ttl} keeps the lives of each key, and history={history!r} the panes of a grid of clocks: omit one of "
+            "them. A WindowState keeps values by time, and lets them go"
         )
     if isinstance(monoid, Monoid) and not monoid.commutative:
         raise TypeError(
-            f"ttl={ttl!r} joins the messages of a key in the order of their times, and {monoid!r} is not declared "
+            f"{ttl} joins the messages of a key in the order of their times, and {monoid!r} is not declared "
             "commutative. If order does not matter to it, set commutative = True in its class; First, Last, MinBy and "
             "MaxBy keep an order, and commute. Or omit ttl"
         )
-    return TimeToLive(ttl_ms)
+    return ttl

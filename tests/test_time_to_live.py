@@ -170,6 +170,19 @@ def test_a_record_that_counts_brings_back_a_life_that_has_ended() -> None:
                 assert found == [False, True, False, False]
 
 
+def test_a_fold_keeps_a_life_of_which_another_run_has_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fold of small runs sees a part of a life, and what it drops would be missing when a record brings it back."""
+    others = [row for number in range(15) for row in at(0, key=f"k{number}")]
+    rows = [*others, *at(0, 14), *at(5), *at(25, 25, 25, 25, key="b"), *at(20)]
+    monkeypatch.setattr(compaction, "FAN_IN", 2)
+    monkeypatch.setattr(compaction, "_TIER_0_ROWS", 4)
+    with run_of(rows, task=Devices(10), step_rows=17) as run:
+        run.run(rows[:17])
+        run.step_rows = 1
+        assert run.run().late == 0
+        assert run.state()["a"] == run.shown()["a"] == (4, 39, 20)
+
+
 def test_the_end_of_the_input_expires_nothing() -> None:
     """The clock alone says what has expired, and the end of the input is not a time."""
     for mode in MODES:

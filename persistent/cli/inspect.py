@@ -16,12 +16,11 @@ from persistent.checkpoint.successor import Entry
 from persistent.cli.load import load_pipeline, names_pipeline
 from persistent.cli.options import json_option, storage_of, target_argument
 from persistent.cli.tables import ROWS_SHOWN, json_text, print_json, print_rows, print_summaries, print_table
-from persistent.clock import duration_text
 from persistent.codec import decode_document
 from persistent.pipeline import Pipeline
 from persistent.reading import Diff, Place, diff, kept_places, place
 from persistent.text.figures import bytes_text, clock_text, utc_text
-from persistent.text.fingerprints import monoid_text, window_text
+from persistent.text.fingerprints import monoid_text, part_text, window_text
 
 
 @click.command()
@@ -174,7 +173,7 @@ def _state_figures(manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield "  monoid", monoid_text(state.fingerprint["monoid"])
         yield "  window", window_text(state.fingerprint["window"])
         if "ttl_ms" in state.fingerprint:
-            yield "  time to live", duration_text(state.fingerprint["ttl_ms"])
+            yield "  time to live", part_text("ttl_ms", state.fingerprint["ttl_ms"])
 
 
 # -- two of them -----------------------------------------------------------------------------------------------------

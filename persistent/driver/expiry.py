@@ -12,10 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from monoids.text import Words
-from persistent.codec import groups_of
 from persistent.driver.commit import key_types
 from persistent.driver.publish import joining_sinks
-from persistent.driver.session_cache import LifeCache
+from persistent.driver.session_cache import LifeCache, of_shard
 from persistent.driver.step import Step, changing, closing_of, in_shards
 from persistent.driver.workbench import Workbench
 from persistent.lateness import CHANGE
@@ -29,7 +28,7 @@ def lives_after(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> tuple
     closing, due = _closing(bench, step, mapped, publishes=publishes)
     is_all = publishes and bool(closing.delta or (closing.whole and closing.runs))
     items = [
-        replace(one, hashes=_between(due, one), key_types=key_types(step.last.manifest.operator, mapped))
+        replace(one, hashes=of_shard(due, one), key_types=key_types(step.last.manifest.operator, mapped))
         for one in in_shards(closing, bench.engine.parallelism if is_all or len(due) else 1, None)
     ]
     items = [one for one in items if is_all or (one.hashes is not None and len(one.hashes))]
@@ -52,9 +51,3 @@ def _closing(bench: Workbench, step: Step, mapped: Sequence[Mapped], *, publishe
         changing(closing, state), close_at=closing.close_at, shown_at=shown_at, whole=joining_sinks(bench.job, last)
     )
     return replace(closing, delta=(*closing.delta, *delta)), np.union1d(due, told)
-
-
-def _between(hashes: Words, item: CloseShard) -> Words:
-    """The hashes of the key groups of a shard."""
-    groups = groups_of(hashes)
-    return hashes[(item.low <= groups) & (groups < item.high)]

@@ -61,7 +61,8 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         if name in job.dedupe:
             check_names(job, manifest, name, planned[name].recorded)
     if not reading:
-        lacks = lacks_totals(job, manifest) or (bool(job.sinks) and run_cache.is_untold(manifest))
+        is_untold = run_cache.is_untold(runs, manifest.operator.state.shown_at, clock.closed)
+        lacks = lacks_totals(job, manifest) or (bool(job.sinks) and is_untold)
         ends = options.end_of_input and (not clock.end_of_input or lacks)
         ends = ends and not _is_held(planned, job.storage.url)
         if ends:

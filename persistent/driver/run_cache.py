@@ -89,8 +89,9 @@ class RunCache:
                 return True
         return False
 
-    def is_untold(self, manifest: Manifest) -> bool:
-        """Whether the sinks do not know of a key that has expired since what they have was published."""
+    def is_untold(self, runs: Iterable[Run], shown_at: int | None, closed: int) -> bool:
+        """Whether the sinks do not know of a key that has expired since ``shown_at``, when the clock was closed up to
+        there."""
         return False
 
     def with_due(self, closings: Sequence[CloseShard]) -> list[CloseShard]:

@@ -11,7 +11,6 @@ from monoids.groupby.cells import Integers
 from monoids.text import Words
 from persistent.agenda import Agenda, agenda_of_table
 from persistent.checkpoint.compaction import beside
-from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice
 from persistent.clock import Clock
 from persistent.codec import Run, decode_table, groups_of
@@ -88,10 +87,8 @@ class SessionCache(_Agendas):
         found = []
         for one in closings:
             agendas = list(self._of(one.runs))
-            due = [agenda.hashes[agenda.between(one.closed, one.close_at)] for agenda in agendas]
-            groups = [groups_of(hashes) for hashes in due]
-            mine = [hashes[(one.low <= group) & (group < one.high)] for hashes, group in zip(due, groups)]
-            hashes = np.unique(np.concatenate(mine))
+            due = [of_shard(agenda.hashes[agenda.between(one.closed, one.close_at)], one) for agenda in agendas]
+            hashes = np.unique(np.concatenate(due))
             found += [replace(one, hashes=hashes)] if len(hashes) else []
         return found
 
@@ -116,24 +113,23 @@ class LifeCache(_Agendas):
         hashes = [agenda.hashes[agenda.between(closed, until)] for agenda in self._of(runs)]
         return np.unique(np.concatenate(hashes)) if hashes else np.zeros(0, np.uint64)
 
-    def is_untold(self, manifest: Manifest) -> bool:
-        state, closed = manifest.operator.state, manifest.clock.closed
-        return state.shown_at is not None and len(self.due(state.runs, state.shown_at, closed)) > 0
+    def is_untold(self, runs: Iterable[Run], shown_at: int | None, closed: int) -> bool:
+        return shown_at is not None and len(self.due(runs, shown_at, closed)) > 0
 
     def with_over(self, folds: Sequence[FoldRuns], runs: Sequence[Run]) -> list[FoldRuns]:
         """The folds of some of these runs. What ends before another run has anything is as the fold sees it."""
-        return [
-            replace(
-                one,
-                over=min(
-                    [
-                        self._ttl.over(one.final, one.shown_at),
-                        *(agenda.earliest for agenda in self._of(beside(runs, one.merge))),
-                    ]
-                ),
-            )
-            for one in folds
-        ]
+        found = []
+        for one in folds:
+            over = self._ttl.over(one.final, one.shown_at)
+            begun = [agenda.earliest for agenda in self._of(beside(runs, one.merge))]
+            found.append(replace(one, over=min([over, *begun])))
+        return found
+
+
+def of_shard(hashes: Words, item: CloseShard) -> Words:
+    """The hashes of the key groups of a shard."""
+    groups = groups_of(hashes)
+    return hashes[(item.low <= groups) & (groups < item.high)]
 
 
 def run_cache_of(job: Job) -> RunCache:

@@ -85,7 +85,7 @@ def changes_text(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
         if name == "monoid":
             parts += _monoid_changes(before, after)
         else:
-            parts.append(f"{_SHOWN.get(name, name)}: {_part_text(name, before)} -> {_part_text(name, after)}")
+            parts.append(f"{_SHOWN.get(name, name)}: {part_text(name, before)} -> {part_text(name, after)}")
     return "; ".join(parts)
 
 
@@ -120,7 +120,8 @@ def _heavy_hitters_text(parameters: Mapping[str, Any]) -> str:
     return f"HeavyHitters({shown}, {_type_text(parameters['type'])}, {sizes})"
 
 
-def _part_text(name: str, value: Any) -> str:
+def part_text(name: str, value: Any) -> str:
+    """A part of the fingerprint of a state, by its name."""
     if name == "window":
         return window_text(value)
     if name == "ttl_ms":

@@ -9,18 +9,19 @@ Which lives there are follows from times alone: a value that is not shown is not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from monoids import Count
-from monoids.column import Columns, Ragged, take
 from monoids.containers.sessions import Sessions
 from monoids.groupby.summing import GroupSums
 from monoids.text import Words
 from persistent.lateness import RETRACT
+from persistent.session_window import parts_since
 from persistent.state_rows import fold
 from persistent.time_to_live import TimeToLive
+from persistent.worker.close_sessions import with_values
 from persistent.worker.correct_windows import found_rows, same_rows, with_earlier
 from persistent.worker.failing_keys import FailingKey, fold_apart
 from persistent.worker.job import CloseShard, Job
@@ -113,14 +114,8 @@ def _touched(item: CloseShard, deltas: Sequence[GroupSums]) -> Words:
 
 def _times(job: Job, parts: Sequence[GroupSums]) -> GroupSums | None:
     """The lives in these parts, without their values; None if there are none."""
-    counted = [replace(part, columns=_counted(part.columns)) for part in parts]
+    counted = [with_values(part, _COUNT.lift_columns(np.arange(part.columns[0].entries))) for part in parts]
     return fold(Sessions(_time_to_live(job).ttl_ms, _COUNT), counted, job.state.panes.step) if counted else None
-
-
-def _counted(columns: Columns) -> Columns:
-    (table,) = columns
-    start, last, *_ = table.flat()
-    return (Ragged.of(table.lengths, (start, last, *_COUNT.lift_columns(np.arange(len(start))))),)
 
 
 def _of_lives(lives: GroupSums, rows: GroupSums) -> GroupSums:
@@ -128,13 +123,7 @@ def _of_lives(lives: GroupSums, rows: GroupSums) -> GroupSums:
     if not len(lives):
         return rows.slice(0, 0)
     held, there = same_rows(rows, lives, 1)
-    begin = lives.columns[0].flat()[0][there]
-    (table,) = rows.take(held).columns
-    columns = table.flat()
-    chosen = np.flatnonzero(columns[0] >= table.spread(begin))
-    lengths = np.bincount(table.spread(np.arange(len(held)))[chosen], minlength=len(held))
-    some = np.flatnonzero(lengths)
-    return replace(rows.take(held[some]), columns=(Ragged.of(lengths[some], take(columns, chosen)),))
+    return parts_since(rows.take(held), lives.columns[0].flat()[0][there])
 
 
 def _only(keys: GroupSums, rows: GroupSums) -> GroupSums:

@@ -58,8 +58,8 @@ def test_a_key_of_which_the_sinks_do_not_know_makes_another_end() -> None:
         state = Log(run.storage).newest().manifest.operator.state
         assert (state.shown_at, state.published > 0) == (0, True)
         cache = LifeCache(run.storage, TimeToLive(10))
-        manifest = Log(run.storage).newest().manifest
-        assert not cache.is_untold(manifest)
+        assert not cache.is_untold(state.runs, 0, 9) and cache.is_untold(state.runs, 0, 10)
+        assert not cache.is_untold(state.runs, None, 10), "nobody has it"
         assert len(cache.due(state.runs, 0, 9)) == 0 and len(cache.due(state.runs, 0, 10)) == 1
         assert cache.is_due(state.runs, Clock(10, 0), 10) and not cache.is_due(state.runs, Clock(10, 10), 11)
         assert (cache.open_windows(state.runs, Clock(5)), cache.largest_end(state.runs, Clock(5))) == (0, 0)
