@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from monoids import Count, First, ListConcat, Sum, record
 from persistent import (
     Evolution,
+    FileSink,
     FileSource,
     FingerprintChanged,
     InvalidPipeline,
@@ -36,6 +37,8 @@ from persistent.operations import compact, merge, rollback, savepoint
 from persistent.reading import diff, place
 from persistent.session_window import group_sessions
 from persistent.storage import MemoryStorage
+from persistent.testing import simulate, verify_task
+from persistent.testing.outcome import outcome_of
 from persistent.time_to_live import TimeToLive
 from persistent.verify import verify
 from tests.few import examples
@@ -414,6 +417,31 @@ def test_first_keeps_an_order_and_may_expire() -> None:
     )
     pipeline.run(engine="embedded")
     assert pipeline.state().to_pylist() == [{"key": "a", "value": 30}]
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("mode", MODES)
+def test_no_fault_loses_an_expiry(mode: Any) -> None:
+    """Crashes, lost answers, torn files, pauses and second drivers at random places."""
+    rows = devices(7, 30, 4, 10)
+
+    def made() -> Pipeline:
+        source = MemorySource(rows, timestamp="ts", ordered=True, max_out_of_orderness=4)
+        sink, checkpoint = FileSink("memory://lives-shown"), MemoryStorage("lives-simulated")
+        options = {"step_rows": 3, "max_future": "40000 days"}
+        return Pipeline(source=source, task=Devices(10, mode), sink=sink, checkpoint=checkpoint, **options)
+
+    assert simulate(made, seeds=range(examples(30))).struck
+
+
+def test_the_test_kit_compares_what_readers_see() -> None:
+    """A row that is taken back is not a result, however the job is cut."""
+    rows = sorted(devices(5, 6, 0, 10), key=lambda row: row["ts"])
+    verify_task(Devices(10, MODES[2]), rows, timestamp="ts")
+    with run_of([*at(0, 5), *at(30, 31, key="b")], task=Devices(10), step_rows=1) as run:
+        run.run()
+        found = outcome_of(run.pipeline(), run.sink.rows())
+        assert [place.key for place, _ in found.at("outputs")] == [("b",)]
 
 
 @pytest.mark.check
