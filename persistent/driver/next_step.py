@@ -61,9 +61,7 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         if name in job.dedupe:
             check_names(job, manifest, name, planned[name].recorded)
     if not reading:
-        is_untold = run_cache.is_untold(runs, manifest.operator.state.shown_at, clock.closed)
-        lacks = lacks_totals(job, manifest) or (bool(job.sinks) and is_untold)
-        ends = options.end_of_input and (not clock.end_of_input or lacks)
+        ends = options.end_of_input and (not clock.end_of_input or _lacks_totals(bench, manifest))
         ends = ends and not _is_held(planned, job.storage.url)
         if ends:
             close_at = max(close_at, run_cache.largest_end(runs, clock))
@@ -89,6 +87,13 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         not_after=manifest.not_after,
     )
     return Step(last, plan, {name: one.appended for name, one in planned.items() if one.appended is not None})
+
+
+def _lacks_totals(bench: Workbench, manifest: Manifest) -> bool:
+    """Whether a sink does not know of all that holds of a state without windows, or of a key that has expired."""
+    told, runs = manifest.operator.state.shown_at, bench.runs(manifest)
+    is_untold = bool(bench.job.sinks) and bench.run_cache.is_untold(runs, told, manifest.clock.closed)
+    return is_untold or lacks_totals(bench.job, manifest)
 
 
 def _lag_ms(source: Source, planned: SourcePlan) -> int:
