@@ -252,6 +252,14 @@ def test_a_sink_that_joins_gets_the_keys_that_live() -> None:
         assert shown_in(other.rows()) == {"b": (2, 61, 31)}
 
 
+def test_a_table_of_newest_rows_marks_what_has_expired(tmp_path: Any) -> None:
+    """It holds one row of a key, and ``WHERE NOT retracted`` is what lives."""
+    sink = SqliteSink(tmp_path / "shown.db", "shown", mode="upsert")
+    with run_of([*at(0), *at(30, key="b")], task=Devices(10), step_rows=1, sink=sink) as run:
+        run.run()
+        assert [(row["key"], row["retracted"]) for row in rows_in(sink)] == [("a", 1), ("b", 0)]
+
+
 def test_a_job_without_a_sink_counts_what_expires() -> None:
     rows = [*at(0), *at(30, key="b")]
     with run_of(rows, task=Devices(10)) as run:
