@@ -33,6 +33,7 @@ from persistent.checkpoint.shapes import (
     MANY_STATES,
     QUIET,
     READINGS,
+    TIME_TO_LIVE,
     ZONES,
     check_format,
     check_known,
@@ -247,6 +248,9 @@ class Manifest:
                 state.emit == EARLY or state.passed for one in self.operators.values() for state in one.states.values()
             ),
             LATENESS: any(state.late for one in self.operators.values() for state in one.states.values()),
+            TIME_TO_LIVE: any(
+                "ttl_ms" in state.fingerprint for one in self.operators.values() for state in one.states.values()
+            ),
             QUIET: any(one.quiet_ms for one in self.clocks.values()),
             LIMITED: self.not_after is not None,
             MANY_STATES: is_of_several(self.operators)

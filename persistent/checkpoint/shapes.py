@@ -58,10 +58,12 @@ EARLY_RESULTS = "early results"
 published when its windows close, or never."""
 MANY_STATES = "several states"
 """The feature of a manifest or plan of a task whose states have names, or of a state that was added to one."""
+TIME_TO_LIVE = "time to live"
+"""The feature of a manifest of a state whose keys expire: without it they would count for ever."""
 FEATURES = frozenset(
     {
         *(WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, MANY_STATES, DEDUPLICATION, READINGS, ZONES, LATENESS, QUIET),
-        *(LIMITED, EARLY_RESULTS),
+        *(LIMITED, EARLY_RESULTS, TIME_TO_LIVE),
     }
 )
 """The features that a document may need of its reader."""
@@ -189,7 +191,7 @@ _SOURCE = both(
 )
 _EMITTED = {"emit": one_of(CHANGE, EARLY), "passed": mapping(one_of(*CLOCKS), whole(0), 1)}
 _ANSWERED = {"late": one_of(*ANSWERS), **_EMITTED}
-_STATE_PARTS = {"zone": _ZONE, "final": whole(0), "added": whole(0), **_ANSWERED}
+_STATE_PARTS = {"zone": _ZONE, "final": whole(0), "added": whole(0), "shown_at": whole(0), **_ANSWERED}
 _OPERATOR = both(
     fields(
         {
