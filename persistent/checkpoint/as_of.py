@@ -135,6 +135,11 @@ class _Asked:
             return f", and it is not on the grid of this state, {state.panes}: the previous one is {before}"
         if state.window is None and state.has_borders:
             return ". The window everything() keeps no times apart: use NonWindowState(..., history=...)"
+        if state.time_to_live is not None:
+            return (
+                f". A state with a time to live ({state.time_to_live}) keeps the lives of its keys, and no times within"
+                " them: choose a kept checkpoint (persistent state --at ID)"
+            )
         if isinstance(state, NonWindowState) and state.history_ms is None:
             return ". Declare how far back to keep it: NonWindowState(..., interval_ms=..., history=...)"
         added = max((operator.state.added or 0 for operator in operators), default=0)

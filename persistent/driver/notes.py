@@ -27,7 +27,18 @@ from persistent.worker.late_windows import LateWindows, added
 
 logger = logging.getLogger("persistent.driver")
 
-_SUMMED = ("rows", "late", "dead", "outputs", "discarded", "checkpoint_bytes", "set_aside", "duplicates", "corrected")
+_SUMMED = (
+    "rows",
+    "late",
+    "dead",
+    "outputs",
+    "discarded",
+    "checkpoint_bytes",
+    "set_aside",
+    "duplicates",
+    "corrected",
+    "expired",
+)
 
 
 class Notes:
@@ -42,6 +53,7 @@ class Notes:
         self._notes: dict[str, str] = {}
         self._first_dead = ""
         self._late_windows: dict[str, LateWindows] = {}
+        self._expired_in: Counter[str] = Counter()
         self._idle: Idle | None = None
         self._is_new = False
 
@@ -72,6 +84,7 @@ class Notes:
         self._behind_ms = later_of(self._behind_ms, report.behind_ms)
         for name, missed in (report.refused or {next(iter(committed.operators)): report.late_windows}).items():
             self._late_windows[name] = added([self._late_windows.get(name, {}), missed])
+        self._expired_in.update(report.expired_in)
         logger.debug("step %s", report)
         self._note_fates(ended=False)
         if self._is_new:
@@ -204,6 +217,8 @@ class Notes:
         """What becomes of the records of a new source that are behind the clock."""
         job = self._bench.job
         late = [f"of windows before {clock}"] if self._has_windows else []
+        ttls = (one.job.state.time_to_live for one in self._bench.states.values())
+        late += [f"that are older than {ttl} at {clock}" for ttl in ttls if ttl is not None]
         if source in job.dedupe:
             late.append(f"more than within={job.dedupe[source].within!r} of dedupe before {clock}")
         if not late:
@@ -257,6 +272,8 @@ class Notes:
             set_aside=totals["set_aside"],
             reached=reached,
             corrected=totals["corrected"],
+            expired=totals["expired"],
+            expired_in={name: count for name, count in self._expired_in.items() if count},
             late_windows={name: missed for name, missed in self._late_windows.items() if missed},
             unpublished="" if totals["outputs"] else self._unpublished(manifest, reached),
         )

@@ -98,6 +98,13 @@ class Beside(States):
         return {"short": WindowState(monoid, tumbling(10)), "total": NonWindowState(monoid)}
 
 
+class Lives(Visits):
+    """Sums by page, as long as it lives, published as they change."""
+
+    def persistent_state(self) -> NonWindowState:
+        return NonWindowState(record(visits=Count(), total=Sum()), ttl="10 ms", emit="change", changes="retract")
+
+
 class Peaks(PersistentTask):
     """The largest number in each ten milliseconds, every four: windows that overlap, of a monoid without inverse."""
 
