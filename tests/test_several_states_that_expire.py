@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -77,8 +78,8 @@ class Job:
     def pipeline(self, rows: Sequence[Row] | None = None, **options: Any) -> Pipeline:
         sinks = {name: self.sinks[name] for name in self.task.persistent_state()}
         source = MemorySource(list(self.rows if rows is None else rows), timestamp="ts", ordered=True)
-        given = {"task": self.task, "checkpoint": self.storage, "sink": sinks, "step_rows": 1, **options}
-        return Pipeline(source=source, **given)
+        given = {"source": source, "task": self.task, "checkpoint": self.storage, "sink": sinks, "step_rows": 1}
+        return Pipeline(**{**given, **options})
 
     def run(self, rows: Sequence[Row] | None = None, *, ends: bool = False, **options: Any) -> Any:
         return self.pipeline(rows, **options).run(engine="embedded", end_of_input=ends)
@@ -173,6 +174,23 @@ def test_the_end_of_the_input_closes_windows_beside_lives_that_stay(job: Job) ->
     report = job.run([*at(5), *at(33, key="b"), *at(34, key="b")], ends=True)
     assert report.late_windows == {"Beside/short": {30: 1}}
     assert job.lives() == {"a": 1, "b": 2}
+
+
+def test_it_is_said_which_states_take_the_old_records_of_a_new_source() -> None:
+    """That they are late would be wrong of a state that takes all."""
+
+    def notes(task: Any) -> list[str]:
+        made, source = Job(at(5, 40), task), MemorySource(at(41), timestamp="ts", ordered=True)
+        one = MemorySource(at(5, 40), timestamp="ts", ordered=True)
+        made.run(source={"memory": one})
+        report = made.run(source={"memory": one, "other": source})
+        return [note for note in report.notes if note.startswith("the source")]
+
+    refused = r"records of windows before \S+ \S+, and records that are older than ttl=\"30 ms\" at \S+ \S+, "
+    (note,) = notes(Beside())
+    assert re.fullmatch(rf"the source 'other' is new: {refused}are late", note), note
+    (note,) = notes(Beside(total=True))
+    assert re.fullmatch(rf"the source 'other' is new: {refused}count only in total", note), note
 
 
 # -- states come and go ----------------------------------------------------------------------------------------------
