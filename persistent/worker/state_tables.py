@@ -129,7 +129,7 @@ def _sums(
         folded = fold_keys(job, runs, *groups, part.as_of)
         if folded is not None:
             ttl = state.time_to_live
-            yield folded if ttl is None else ttl.living(folded, manifest.clock.watermark)
+            yield folded if ttl is None else ttl.living(folded, manifest.clocks[job.operator].watermark)
         return
     closed = manifest.clocks[job.operator].closed if part.as_of is None else part.as_of
     first, last = window.first_number(closed), part.window

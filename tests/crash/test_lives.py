@@ -9,7 +9,7 @@ import pytest
 
 from persistent.checkpoint import compaction
 from tests.crash.sweep import Deaths, anywhere, calm, sleep_everywhere, survive
-from tests.crash.worlds import CrashJob, Lives, World
+from tests.crash.worlds import CrashJob, Lives, LivesBeside, World
 
 ROWS: tuple[Any, ...] = (
     {"ts": 3, "page": "a", "n": 1},
@@ -24,6 +24,7 @@ ROWS: tuple[Any, ...] = (
     {"ts": 62, "page": "a", "n": -1},  # dead
 )
 JOB = CrashJob("lives", Lives, ROWS, 2)
+BESIDE = CrashJob("lives-beside", LivesBeside, ROWS, 2)
 
 
 @anywhere
@@ -45,6 +46,14 @@ def test_so_it_is_if_every_step_folds(deaths: Deaths, folder: Path, monkeypatch:
         survive(JOB, folder, reference.outcome, death)
 
 
+@anywhere
+def test_so_it_is_beside_other_states(deaths: Deaths, folder: Path) -> None:
+    """The results of all states are one checkpoint, and each sink is told by its own."""
+    reference = calm(BESIDE, folder)
+    for death in deaths(reference.operations):
+        survive(BESIDE, folder, reference.outcome, death)
+
+
 @pytest.mark.check
 def test_a_driver_that_sleeps_anywhere_does_no_harm(folder: Path) -> None:
     sleep_everywhere(JOB, folder)
@@ -58,4 +67,14 @@ def test_the_job_holds_what_a_crash_could_lose(folder: Path) -> None:
     gone = [(page, visits) for _, page, retracted, visits in found if retracted]
     assert sorted(gone) == [("a", 1), ("a", 2), ("b", 1), ("b", 1), ("b", 1), ("c", 2)]
     assert (report.late, report.dead, report.expired) == (1, 1, 5)
+    world.close()
+
+
+def test_so_does_the_job_with_other_states(folder: Path) -> None:
+    """Its keys expire in two states, and what one of them refuses another takes."""
+    world = World(BESIDE, folder)
+    report = world.run()
+    assert (report.late, report.dead) == (0, 1)
+    assert report.late_windows["LivesBeside/lives"] == {None: 1} and "LivesBeside/kept" not in report.late_windows
+    assert report.expired_in["LivesBeside/lives"] == 5 and report.expired_in["LivesBeside/kept"] > 0
     world.close()

@@ -12,6 +12,7 @@ from tests.proof.mutants_bench import Bench, Mirror
 
 _STATES = "tests/test_several_states.py"
 _LIVES = "tests/test_time_to_live.py"
+_EXPIRING = "tests/test_several_states_that_expire.py"
 _LATENESS, _OVER_RUNS = "tests/test_lateness.py", "tests/test_lateness_over_runs.py"
 
 
@@ -156,6 +157,13 @@ PLANTED = (
         "copy.job, holder), number, state)",
         "copy.job, holder), number)",
         ("tests/test_several_states_that_change.py::test_the_sinks_of_an_heir_take_the_states_that_they_had",),
+    ),
+    Planted(
+        "what a time to live refuses is not counted for its state",
+        "persistent.worker.map_split",
+        "and (len(clocks) > 1 or not isinstance(judge, TimeToLive))",
+        "and not isinstance(judge, TimeToLive)",
+        (f"{_EXPIRING}::test_what_a_time_to_live_refuses_is_late_for_it_alone",),
     ),
     Planted(
         "a time to live is the largest time of a key, and what is older leaves in any fold",
