@@ -70,8 +70,8 @@ from persistent.sources import (
     TopicSource,
     then,
 )
-from persistent.state import NonWindowState, PersistentState, State, WindowState
-from persistent.task import PersistentTask
+from persistent.state import NonWindowState, PersistentState, WindowState
+from persistent.task import PersistentTask, State
 from persistent.window import Window, everything, sliding, tumbling
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""An agenda lists when the sessions in a run end, and the hashes of their keys.
+"""An agenda lists when the sessions in a run end, or the lives of keys, and the hashes of their keys.
 
 It is a hint. A later run can make a session longer: its end is then the end of another of its fragments. So a session
 ends in a stretch of time only if some fragment does, and the largest end of all is the end of a session. What is due is
@@ -16,7 +16,8 @@ from monoids.column import Ragged
 from monoids.groupby.cells import Integers
 from monoids.groupby.summing import GroupSums
 from monoids.text import Words
-from persistent.session_window import SessionWindow
+from persistent.session_window import Gaps
+from persistent.time_to_live import TimeToLive, gaps_of
 from persistent.window import AnyWindow
 
 
@@ -33,15 +34,16 @@ class Agenda:
         return slice(*np.searchsorted(self.ends, (closed, until), side="right").tolist())
 
 
-def agenda_of(window: AnyWindow | None, rows: GroupSums) -> Agenda | None:
-    """The agenda of the rows of a run; None if its windows are not sessions."""
-    if not isinstance(window, SessionWindow):
+def agenda_of(window: AnyWindow | None, rows: GroupSums, ttl: TimeToLive | None = None) -> Agenda | None:
+    """The agenda of the rows of a run; None if they are neither of sessions, nor of lives."""
+    gaps = gaps_of(window, ttl)
+    if gaps is None:
         return None
     (table,) = rows.columns
-    return _agenda(window, rows.hashes, table)
+    return _agenda(gaps, rows.hashes, table)
 
 
-def agenda_of_table(window: SessionWindow, table: pa.Table) -> Agenda:
+def agenda_of_table(window: Gaps, table: pa.Table) -> Agenda:
     """The agenda of a stored run, without the monoid of its values."""
     elements = table.column("element:element").combine_chunks()
     fragments = elements.flatten()
@@ -50,7 +52,7 @@ def agenda_of_table(window: SessionWindow, table: pa.Table) -> Agenda:
     return _agenda(window, table.column("hash").to_numpy(), Ragged.of(lengths, times))
 
 
-def _agenda(window: SessionWindow, hashes: Words, table: Ragged) -> Agenda:
+def _agenda(window: Gaps, hashes: Words, table: Ragged) -> Agenda:
     starts, lasts = table.flat()[:2]
     ends = window.session_ends(starts, lasts)
     order = np.argsort(ends, kind="stable")

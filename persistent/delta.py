@@ -24,6 +24,7 @@ from persistent.session_window import SessionWindow, group_sessions, values_of
 from persistent.state import PersistentState
 from persistent.state_rows import fold
 from persistent.text.figures import date_text, utc_text
+from persistent.time_to_live import gaps_of
 
 _FOLD_PARTS = 32
 _DATED = 100_000_000_000
@@ -199,7 +200,7 @@ class Delta:
 
     def _sum(self, keys: Sequence[pa.Array], times: Integers, columns: Columns, own: Integers | None = None) -> None:
         """``own``: the timestamps of the messages of the updates, where they are known."""
-        window = self._state.window
+        window = self._state.window or self._state.time_to_live
         if len(times) and int(times.max()) > self._limit:
             raise ValueError(
                 f"an update at {int(times.max())} ({date_text(int(times.max()))}), after {date_text(self._limit)}: too "
@@ -236,13 +237,16 @@ class Delta:
 
     def _grouped(self, keys: Sequence[pa.Array], times: Integers, columns: Columns) -> GroupSums:
         state = self._state
-        if isinstance(state.window, SessionWindow):
-            return group_sessions(state.monoid, state.window, keys, times, columns)
+        gaps = gaps_of(state.window, state.time_to_live)
+        if gaps is not None:
+            return group_sessions(state.monoid, gaps, keys, times, columns)
         return group_by(state.monoid, keys, state.stored_panes(times, self._watermark), columns, state.panes.step)
 
     def _why_late(self) -> str:
         if isinstance(self._state.window, SessionWindow):
             return "it could join a session that has closed, because it is before the clock of the step"
+        if self._state.time_to_live is not None:
+            return f"with {self._state.time_to_live} it has ended by the clock of the step"
         less = ", less the allowed lateness" if self._state.lateness.allowed_ms else ""
         return f"every window of that time ended before the clock of the step{less}"
 

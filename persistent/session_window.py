@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -77,6 +77,16 @@ class SessionWindow(Window):
         return {"gap_ms": self.gap_ms, "cut_ms": self.size_ms}
 
 
+class Gaps(Protocol):
+    """What decides which messages of a key belong together: windows of sessions, or a time to live."""
+
+    def last_start(self, timestamps: Any) -> Any:
+        """The pane of each time: what is in different ones is never joined."""
+
+    def session_ends(self, starts: Integers, lasts: Integers) -> Integers:
+        """The end of each session."""
+
+
 def session(gap: Duration, *, cut: Duration = "1 day") -> SessionWindow:
     """Windows that end when a key has been silent for the gap. Each key has its own; a message less than ``gap`` after
     another of its key belongs to the same one, and may join two that are open.
@@ -116,7 +126,7 @@ def values_of(monoid: Monoid[Any]) -> Monoid[Any]:
 
 
 def group_sessions(
-    monoid: Monoid[Any], window: SessionWindow, keys: Sequence[pa.Array], times: Integers, values: Columns
+    monoid: Monoid[Any], window: Gaps, keys: Sequence[pa.Array], times: Integers, values: Columns
 ) -> GroupSums:
     """The sum of lifted values by (key, cell): what grouping them as sessions of one value gives, in one pass."""
     assert isinstance(monoid, Sessions)
@@ -178,7 +188,7 @@ def each_session(window: SessionWindow, rows: GroupSums, closed: int, until: int
     return GroupSums(rows.hashes[held], take_keys(rows.keys, held), found[0], (Ragged.singles(found),))
 
 
-def sessions_after(window: SessionWindow, rows: GroupSums, closed: int) -> GroupSums:
+def sessions_after(window: Gaps, rows: GroupSums, closed: int) -> GroupSums:
     """The rows without the sessions that end at or before ``closed``, and without those that hold no other."""
     (table,) = rows.columns
     columns = table.flat()
@@ -187,6 +197,26 @@ def sessions_after(window: SessionWindow, rows: GroupSums, closed: int) -> Group
     held = np.flatnonzero(lengths)
     left = Ragged.of(lengths[held], take(columns, chosen))
     return GroupSums(rows.hashes[held], take_keys(rows.keys, held), rows.panes[held], (left,))
+
+
+def last_sessions(window: Gaps, rows: GroupSums, closed: int) -> GroupSums:
+    """The last session of each row, of those that end after ``closed``, one in each row."""
+    (table,) = rows.columns
+    columns, lasts = table.flat(), np.cumsum(table.lengths) - 1
+    held = np.flatnonzero(window.session_ends(columns[0][lasts], columns[1][lasts]) > closed)
+    found = (Ragged.singles(take(columns, lasts[held])),)
+    return GroupSums(rows.hashes[held], take_keys(rows.keys, held), rows.panes[held], found)
+
+
+def parts_since(rows: GroupSums, times: Integers) -> GroupSums:
+    """The parts of sessions that begin at or after a time, one for each row; without rows that hold none."""
+    (table,) = rows.columns
+    columns = table.flat()
+    chosen = np.flatnonzero(columns[0] >= table.spread(times))
+    lengths = np.bincount(table.spread(np.arange(len(rows)))[chosen], minlength=len(rows))
+    held = np.flatnonzero(lengths)
+    left = (Ragged.of(lengths[held], take(columns, chosen)),)
+    return GroupSums(rows.hashes[held], take_keys(rows.keys, held), rows.panes[held], left)
 
 
 def presented_sessions(

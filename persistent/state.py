@@ -15,16 +15,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from monoids import Monoid
 from monoids.column import take
 from monoids.groupby.cells import Integers, group_codes
 from monoids.groupby.summing import GroupSums
-from monoids.monoid import check
+from monoids.monoid import Monoid, check
 from persistent import session_window as sessions
 from persistent.assigned_window import AssignedWindow
 from persistent.calendar_window import CalendarWindow
@@ -36,6 +35,7 @@ from persistent.lateness import ALLOWS_NONE, CLOSE, DELTA, Lateness, checked_lat
 from persistent.state_rows import open_panes
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import changes_text
+from persistent.time_to_live import TimeToLive, checked_ttl
 from persistent.window import AnyWindow, Everything, Panes, Window
 from persistent.zone import Zone
 
@@ -45,23 +45,11 @@ _GRID_MS = 60_000
 """The grid of clocks of a state whose windows have no borders."""
 
 
-class State(Protocol):
-    """The state as ``process_message`` and ``process_batch`` see it."""
-
-    def update(self, timestamp: int, value: Any, *, key: Any = ...) -> None:
-        """Add one value at a time (ms). ``key``: instead of the message's key; a tuple for several columns."""
-
-    def update_batch(self, timestamps: Any, values: Any, *, keys: Any = ...) -> None:
-        """Add many. Arrow or NumPy arrays are columns, anything else is one value for every row."""
-
-    def get(self) -> Any:
-        """The presented value."""
-
-
 class PersistentState:
     """A monoid, and elements by pane: the common part of ``NonWindowState`` and ``WindowState``."""
 
     lateness: Lateness = ALLOWS_NONE
+    time_to_live: TimeToLive | None = None
 
     def __init__(self, monoid: Monoid[Any], panes: Panes) -> None:
         if not isinstance(monoid, Monoid):
@@ -218,7 +206,10 @@ class NonWindowState(PersistentState):
     share one open pane. ``emit``: "close" publishes each key that has changed at the end of the input; "change" in each
     step. ``changes``: with emit="change", "update" publishes the new value; "retract" before it the old row, with
     ``retracted`` = true. The rows carry ``revision``, and the largest wins. ``early``: what has changed is published
-    whenever the clock (``early_by="event"``) or time of day ("processing") passes a multiple, and at the end.
+    whenever the clock (``early_by="event"``) or time of day ("processing") passes a multiple, and at the end. ``ttl``:
+    how long a key lives after its last message, by the clock of the pipeline; the row of one that has expired is
+    published with ``retracted`` = true. A state on its own has no clock: its value is the sum since the last pause of
+    ``ttl``, and it keeps every update.
 
     >>> from monoids import Sum
     >>> state = NonWindowState(Sum(), interval_ms=10)
@@ -240,13 +231,15 @@ class NonWindowState(PersistentState):
         changes: str = "update",
         early: Duration | None = None,
         early_by: str = "event",
+        ttl: Duration | None = None,
     ) -> None:
         interval = duration_ms(interval_ms, "interval_ms")
         if interval < 1:
             raise ValueError("interval_ms is at least 1 ms")
-        super().__init__(monoid, Panes(None, interval))
+        self.time_to_live = checked_ttl(None if ttl is None else duration_ms(ttl, "ttl"), monoid, history, early)
+        super().__init__(self.time_to_live.kept_as(monoid) if self.time_to_live else monoid, Panes(None, interval))
         self.history_ms = None if history is None else duration_ms(history, "history")
-        self.bare = bare(history=history, early=early)
+        self.bare = bare(history=history, early=early, ttl=ttl)
         self._interval_ms = interval
         self.lateness = checked_totals(emit, changes, early, early_by)
         if history is not None and not monoid.commutative:
@@ -278,9 +271,10 @@ class NonWindowState(PersistentState):
     def fingerprint(self) -> dict[str, Any]:
         return {
             "state": "NonWindowState",
-            "monoid": self.monoid.fingerprint(),
+            "monoid": sessions.values_of(self.monoid).fingerprint(),
             "window": None,
             "interval_ms": None if self.history_ms is None else self._interval_ms,
+            **({"ttl_ms": self.time_to_live.ttl_ms} if self.time_to_live else {}),
         }
 
     def _folded_before(self, watermark: int) -> int:
@@ -289,8 +283,13 @@ class NonWindowState(PersistentState):
         return max(0, int(self.panes.starts(watermark - self.history_ms)))
 
     def get(self) -> Any:
-        """The presented sum of all updates; without any, the presented identity."""
-        return self.monoid.present(self._total([element for _, element in sorted(self._elements.items(), key=_first)]))
+        """The presented sum of all updates, with a time to live of those of the last life; without any, the presented
+        identity."""
+        total, values = self._total([part for _, part in sorted(self._elements.items(), key=_first)]), self.monoid
+        if self.time_to_live is not None:
+            values = sessions.values_of(values)
+            total = total[-1][-1] if total else values.identity
+        return values.present(total)
 
 
 class WindowState(PersistentState):

@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,19 @@ _STATE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=@+-]{0,99}")
 Declared = PersistentState | Mapping[str, PersistentState]
 """What a task declares: its only state, or several by name."""
 Key = str | tuple[str, ...] | Mapping[str, Callable[[Message], Any] | None] | None
+
+
+class State(Protocol):
+    """The state as ``process_message`` and ``process_batch`` see it."""
+
+    def update(self, timestamp: int, value: Any, *, key: Any = ...) -> None:
+        """Add one value at a time (ms). ``key``: instead of the message's key; a tuple for several columns."""
+
+    def update_batch(self, timestamps: Any, values: Any, *, keys: Any = ...) -> None:
+        """Add many. Arrow or NumPy arrays are columns, anything else is one value for every row."""
+
+    def get(self) -> Any:
+        """The presented value."""
 
 
 class PersistentTask:

@@ -52,6 +52,9 @@ KINDS: Mapping[str, Making] = {
     "total": lambda: NonWindowState(_counted()),
     "known": lambda: NonWindowState(_counted(), interval_ms="10 ms", history="60 ms"),
     "changes": lambda: NonWindowState(_counted(), emit="change", changes="retract"),
+    "living": lambda: NonWindowState(_counted(), ttl="25 ms"),
+    "lives": lambda: NonWindowState(_counted(), ttl="10 ms", emit="change", changes="retract"),
+    "alive": lambda: NonWindowState(_counted(), ttl="40 ms", emit="change"),
 }
 """The kinds of states, by name."""
 
@@ -142,6 +145,7 @@ class World:
     storage: Any = field(default_factory=lambda: MemoryStorage(f"several-{uuid.uuid4().hex}"))
     sinks: dict[str, Any] = field(default_factory=dict)
     refused: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    expired: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     late: int = 0
 
     def pipeline(self, run: Run | None = None, **options: Any) -> Pipeline:
@@ -166,8 +170,12 @@ class World:
             nonlocal read
             read += report.rows
             self.late += report.late
-            for name, missed in (report.refused or {f"Several/{next(iter(self.states))}": report.late_windows}).items():
+            only = f"Several/{next(iter(self.states))}"
+            # Of an only state without windows, what it refuses is what is late.
+            for name, missed in (report.refused or {only: report.late_windows or {None: report.late}}).items():
                 self.refused[name.partition("/")[2]] += sum(missed.values())
+            for name, count in (report.expired_in or {only: report.expired}).items():
+                self.expired[name.partition("/")[2]] += count
             if run.killed_after is not None and report.rows and read >= run.killed_after:
                 raise Killed("after a step")
 

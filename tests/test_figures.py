@@ -28,8 +28,8 @@ WIDE = {
     "monoids.sketches.theta.Theta": 29,  # Set operations, and the exchange with DataSketches.
     "monoids.sketches.count_min.CountMin": 24,
     "persistent.driver.step.Step": 24,  # What the driver asks of a step, of all states and of one.
-    "persistent.driver.report.StepReport": 23,
-    "persistent.driver.report.RunReport": 27,  # Each figure of a run, as users read it.
+    "persistent.driver.report.RunReport": 28,  # Each figure of a run, as users read it.
+    "persistent.driver.report.StepReport": 25,  # And of a step.
     "persistent.checkpoint.log.Log": 24,
 }
 MANY_PARAMETERS = {
@@ -63,7 +63,7 @@ MANY_IMPORTERS = {
     "persistent.storage": 44,  # Where a checkpoint lies: what every command is given.
     "persistent.checkpoint.manifest": 48,
     "persistent.checkpoint.names": 43,  # What files are called.
-    "persistent.worker.job": 46,  # What a step is made of.
+    "persistent.worker.job": 48,  # What a step is made of.
     "persistent.sources.protocol": 50,  # What a source is, said to each of them and to who drives it.
 }
 

@@ -71,6 +71,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.assigned_window",
         "persistent.calendar_window",
         "persistent.session_window",
+        "persistent.time_to_live",
         "persistent.agenda",
         "persistent.lateness",
         "persistent.event_times",
@@ -115,6 +116,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.worker.close_windows",
         "persistent.worker.close_sessions",
         "persistent.worker.correct_windows",
+        "persistent.worker.expire_keys",
         "persistent.worker.publish_shard",
         "persistent.worker.dispatch",
     ),
@@ -171,10 +173,10 @@ ROOMS = {
     "sinks": "errors clock stopping promises text codec storage log clients checkpoint.names checkpoint.garbage",
     "checkpoint": "errors clock zone text codec storage sources lateness state task",
     "engines": "errors storage worker.requirements",
-    "worker": "errors zone text codec storage sources sinks message window session_window agenda lateness state_rows "
-    "state delta deltas task checkpoint dedupe",
-    "driver": "errors clock zone stopping text codec storage sources sinks window session_window agenda lateness state "
-    "state_rows task checkpoint engines worker dedupe",
+    "worker": "errors zone text codec storage sources sinks message window session_window time_to_live agenda lateness "
+    "state_rows state delta deltas task checkpoint dedupe",
+    "driver": "errors clock zone stopping text codec storage sources sinks window session_window time_to_live agenda "
+    "lateness state state_rows task checkpoint engines worker dedupe",
     "pipeline": "errors clock promises text codec storage sources sinks state task checkpoint engines worker driver "
     "dedupe",
     "reading": "errors clock text codec storage window session_window task checkpoint worker driver pipeline",

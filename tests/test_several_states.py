@@ -48,6 +48,7 @@ def compared(world: World, seed: int) -> None:
             # Another state can make a step, in which early results are published.
             assert world.published(name) == one.published(name), (seed, name)
         assert world.refused[name] == one.refused[name], (seed, name)
+        assert world.expired[name] == one.expired[name], (seed, name)
     assert _late(world) == set.intersection(*(_late(one) for one in alone.values()))
     checked = verify(world.storage)
     assert checked.ok and not checked.findings, checked
@@ -66,6 +67,17 @@ def test_each_state_is_as_if_it_were_alone(seed: int) -> None:
     names = draw.sample([*KINDS], draw.randrange(1, 5))
     by = draw.choice(("message", "batch"))
     compared(World({name: KINDS[name] for name in names}, disordered(seed), by), seed)
+
+
+@pytest.mark.parametrize("seed", range(100, 112))
+def test_so_it_is_beside_a_time_to_live(seed: int) -> None:
+    """Keys expire by the clock of their own state, however the windows beside them close, and are taken back once."""
+    draw = random.Random(seed)
+    lasting = draw.sample(["living", "lives", "alive"], draw.randrange(1, 3))
+    names = draw.sample([*lasting, *draw.sample(["short", "retracting", "sessions", "early", "total", "ever"], 2)], 3)
+    world = World({name: KINDS[name] for name in names}, disordered(seed), draw.choice(("message", "batch")))
+    compared(world, seed)
+    assert any(world.expired.values())
 
 
 # -- what a task is given ----------------------------------------------------------------------------------------------

@@ -130,6 +130,11 @@ class _Asked:
         """Why none of these manifests knows the clock, and what to do."""
         operators = [operator for manifest in kept if (operator := self._operator(manifest)) is not None]
         state, clock = self.state.in_zone(operators[-1].state.zone if operators else None), self.clock
+        if state.time_to_live is not None:
+            return (
+                f". A state with a time to live ({state.time_to_live}) keeps the lives of its keys, and no times within"
+                " them: choose a kept checkpoint (persistent state --at ID)"
+            )
         if not state.panes.is_cut(clock):
             before = utc_text(state.panes.cut_before(clock))
             return f", and it is not on the grid of this state, {state.panes}: the previous one is {before}"

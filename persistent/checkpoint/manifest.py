@@ -32,6 +32,7 @@ from persistent.checkpoint.features import (
     MANY_STATES,
     QUIET,
     READINGS,
+    TIME_TO_LIVE,
     ZONES,
 )
 from persistent.checkpoint.names import runs_folder
@@ -259,6 +260,9 @@ class Manifest:
                 state.emit == EARLY or state.passed for one in self.operators.values() for state in one.states.values()
             ),
             LATENESS: any(state.late for one in self.operators.values() for state in one.states.values()),
+            TIME_TO_LIVE: any(
+                "ttl_ms" in state.fingerprint for one in self.operators.values() for state in one.states.values()
+            ),
             QUIET: any(one.quiet_ms for one in self.clocks.values()),
             LIMITED: self.not_after is not None,
             EMPTIED_SINKS: any(sink.emptied for sink in self.sinks.values()),

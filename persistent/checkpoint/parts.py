@@ -17,7 +17,7 @@ from persistent.codec import Run
 from persistent.sources.protocol import Positions
 from persistent.zone import Zone
 
-_OPTIONAL = ("zone", "final", "late", "emit", "passed", "added")
+_OPTIONAL = ("zone", "final", "late", "emit", "passed", "added", "shown_at")
 _MODULUS = 1 << 64
 _FOREIGN = re.compile(r"[^A-Za-z0-9._=@+-]+")
 _NAME_LENGTH_MAX = 200
@@ -214,7 +214,7 @@ class StateRuns:
     is published; None if the rows carry no revision. ``emit``: ``CHANGE`` if each step publishes what it has changed,
     ``EARLY`` if some do. ``passed``: the clock of early results, by name, where it stood at the last step. ``added``:
     the clock at which it was added to a job that had begun: it lacks all that the job had read; None if it lacks
-    nothing.
+    nothing. ``shown_at``: with a time to live, the clock by which keys had expired when it was published; None before.
     """
 
     fingerprint: Mapping[str, Any]
@@ -228,6 +228,7 @@ class StateRuns:
     emit: str | None = None
     passed: Mapping[str, int] | None = None
     added: int | None = None
+    shown_at: int | None = None
 
     def fresh(self) -> tuple[Run, ...]:
         """The runs of which nothing is published."""

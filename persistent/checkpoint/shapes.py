@@ -161,7 +161,7 @@ _CORRECTION = fields(
 )
 _EMITTED = {"emit": one_of(CHANGE, EARLY), "passed": mapping(one_of(*CLOCKS), whole(0), 1)}
 _ANSWERED = {"late": one_of(*ANSWERS), **_EMITTED}
-_STATE_PARTS = {"zone": _ZONE, "final": whole(0), "added": whole(0), **_ANSWERED}
+_STATE_PARTS = {"zone": _ZONE, "final": whole(0), "added": whole(0), "shown_at": whole(0), **_ANSWERED}
 _OPERATOR = both(
     fields(
         {

@@ -20,7 +20,7 @@ from persistent.codec import decode_document
 from persistent.pipeline import Pipeline
 from persistent.reading import Diff, Place, diff, kept_places, place
 from persistent.text.figures import bytes_text, clock_text, utc_text
-from persistent.text.fingerprints import monoid_text, window_text
+from persistent.text.fingerprints import monoid_text, part_text, window_text
 
 
 @click.command()
@@ -182,6 +182,8 @@ def _state_figures(manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield "  key", key or ", ".join(operator.key_names) or "none"
         yield "  monoid", monoid_text(state.fingerprint["monoid"])
         yield "  window", window_text(state.fingerprint["window"])
+        if "ttl_ms" in state.fingerprint:
+            yield "  time to live", part_text("ttl_ms", state.fingerprint["ttl_ms"])
 
 
 # -- two of them -----------------------------------------------------------------------------------------------------

@@ -121,7 +121,12 @@ def _no_rows(job: Job, here: Place, key: Sequence[Any] | None, as_of: int | None
     shown = json.dumps(list(key) if len(key) > 1 else key[0], ensure_ascii=False) if key else ""
     of_key = f" of the key {shown}" if key else ""
     when = f"checkpoint {here.manifest.id}" if as_of is None else clock_text(as_of)
-    panes = job.state.window
+    panes, ttl = job.state.window, job.state.time_to_live
+    if ttl is not None:
+        return (
+            f"no rows: at {when} no record{of_key} was counted, or none for as long as a key lives "
+            f"({ttl}, by the clock, {clock_text(here.manifest.clocks[job.operator].watermark)})"
+        )
     if panes is None:
         return f"no rows: up to {when} no record{of_key} was counted"
     closed = here.manifest.clocks[job.operator].closed

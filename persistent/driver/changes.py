@@ -334,6 +334,7 @@ OPTIONS = tuple(
             ("changes", OnChange.RECORDED, _OTHER_ROWS),
             ("early", OnChange.PLAN, "when totals are published. What is not published yet is, at the next occasion"),
             ("early_by", OnChange.PLAN, "which clock early results follow, from where it stands"),
+            ("ttl", OnChange.RECORDED, _OTHER_PANES),
         ),
         "WindowState": (
             ("monoid", OnChange.RECORDED, _OTHER_STATE),
@@ -381,8 +382,7 @@ OPTIONS = tuple(
         "Evolution": (
             ("renamed", OnChange.STEP, "applied once, if the fields of the record differ"),
             ("removed", OnChange.STEP, "applied once, if the fields of the record differ"),
-            ("before", OnChange.STEP, "applied once, if the monoid differs"),
-            ("change", OnChange.STEP, "applied once, if the monoid differs"),
+            *((name, OnChange.STEP, "applied once, if the monoid differs") for name in ("before", "change")),
         ),
     }.items()
     for name, effect, says in rows

@@ -81,7 +81,7 @@ class Amendment:
 def correct(job: Job, engine: Engine, options: Options, asked: Asked) -> Correction:
     """Apply a correction, unless it was applied already; returns its account."""
     log, url = Log(job.storage), job.storage.url
-    _check_is_of_one_state(job)
+    _check_can_correct(job)
     newest = newest_of(log)
     if not newest.manifest.base:
         raise NoCheckpoint(f"{url}: nothing was counted yet, so there is nothing to correct: run the pipeline first")
@@ -103,11 +103,16 @@ def correct(job: Job, engine: Engine, options: Options, asked: Asked) -> Correct
     return _applied(bench, last, amendment) if known is None else known
 
 
-def _check_is_of_one_state(job: Job) -> None:
+def _check_can_correct(job: Job) -> None:
     if not isinstance(job.declared, PersistentState):
         raise InvalidPipeline(
             f"correct() knows tasks with one state, and {type(job.task).__name__} has {', '.join(job.declared)}: give "
             f"a state that is to be corrected a task of its own. {NOTHING}"
+        )
+    if job.state.time_to_live is not None:
+        raise InvalidPipeline(
+            f"correct() knows no lives of keys, and the state has {job.state.time_to_live}: what is put in could join "
+            f"two of them, and what is taken out part one. {NOTHING}"
         )
 
 

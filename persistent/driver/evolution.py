@@ -26,11 +26,11 @@ from persistent.driver.same_job import check_same_job
 from persistent.driver.seen_part import check_seen
 from persistent.errors import FingerprintChanged, InvalidPipeline
 from persistent.lateness import CHANGES, DELTA, EARLY, RETRACT
-from persistent.session_window import SessionWindow
 from persistent.state import PersistentState
 from persistent.task import Declared, state_name
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import change_text, changes_text
+from persistent.time_to_live import gaps_of
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,11 @@ class Evolution:
 
     def check_for(self, state: PersistentState) -> None:
         """Raise InvalidPipeline if it names fields that the current state cannot have, if the state looks the same
-        before and after it, or if it keeps sessions."""
-        monoid = state.monoid
-        if isinstance(state.window, SessionWindow):
+        before and after it, or if it keeps sessions, or lives of keys."""
+        monoid, gaps = state.monoid, gaps_of(state.window, state.time_to_live)
+        if gaps is not None:
             raise InvalidPipeline(
-                f"{self!r}: the state of {state.window} cannot be migrated: omit evolve=, give the changed task a new "
+                f"{self!r}: the state of {gaps} cannot be migrated: omit evolve=, give the changed task a new "
                 "checkpoint, and read the source again"
             )
         if self.before is not None and _equal(self.before.fingerprint(), monoid.fingerprint()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from persistent.checkpoint.compaction import replaced
+from persistent.checkpoint.parts import StateRuns
 from persistent.codec import Run
 from persistent.worker.job import Folded, FoldRuns
 
@@ -26,3 +27,13 @@ def runs_after(runs: Runs, folds: Sequence[Fold]) -> Runs:
         if not left & {run.name for run in item.merge.inputs}:
             runs = replaced(runs, item.merge, folded.run)
     return runs
+
+
+def shown_to(state: StateRuns, runs: Sequence[Run]) -> int | None:
+    """The clock up to which the sinks know which keys of these runs have expired; None if no sink has any of them."""
+    return state.shown_at if not state.published or any(run.first <= state.published for run in runs) else None
+
+
+def shown_after(state: StateRuns, closed: int, *, told: bool) -> int | None:
+    """The same of all runs, after a step that is closed up to ``closed``. ``told``: it publishes what has changed."""
+    return closed if told and "ttl_ms" in state.fingerprint else state.shown_at

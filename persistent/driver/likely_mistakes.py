@@ -56,9 +56,9 @@ def of_records(rows: int, late: int, dead: int, first_dead: str, *, ended: bool)
     if 2 * late >= rows:
         yield (
             "late",
-            f"{_share(late, rows)} came too late, after their windows had closed. If records come out of order, give "
-            "the disorder, max_out_of_orderness=; ordered=True is for files in time order. 'persistent late' and "
-            "pipeline.late() show them",
+            f"{_share(late, rows)} came too late, after their windows had closed, or their time to live had passed. If "
+            "records come out of order, give the disorder, max_out_of_orderness=; ordered=True is for files in time "
+            "order. 'persistent late' and pipeline.late() show them",
         )
 
 

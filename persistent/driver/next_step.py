@@ -96,7 +96,7 @@ def _ending(bench: Workbench, manifest: Manifest, planned: Mapping[str, SourcePl
     ends = [
         one.job.operator
         for one, view in bench.each(manifest)
-        if not view.clock.end_of_input or lacks_totals(one.job, view)
+        if not view.clock.end_of_input or _lacks_totals(one, view)
     ]
     return () if not ends or _is_held(planned, bench.job.storage.url) else tuple(ends)
 
@@ -116,6 +116,13 @@ def _is_due(bench: StateBench, manifest: Manifest, step: TaskStep) -> bool:
     """Whether the state has something to publish, although nothing is read."""
     is_due = bench.run_cache.is_due(bench.runs(manifest), manifest.clock, step.close_at)
     return is_due or lacks_changes(bench.job, manifest, step.emit)
+
+
+def _lacks_totals(bench: StateBench, manifest: Manifest) -> bool:
+    """Whether a sink does not know of all that holds of a state without windows, or of a key that has expired."""
+    told, runs = manifest.operator.state.shown_at, bench.runs(manifest)
+    is_untold = bool(bench.job.sinks) and bench.run_cache.is_untold(runs, told, manifest.clock.closed)
+    return is_untold or lacks_totals(bench.job, manifest)
 
 
 def _lag_ms(source: Source, planned: SourcePlan) -> int:

@@ -21,13 +21,25 @@ from persistent.driver.workbench import Workbench
 from persistent.lateness import CHANGE, EVENT, Lateness
 from persistent.session_window import SessionWindow
 from persistent.sources.protocol import Reached
+from persistent.state import PersistentState
 from persistent.task import STATE, state_name
 from persistent.text.figures import utc_text
 from persistent.worker.late_windows import LateWindows, added
 
 logger = logging.getLogger("persistent.driver")
 
-_SUMMED = ("rows", "late", "dead", "outputs", "discarded", "checkpoint_bytes", "set_aside", "duplicates", "corrected")
+_SUMMED = (
+    "rows",
+    "late",
+    "dead",
+    "outputs",
+    "discarded",
+    "checkpoint_bytes",
+    "set_aside",
+    "duplicates",
+    "corrected",
+    "expired",
+)
 
 
 class Notes:
@@ -42,6 +54,7 @@ class Notes:
         self._notes: dict[str, str] = {}
         self._first_dead = ""
         self._late_windows: dict[str, LateWindows] = {}
+        self._expired_in: Counter[str] = Counter()
         self._idle: Idle | None = None
         self._is_new = False
 
@@ -72,6 +85,7 @@ class Notes:
         self._behind_ms = later_of(self._behind_ms, report.behind_ms)
         for name, missed in (report.refused or {next(iter(committed.operators)): report.late_windows}).items():
             self._late_windows[name] = added([self._late_windows.get(name, {}), missed])
+        self._expired_in.update(report.expired_in)
         logger.debug("step %s", report)
         self._note_fates(ended=False)
         if self._is_new:
@@ -202,13 +216,16 @@ class Notes:
 
     def _of_old_records(self, source: str, clock: str) -> str:
         """What becomes of the records of a new source that are behind the clock."""
-        job = self._bench.job
-        late = [f"of windows before {clock}"] if self._has_windows else []
-        if source in job.dedupe:
-            late.append(f"more than within={job.dedupe[source].within!r} of dedupe before {clock}")
-        if not late:
-            return "it is read from its beginning, and its records count however old they are"
-        return f"records {', and records '.join(late)}, are late"
+        dedupe, states = self._bench.job.dedupe, [one.job for one in self._bench.states.values()]
+        refused = {text: None for one in states if (text := _refused(one.state, clock))}
+        taking = [one.name for one in states if not _refused(one.state, clock)]
+        late = [] if taking else [*refused]
+        if source in dedupe:
+            late.append(f"more than within={dedupe[source].within!r} of dedupe before {clock}")
+        fates = [f"records {', and records '.join(late)}, are late"] if late else []
+        if taking and refused:
+            fates.append(f"records {', and records '.join(refused)}, count only in {', '.join(taking)}")
+        return "; ".join(fates) or "it is read from its beginning, and its records count however old they are"
 
     def tell_idle(self, manifest: Manifest) -> None:
         """Report that there is nothing to do, with the same report until that changes."""
@@ -257,6 +274,8 @@ class Notes:
             set_aside=totals["set_aside"],
             reached=reached,
             corrected=totals["corrected"],
+            expired=totals["expired"],
+            expired_in={name: count for name, count in self._expired_in.items() if count},
             late_windows={name: missed for name, missed in self._late_windows.items() if missed},
             unpublished="" if totals["outputs"] else self._unpublished(manifest, reached),
         )
@@ -308,3 +327,10 @@ def _first_end(bench: StateBench, manifest: Manifest) -> int | None:
     """The clock at which the first of the windows of one state that are not closed is published."""
     end = bench.run_cache.first_end(bench.runs(manifest), manifest.clock)
     return None if end is None else bench.job.state.lateness.published_at(end)
+
+
+def _refused(state: PersistentState, clock: str) -> str:
+    """Which records that are behind the clock a state refuses; empty if it takes all."""
+    if state.time_to_live is not None:
+        return f"that are older than {state.time_to_live} at {clock}"
+    return "" if state.window is None else f"of windows before {clock}"

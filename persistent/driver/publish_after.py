@@ -19,6 +19,7 @@ import numpy as np
 
 from monoids.groupby.cells import Integers
 from persistent.driver.commit import final_after, key_types
+from persistent.driver.expiry import lives_after
 from persistent.driver.output_batches import lacks_all
 from persistent.driver.publish import joining_sinks
 from persistent.driver.state_bench import StateBench
@@ -31,6 +32,8 @@ from persistent.worker.job import Closed, CloseShard, Job, Mapped
 def publishes_after(job: Job, step: Step) -> bool:
     """Whether what the step publishes depends on what it maps: windows that are not final take late records, or it
     publishes what it has changed, or does so if it must."""
+    if job.state.time_to_live is not None:
+        return True
     after = publishes_changes(job, step) or _holds_back(job, step)
     return after or (step.plan.task.final_at is not None and step.plan.reads)
 
@@ -38,6 +41,9 @@ def publishes_after(job: Job, step: Step) -> bool:
 def outputs_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> tuple[tuple[Closed, ...], int, bool]:
     """The results of a step that publishes after it has mapped; without a sink, how many windows close; and whether
     all that has changed is published."""
+    if bench.job.state.time_to_live is not None:
+        closed, changes = lives_after(bench, step, mapped)
+        return closed, 0, changes
     if _holds_back(bench.job, step):
         changes = _must_publish(bench, step, mapped)
     else:

@@ -46,6 +46,10 @@ class StepReport:
     """Late records by the start of the window that they missed (ms since 1970); None: of all others."""
     refused: Mapping[str, LateWindows] = field(default_factory=dict)
     """Of a task with several states, the records that each has refused, likewise; another may have taken them."""
+    expired: int = 0
+    """With a time to live, the lives of keys that have ended."""
+    expired_in: Mapping[str, int] = field(default_factory=dict)
+    """Of a task with several states, the lives that have ended in each."""
 
     @property
     def rows_per_second(self) -> float:
@@ -70,7 +74,8 @@ class RunReport:
     windows that late records have changed, and that were published again. ``late_windows``: late records by task, and
     by the start of the last window that held them (ms since 1970): of the thousand windows that most have missed; None:
     of all others. With several states, the records that each has refused, by its name, "task/state": those that another
-    state has taken are partly late, and not in ``late``.
+    state has taken are partly late, and not in ``late``. ``expired``: with a time to live, the lives of keys that have
+    ended; ``expired_in``: with several states, those of each, by its name.
     """
 
     engine: str
@@ -97,6 +102,8 @@ class RunReport:
     unpublished: str = ""
     corrected: int = 0
     late_windows: Mapping[str, LateWindows] = field(default_factory=dict)
+    expired: int = 0
+    expired_in: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rows_per_second(self) -> float:
@@ -126,6 +133,9 @@ class RunReport:
         if self.corrected:
             text += f"; {count_text(self.corrected, 'result')} of closed windows corrected by late records"
         text += "".join(f"; late in {task}: {missed_text(missed)}" for task, missed in self.late_windows.items())
+        if self.expired:
+            each = ", ".join(f"{count:,} in {state}" for state, count in self.expired_in.items())
+            text += f"; {count_text(self.expired, 'key')} expired{f' ({each})' if each else ''}"
         if self.set_aside:
             results = count_text(self.set_aside, "result")
             text += f"; {results} could not be shown: see the dead letters, with the reason"

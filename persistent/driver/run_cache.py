@@ -89,6 +89,11 @@ class RunCache:
                 return True
         return False
 
+    def is_untold(self, runs: Iterable[Run], shown_at: int | None, closed: int) -> bool:
+        """Whether the sinks do not know of a key that has expired since ``shown_at``, when the clock was closed up to
+        there."""
+        return False
+
     def with_due(self, closings: Sequence[CloseShard]) -> list[CloseShard]:
         """The closings that may have something to close, with the keys that may."""
         return list(closings)

@@ -8,25 +8,28 @@ from dataclasses import replace
 import numpy as np
 
 from monoids.groupby.cells import Integers
+from monoids.text import Words
 from persistent.agenda import Agenda, agenda_of_table
 from persistent.checkpoint.compaction import beside
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice
 from persistent.clock import Clock
 from persistent.codec import Run, decode_table, groups_of
 from persistent.driver.run_cache import RunCache
-from persistent.session_window import SessionWindow
+from persistent.session_window import Gaps, SessionWindow
 from persistent.storage import Storage
+from persistent.time_to_live import TimeToLive
+from persistent.window import AnyWindow
 from persistent.worker.job import CloseShard, FoldRuns, Job
 
 
-class SessionCache(RunCache):
-    """The run cache of a state of sessions. Its windows are the cells that hold an open session."""
+class _Agendas(RunCache):
+    """A run cache with the agenda of each run."""
 
     counts_windows = False
 
-    def __init__(self, storage: Storage, window: SessionWindow) -> None:
+    def __init__(self, storage: Storage, window: AnyWindow | None, gaps: Gaps) -> None:
         super().__init__(storage, window)
-        self._sessions = window
+        self._gaps = gaps
         self._agendas: dict[str, Agenda] = {}
 
     def learn(self, run: Run, panes: Integers, agenda: Agenda | None = None) -> None:
@@ -39,6 +42,30 @@ class SessionCache(RunCache):
         super().forget_all_but(kept)
         self._agendas = {run.name: self._agendas[run.name] for run in kept if run.name in self._agendas}
 
+    def is_due(self, runs: Iterable[Run], clock: Clock, close_at: int) -> bool:
+        """Whether a session, or a life, may have ``closed < end <= close_at``."""
+        places = (agenda.between(clock.closed, close_at) for agenda in self._of(runs))
+        return any(place.start < place.stop for place in places)
+
+    def _of(self, runs: Iterable[Run]) -> Iterable[Agenda]:
+        return (self._agenda_of(run) for run in runs)
+
+    def _agenda_of(self, run: Run) -> Agenda:
+        if run.name not in self._agendas:
+            place = run_place(self._storage, run)
+            with with_recovery_advice(self._storage.url):
+                table = decode_table(read_run(self._storage, run), run.sha256, place)
+            self._agendas[run.name] = agenda_of_table(self._gaps, table)
+        return self._agendas[run.name]
+
+
+class SessionCache(_Agendas):
+    """The run cache of a state of sessions. Its windows are the cells that hold an open session."""
+
+    def __init__(self, storage: Storage, window: SessionWindow) -> None:
+        super().__init__(storage, window, window)
+        self._sessions = window
+
     def open_windows(self, runs: Iterable[Run], clock: Clock) -> int:
         """The number of cells with a session that is not closed."""
         ends = [agenda.ends[agenda.between(clock.closed, clock.closed).stop :] for agenda in self._of(runs)]
@@ -50,11 +77,6 @@ class SessionCache(RunCache):
         largest = max((int(agenda.ends[-1]) for agenda in self._of(runs) if len(agenda.ends)), default=0)
         return largest if largest > clock.closed else 0
 
-    def is_due(self, runs: Iterable[Run], clock: Clock, close_at: int) -> bool:
-        """Whether a session may have ``closed < end <= close_at``."""
-        places = (agenda.between(clock.closed, close_at) for agenda in self._of(runs))
-        return any(place.start < place.stop for place in places)
-
     def first_end(self, runs: Iterable[Run], clock: Clock) -> int | None:
         """The clock before which no further session closes; None if none is open."""
         starts = [(agenda, agenda.between(clock.closed, clock.closed).stop) for agenda in self._of(runs)]
@@ -65,10 +87,8 @@ class SessionCache(RunCache):
         found = []
         for one in closings:
             agendas = list(self._of(one.runs))
-            due = [agenda.hashes[agenda.between(one.closed, one.close_at)] for agenda in agendas]
-            groups = [groups_of(hashes) for hashes in due]
-            mine = [hashes[(one.low <= group) & (group < one.high)] for hashes, group in zip(due, groups)]
-            hashes = np.unique(np.concatenate(mine))
+            due = [of_shard(agenda.hashes[agenda.between(one.closed, one.close_at)], one) for agenda in agendas]
+            hashes = np.unique(np.concatenate(due))
             found += [replace(one, hashes=hashes)] if len(hashes) else []
         return found
 
@@ -80,19 +100,41 @@ class SessionCache(RunCache):
             for one in folds
         ]
 
-    def _of(self, runs: Iterable[Run]) -> Iterable[Agenda]:
-        return (self._agenda_of(run) for run in runs)
 
-    def _agenda_of(self, run: Run) -> Agenda:
-        if run.name not in self._agendas:
-            place = run_place(self._storage, run)
-            with with_recovery_advice(self._storage.url):
-                table = decode_table(read_run(self._storage, run), run.sha256, place)
-            self._agendas[run.name] = agenda_of_table(self._sessions, table)
-        return self._agendas[run.name]
+class LifeCache(_Agendas):
+    """The run cache of a state with a time to live. It has no windows, and the end of the input ends no life."""
+
+    def __init__(self, storage: Storage, ttl: TimeToLive) -> None:
+        super().__init__(storage, None, ttl)
+        self._ttl = ttl
+
+    def due(self, runs: Iterable[Run], closed: int, until: int) -> Words:
+        """The hashes of the keys that may have a life with ``closed < end <= until``, ascending."""
+        hashes = [agenda.hashes[agenda.between(closed, until)] for agenda in self._of(runs)]
+        return np.unique(np.concatenate(hashes)) if hashes else np.zeros(0, np.uint64)
+
+    def is_untold(self, runs: Iterable[Run], shown_at: int | None, closed: int) -> bool:
+        return shown_at is not None and len(self.due(runs, shown_at, closed)) > 0
+
+    def with_over(self, folds: Sequence[FoldRuns], runs: Sequence[Run]) -> list[FoldRuns]:
+        """The folds of some of these runs. What ends before another run has anything is as the fold sees it."""
+        found = []
+        for one in folds:
+            over = self._ttl.over(one.final, one.shown_at)
+            begun = [agenda.earliest for agenda in self._of(beside(runs, one.merge))]
+            found.append(replace(one, over=min([over, *begun])))
+        return found
+
+
+def of_shard(hashes: Words, item: CloseShard) -> Words:
+    """The hashes of the key groups of a shard."""
+    groups = groups_of(hashes)
+    return hashes[(item.low <= groups) & (groups < item.high)]
 
 
 def run_cache_of(job: Job) -> RunCache:
     """The run cache of a job."""
-    window = job.state.window
+    window, ttl = job.state.window, job.state.time_to_live
+    if ttl is not None:
+        return LifeCache(job.storage, ttl)
     return SessionCache(job.storage, window) if isinstance(window, SessionWindow) else RunCache(job.storage, window)

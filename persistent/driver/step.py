@@ -22,6 +22,7 @@ from persistent.checkpoint.successor import Entry
 from persistent.codec import KEY_GROUPS, Run
 from persistent.driver.commit import Results, final_after
 from persistent.driver.effects import EFFECTS, Effect, OutOfOrder
+from persistent.driver.folds import shown_to
 from persistent.driver.report import StepReport
 from persistent.sources.protocol import Reached, Split
 from persistent.task import state_name
@@ -160,7 +161,9 @@ class Step:
         recent = [run.rows for run in state.runs if run.first == run.last == last.base]
         merges = choose_all(state.runs, sum(recent), state.published, unfolded)
         name = state_name(last.task_name)
-        return [FoldRuns(self.attempt, merge, last.final, state=name) for merge in merges]
+        return [
+            FoldRuns(self.attempt, one, last.final, state=name, shown_at=shown_to(state, one.inputs)) for one in merges
+        ]
 
     def seen_folds(self, seen: Mapping[str, SeenBefore], unfolded: frozenset[str]) -> list[FoldRuns]:
         """The runs of seen records of each source to fold."""
@@ -202,6 +205,8 @@ class Step:
             duplicates=sum(account.duplicate for account in accounts) - sum(account.duplicate for account in old),
             silence_ms={name: silence_ms([one.span for one in some]) for name, some in seen.items()},
             corrected=results.corrected,
+            expired=results.expired,
+            expired_in={name: of.expired for name, of in results.states.items()},
             late_windows=added(one.late_windows for one in results.mapped),
             refused={name: added(one.late_windows for one in of.mapped) for name, of in results.states.items()},
             behind_ms={name: max(one.behind_ms for one in some) for name, some in seen.items()},

@@ -17,6 +17,7 @@ from persistent.checkpoint.runs import fold_index
 from persistent.checkpoint.successor import Entry, at_all, succeed
 from persistent.codec import KEY_GROUPS, Run
 from persistent.driver.commit import first_manifest, known_from
+from persistent.driver.folds import shown_to
 from persistent.driver.same_job import check_same_job
 from persistent.operations.fencing import committed, fenced
 from persistent.pipeline import Pipeline
@@ -121,7 +122,7 @@ def _folded_runs(
                 inputs = tuple(run for run in part if run.low < high and low < run.high)
                 if inputs:
                     merge = Merge(inputs, low, high)
-                    over = 0 if beside(state.runs, merge) else final
+                    over = 0 if beside(state.runs, merge) else _over(job, state, merge, final)
                     result = compact_runs(job, FoldRuns(attempt, merge, final, over=over))
                     if result.failure:
                         logger.warning("%d runs stay unfolded: %s", len(part), result.failure)
@@ -132,6 +133,12 @@ def _folded_runs(
                     on_progress(done_bytes + sum(run.bytes for run in part) * high // KEY_GROUPS, all_bytes)
             yield from made
         done_bytes += sum(run.bytes for run in part)
+
+
+def _over(job: Job, state: StateRuns, merge: Merge, final: int) -> int:
+    """The clock up to which sessions, or lives, are dropped by a merge that sees all of each."""
+    ttl = job.state.time_to_live
+    return final if ttl is None else ttl.over(final, shown_to(state, merge.inputs))
 
 
 def _folded_index(job: Job, attempt: Attempt, source: SourcePart) -> tuple[Run, ...]:

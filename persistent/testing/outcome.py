@@ -109,7 +109,7 @@ def outcome_of(
     job = pipeline.job().of(state)
     answer = job.state.lateness.answer
     outputs = _summed(names, published) if answer == DELTA else _newest(names, published)
-    if answer == RETRACT:
+    if answer == RETRACT or job.state.time_to_live is not None:
         outputs = [_without(row, RETRACTED) for row in outputs if not row[RETRACTED]]
     for part, found in (("state", pipeline.state(name=job.name).to_pylist()), ("outputs", outputs)):
         for row in found:

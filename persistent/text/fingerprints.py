@@ -11,6 +11,7 @@ from persistent.codec import canonical_json
 _TYPES = {"int64": "int", "double": "float", "string": "str", "binary": "bytes", "bool": "bool"}
 _NESTED = ("fields", "monoid")
 _TRACKED_LEAST = 1_000
+_SHOWN = {"ttl_ms": "ttl"}
 _BEHIND = ("version", "schema", "serializer")
 
 
@@ -73,6 +74,8 @@ def changes_text(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     >>> old, new = record(n=Count(), max=Max()), record(n=Count(), max=Max(float))
     >>> changes_text({"monoid": old.fingerprint(), "key": ["page"]}, {"monoid": new.fingerprint(), "key": ["user"]})
     'key: page -> user; max: Max(int) -> Max(float)'
+    >>> changes_text({}, {"ttl_ms": 604_800_000})
+    'ttl: none -> "1 w"'
     """
     parts = []
     for name in sorted({*old, *new}):
@@ -82,7 +85,7 @@ def changes_text(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
         if name == "monoid":
             parts += _monoid_changes(before, after)
         else:
-            parts.append(f"{name}: {_part_text(name, before)} -> {_part_text(name, after)}")
+            parts.append(f"{_SHOWN.get(name, name)}: {part_text(name, before)} -> {part_text(name, after)}")
     return "; ".join(parts)
 
 
@@ -117,9 +120,12 @@ def _heavy_hitters_text(parameters: Mapping[str, Any]) -> str:
     return f"HeavyHitters({shown}, {_type_text(parameters['type'])}, {sizes})"
 
 
-def _part_text(name: str, value: Any) -> str:
+def part_text(name: str, value: Any) -> str:
+    """A part of the fingerprint of a state, by its name."""
     if name == "window":
         return window_text(value)
+    if name == "ttl_ms":
+        return "none" if value is None else f'"{duration_text(value)}"'
     if name == "key":
         return ", ".join(map(str, value or ())) or "none"
     return "none" if value is None else str(value)

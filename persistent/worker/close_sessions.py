@@ -56,7 +56,7 @@ def due_count(job: Job, item: CloseShard) -> int:
     window, parts = _window(job), _parts(job, item)
     if not parts:
         return 0
-    times = [_with_values(part, _COUNT.lift_columns(np.arange(part.columns[0].entries))) for part in parts]
+    times = [with_values(part, _COUNT.lift_columns(np.arange(part.columns[0].entries))) for part in parts]
     rows = fold(Sessions(window.gap_ms, _COUNT), times, job.state.panes.step)
     return len(each_session(window, rows, item.closed, item.close_at))
 
@@ -94,12 +94,12 @@ def _numbered(parts: Sequence[GroupSums]) -> tuple[Columns, list[GroupSums]]:
         _, _, *elements = table.flat()
         numbers = _NUMBERS.lift_columns(np.arange(count, count + table.entries))
         inner.append(tuple(elements))
-        numbered.append(_with_values(part, numbers))
+        numbered.append(with_values(part, numbers))
         count += table.entries
     return concat(inner), numbered
 
 
-def _with_values(part: GroupSums, values: Columns) -> GroupSums:
+def with_values(part: GroupSums, values: Columns) -> GroupSums:
     """The rows with other inner elements, one for each fragment."""
     (table,) = part.columns
     start, last, *_ = table.flat()

@@ -89,7 +89,7 @@ def corrections(job: Job, item: CloseShard) -> Iterator[GroupSums]:
         if answer == DELTA:
             yield touched
             continue
-        found = None if state is None else _found(job, touched, _windows_of(job, state, touched, window))
+        found = None if state is None else found_rows(job, touched, _windows_of(job, state, touched, window))
         yield _changed(job, touched, found)
 
 
@@ -106,7 +106,7 @@ def corrections_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> 
             times = (int(window.start_of(number)), int(window.end_of(number)))
             for rows in _sums_apart(job, [*states, *deltas], times, failing):
                 old = _sums_apart(job, states, times, []) if answer == RETRACT else ()
-                yield _with_earlier(rows, _found(job, rows, old)) if answer == RETRACT else rows
+                yield with_earlier(rows, found_rows(job, rows, old)) if answer == RETRACT else rows
 
 
 def changed_keys(job: Job, item: CloseShard) -> Iterator[GroupSums]:
@@ -115,7 +115,7 @@ def changed_keys(job: Job, item: CloseShard) -> Iterator[GroupSums]:
     if deltas:
         touched = fold_by_key(job, deltas)
         states = parts_of(job, item.runs, item.low, item.high, hashes=_hashes(touched))
-        found = _found(job, touched, [fold_by_key(job, states)]) if states else None
+        found = found_rows(job, touched, [fold_by_key(job, states)]) if states else None
         yield _changed(job, touched, found)
 
 
@@ -129,7 +129,7 @@ def changed_keys_apart(job: Job, item: CloseShard, failing: list[FailingKey]) ->
 
     for rows in fold_apart(job, [*states, *deltas], fold_keys, None, failing):
         old = fold_apart(job, states, fold_keys, None, []) if job.state.lateness.answer == RETRACT else ()
-        yield _with_earlier(rows, _found(job, rows, old)) if job.state.lateness.answer == RETRACT else rows
+        yield with_earlier(rows, found_rows(job, rows, old)) if job.state.lateness.answer == RETRACT else rows
 
 
 def corrected_in(item: CloseShard, outputs: Iterable[pa.Table]) -> int:
@@ -164,19 +164,19 @@ def _windows_of(job: Job, state: GroupSums, touched: GroupSums, window: AnyWindo
         yield from window_pieces(job, rows, windows)
 
 
-def _found(job: Job, rows: GroupSums, pieces: Iterable[GroupSums]) -> Found | None:
+def found_rows(job: Job, rows: GroupSums, pieces: Iterable[GroupSums]) -> Found | None:
     """Those of the rows whose key and window are in the pieces; None if there are none."""
     places: list[Integers] = []
     columns: list[Columns] = []
     for piece in pieces:
-        here, there = _same_rows(rows, piece, job.state.panes.step)
+        here, there = same_rows(rows, piece, job.state.panes.step)
         if len(here):
             places.append(here)
             columns.append(take(piece.columns, there))
     return (np.concatenate(places), concat(columns)) if places else None
 
 
-def _same_rows(one: GroupSums, other: GroupSums, step: int) -> tuple[Integers, Integers]:
+def same_rows(one: GroupSums, other: GroupSums, step: int) -> tuple[Integers, Integers]:
     """The row numbers in both of each key and window that both have. Each has it once: so the sum over its row
     numbers, counted from one, is the row."""
     numbers = [np.arange(1, len(rows) + 1) for rows in (one, other)]
@@ -194,7 +194,7 @@ def _same_rows(one: GroupSums, other: GroupSums, step: int) -> tuple[Integers, I
 def _changed(job: Job, touched: GroupSums, found: Found | None) -> GroupSums:
     """The new values of what was touched; with the earlier ones where they are taken back."""
     rows = _added(job, found, touched)
-    return _with_earlier(rows, found) if job.state.lateness.answer == RETRACT else rows
+    return with_earlier(rows, found) if job.state.lateness.answer == RETRACT else rows
 
 
 def _added(job: Job, found: Found | None, touched: GroupSums) -> GroupSums:
@@ -206,7 +206,7 @@ def _added(job: Job, found: Found | None, touched: GroupSums) -> GroupSums:
     return replace(touched, columns=_put(touched.columns, places, sums))
 
 
-def _with_earlier(rows: GroupSums, found: Found | None) -> Corrected:
+def with_earlier(rows: GroupSums, found: Found | None) -> Corrected:
     """The rows with the elements that they had before."""
     earlier, was = rows.columns, np.zeros(len(rows), bool)
     if found is not None:

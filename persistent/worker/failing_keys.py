@@ -20,9 +20,10 @@ from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.runs import write_table
 from persistent.codec.sealed import HASH_LIMIT
 from persistent.errors import PersistentError, UserCodeError
-from persistent.session_window import SessionWindow, ends_of, result_columns, values_of
+from persistent.session_window import ends_of, result_columns, values_of
 from persistent.task import STATE, key_names
 from persistent.text.figures import utc_text
+from persistent.time_to_live import gaps_of
 from persistent.window import WindowRange
 from persistent.worker.job import Job
 
@@ -59,7 +60,7 @@ def of_state(job: Job) -> str:
 def no_result(job: Job, failing: FailingKey) -> UserCodeError:
     """The error that stops a run, or a read."""
     another = "Keep the state and give it another monoid, with Pipeline(evolve=Evolution(before=..., change=...))"
-    if isinstance(job.state.window, SessionWindow):
+    if gaps_of(job.state.window, job.state.time_to_live) is not None:
         another = "Give the task another monoid and a new checkpoint, and read the source again"
     key = f"{failing.text(key_names(job.task))}{of_state(job)}"
     error = UserCodeError(

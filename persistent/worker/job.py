@@ -167,8 +167,9 @@ class CloseShard:
     first to last: they are published again for the keys of the delta. A state that is published as it changes closes
     none: its delta is what is not published, and open windows are corrected as closed ones are.
 
-    ``hashes``: of the keys that may have a session that closes, ascending; None if windows are not sessions. ``state``:
-    the name of the state."""
+    ``hashes``: of the keys that may have a session that closes, or a life that ends, ascending; None if there are none
+    of either. With a time to live, ``shown_at``: the clock by which the keys of the ``runs`` are published, None if
+    none is; and if the shard only ``counts``, nothing is. ``state``: the name of the state."""
 
     attempt: Attempt
     runs: tuple[Run, ...]
@@ -183,14 +184,17 @@ class CloseShard:
     delta: tuple[Run, ...] = ()
     corrected: tuple[tuple[int, int], ...] = ()
     hashes: Words | None = None
+    shown_at: int | None = None
+    counts: bool = False
     state: str = STATE
 
 
 @dataclass(frozen=True)
 class FoldRuns:
     """Compact runs. ``final``: panes needed only by final windows are dropped. ``over``: sessions that end at or before
-    it are dropped; they are closed, and no other run holds a part of one. ``seen_of``: the runs hold the seen records
-    of that source, in panes of ``seen_ms``. ``state``: the name of the state, if they do not."""
+    it are dropped; they are closed, and no other run holds a part of one. ``shown_at``: the sinks do not know of lives
+    that have ended since; None if nothing of the runs is published. ``seen_of``: the runs hold the seen records of that
+    source, in panes of ``seen_ms``. ``state``: the name of the state, if they do not."""
 
     attempt: Attempt
     merge: Merge
@@ -198,6 +202,7 @@ class FoldRuns:
     seen_of: str | None = None
     seen_ms: int = 0
     over: int = 0
+    shown_at: int | None = None
     state: str = STATE
 
 
@@ -237,12 +242,14 @@ class Mapped:
 @dataclass(frozen=True)
 class Closed:
     """The outputs of a shard, staged for each sink, if any; ``dead``: the keys without a result. ``corrected``: how
-    many results were published again. ``discarded``: how many sessions close without a sink."""
+    many results were published again. ``discarded``: how many sessions close without a sink. ``expired``: how many
+    lives of keys have ended."""
 
     staged: Mapping[str, Staged] = field(default_factory=dict)
     dead: Staged | None = None
     corrected: int = 0
     discarded: int = 0
+    expired: int = 0
 
 
 @dataclass(frozen=True)

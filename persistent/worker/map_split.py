@@ -26,7 +26,7 @@ from persistent.sources.protocol import NO_TIMESTAMP, Records
 from persistent.state import PersistentState
 from persistent.task import TaskFailure, key_columns, key_names, process, state_name
 from persistent.text.figures import date_text
-from persistent.window import AnyWindow
+from persistent.time_to_live import Judge, TimeToLive
 from persistent.worker.duplicates import Duplicates, Fate
 from persistent.worker.job import Job, Mapped, MapSplit
 from persistent.worker.late_windows import PARTLY_LATE, LateWindows, added, windows_missed
@@ -35,8 +35,8 @@ from persistent.worker.seen_items import SeenAfter
 from persistent.worker.seen_state import SeenCache, seen_job
 from persistent.worker.stage_aside import stage_aside, stage_late
 
-Clocks = Mapping[str, tuple[AnyWindow | None, int]]
-"""The windows of each state, None if it takes all, and the clock up to which they are final."""
+Clocks = Mapping[str, tuple[Judge | None, int]]
+"""What decides in each state which records are late, None if it takes all, and the clock up to which it does."""
 
 _TOO_OLD = "late: too old to know whether it is a copy (see within= of dedupe)"
 
@@ -49,7 +49,7 @@ def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mappe
     each = [(one, replace(own, limit=item.limit)) for one, own in each]
     deltas = {one.name: _delta_of(one, own, drops=len(each) > 1) for one, own in each}
     delta = deltas[job.name] if isinstance(job.declared, PersistentState) else Deltas(deltas)
-    clocks = {one.operator: (one.state.window, own.final) for one, own in each}
+    clocks = {one.operator: (_judge_of(one.state), own.final) for one, own in each}
     tally = _SplitTally()
     seen = _duplicates(job, item, cache)
     paths = {span.ordinal: str(span.at.get("path", "")) for span in item.split.spans}
@@ -81,9 +81,13 @@ def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mappe
     return replace(mapped, states=states) if item.states else next(iter(states.values()))
 
 
+def _judge_of(state: PersistentState) -> Judge | None:
+    return state.window or state.time_to_live
+
+
 def _delta_of(job: Job, item: MapSplit, *, drops: bool) -> Delta:
     """The delta of one state."""
-    judged_at = item.watermark if job.state.window is None else item.final
+    judged_at = item.watermark if _judge_of(job.state) is None else item.final
     types = [type_of(name) for name in item.key_types]
     return Delta(job.state, key_names(job.task), judged_at, item.limit, types, drops=drops)
 
@@ -181,14 +185,14 @@ def _judge_late(
 ) -> tuple[Mask, Mask, str | list[str]] | None:
     """Which of the kept rows (None: all) are late: no state takes them. Which are partly late: a window is final that
     would hold them, or a state refuses them; and the reason of each of these. None if no row is either. Counts what
-    each state refuses, by its windows."""
+    each state refuses, by its windows; of an only state without, all late rows are."""
     found = {}
-    for operator, (window, final) in clocks.items():
-        if window is not None and window.may_be_late(lowest, final):
-            late, partly = window.late(times, final)
+    for operator, (judge, final) in clocks.items():
+        if judge is not None and judge.may_be_late(lowest, final):
+            late, partly = judge.late(times, final)
             found[operator] = (late, partly) if kept is None else (late & kept, partly & kept)
-            if found[operator][0].any():
-                missed = windows_missed(window, times[found[operator][0]])
+            if found[operator][0].any() and (len(clocks) > 1 or not isinstance(judge, TimeToLive)):
+                missed = windows_missed(judge, times[found[operator][0]])
                 tally.late_windows[operator] = added([tally.late_windows.get(operator, {}), missed])
     if not found:
         return None

@@ -16,10 +16,11 @@ from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice, write_new
 from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run, find_in_run, is_wide
 from persistent.errors import PersistentError, UserCodeError
-from persistent.session_window import SessionWindow, sessions_after
+from persistent.session_window import sessions_after
 from persistent.state_rows import OPEN_PANE, fold, in_panes
 from persistent.task import STATE, key_names
 from persistent.text.user_errors import error_text, users_line
+from persistent.time_to_live import gaps_of
 from persistent.worker.job import Folded, FoldRuns, Job
 
 _PANES_MAX = 1 << 20
@@ -133,7 +134,7 @@ def write_run(
     name = write_new(job.storage, job.folder(), attempt, data)
     run = Run(name, len(rows), len(data), sha256, low, low, high, int(panes[0]), int(panes[-1]), first, last)
     run = replace(run, wide=True) if is_wide(job.state.monoid, data) else run
-    return run, panes, agenda_of(job.state.window, rows)
+    return run, panes, agenda_of(job.state.window, rows, job.state.time_to_live)
 
 
 def compact_runs(job: Job, item: FoldRuns) -> Folded:
@@ -147,11 +148,13 @@ def compact_runs(job: Job, item: FoldRuns) -> Folded:
 
 def _compacted(job: Job, item: FoldRuns) -> Folded:
     merge, window = item.merge, job.state.window
+    gaps = gaps_of(window, job.state.time_to_live)
     rows = fold_runs(job, merge.inputs, merge.low, merge.high)
     if rows is not None and window is not None:
         needed = window.last_end(rows.panes) > item.final
         rows = rows if needed.all() else rows.take(np.flatnonzero(needed))
-        rows = sessions_after(window, rows, item.over) if isinstance(window, SessionWindow) else rows
+    if rows is not None and gaps is not None:
+        rows = sessions_after(gaps, rows, item.over)
     if rows is None or not len(rows):
         return Folded(None, None)
     with monoid_errors(job):

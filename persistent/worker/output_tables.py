@@ -4,7 +4,7 @@
 <key>...  window_start  window_end  <field>... or value  revision     of one that allows lateness, or names an answer
                                                          retracted    and takes back what it corrects
 <key>...  <field>... or value  revision                               of a state without: the largest revision wins
-                               retracted                              and takes back what has changed
+                               retracted                              and takes back what has changed, or expired
 <key>...  window_start  window_end  <field>... or value  revision     of everything(): the borders are null
 """
 
@@ -43,7 +43,8 @@ def marks_of(state: PersistentState, revision: int, *, retracted: bool = False) 
         return {}
     else:
         marks = {pa.field(REVISION, pa.int64(), metadata=NUMBERED): revision}
-    return marks | ({pa.field(RETRACTED, pa.bool_()): retracted} if state.lateness.answer == RETRACT else {})
+    takes_back = state.lateness.answer == RETRACT or state.time_to_live is not None
+    return marks | ({pa.field(RETRACTED, pa.bool_()): retracted} if takes_back else {})
 
 
 def check_names(state: PersistentState, key_names: Sequence[str]) -> None:
@@ -90,7 +91,7 @@ def key_outputs(
     columns = _key_columns(key_names, key_types, rows)
     if state.has_borders:
         columns[START] = columns[END] = pa.nulls(len(rows), TIMESTAMP)
-    columns |= state.monoid.present_fields(rows.columns)
+    columns |= presented_fields(state.monoid, rows.columns)
     return _marked(pa.table(columns), marks or {})
 
 

@@ -23,6 +23,7 @@ from persistent.worker.correct_windows import (
     corrections,
     corrections_apart,
 )
+from persistent.worker.expire_keys import Expired, ended_lives, shown_lives, shown_lives_apart
 from persistent.worker.failing_keys import (
     FailingKey,
     failing_key,
@@ -38,11 +39,15 @@ from persistent.worker.output_tables import Marks, key_outputs, marks_of, output
 
 def close_shard(job: Job, item: CloseShard) -> Closed:
     """Close the windows of one shard, or publish the changed keys of a state without windows. Without a sink, count the
-    sessions that close."""
+    sessions that close; with a time to live, count the lives that end."""
+    expired = 0 if job.state.time_to_live is None else ended_lives(job, item)
+    if item.counts:
+        return Closed(expired=expired)
     if not job.sinks:
         return Closed(discarded=due_count(job, item))
     # What is for the new sinks includes all that is for the others, and every key that fails.
-    unpublished = replace(item, runs=(), delta=(*item.runs, *item.delta))
+    shown_at = None if item.runs else item.shown_at
+    unpublished = replace(item, runs=(), delta=(*item.runs, *item.delta), shown_at=shown_at)
     most, failing = _presented(job, unpublished if item.whole else item)
     if failing and not job.dead_letters:
         raise no_result(job, failing[0])
@@ -59,6 +64,7 @@ def close_shard(job: Job, item: CloseShard) -> Closed:
         },
         dead,
         corrected_in(item, most) if item.corrected else 0,
+        expired=expired,
     )
 
 
@@ -73,6 +79,8 @@ def _presented(job: Job, item: CloseShard) -> tuple[list[pa.Table], list[Failing
 
 
 def _sums(job: Job, item: CloseShard) -> Iterator[GroupSums]:
+    if job.state.time_to_live is not None:
+        return shown_lives(job, item)
     if job.state.window is None:
         return changed_keys(job, item)
     if isinstance(job.state.window, SessionWindow):
@@ -81,6 +89,8 @@ def _sums(job: Job, item: CloseShard) -> Iterator[GroupSums]:
 
 
 def _sums_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
+    if job.state.time_to_live is not None:
+        return shown_lives_apart(job, item, failing)
     if job.state.window is None:
         return changed_keys_apart(job, item, failing)
     if isinstance(job.state.window, SessionWindow):
@@ -101,6 +111,12 @@ def _tables(job: Job, item: CloseShard, sums: Iterable[GroupSums], failing: list
         return window_outputs(monoid, names, types, window, rows, marks)
 
     def table_of(rows: GroupSums) -> pa.Table:
+        if isinstance(rows, Expired):
+            if len(rows) > 1:
+                return outputs(rows, taking_back)
+            found = presented(lambda old: outputs(old, taking_back), rows)
+            # A value without a result was never published.
+            return outputs(rows.slice(0, 0), taking_back) if isinstance(found, Exception) else found
         if not isinstance(rows, Corrected):
             return outputs(rows, marks)
         if len(rows) > 1:

@@ -124,11 +124,12 @@ def _sums(
 ) -> Iterator[GroupSums]:
     """The sums of some key groups; with windows, ``panes`` are their starts. Sessions of which the fold raises go to
     ``failing``."""
-    runs, window = state_of(job, manifest).state.runs, job.state.window
+    runs, state, window = state_of(job, manifest).state.runs, job.state, job.state.window
     if window is None:
         folded = fold_keys(job, runs, *groups, part.as_of)
         if folded is not None:
-            yield folded
+            ttl = state.time_to_live
+            yield folded if ttl is None else ttl.living(folded, manifest.clocks[job.operator].watermark)
         return
     closed = manifest.clocks[job.operator].closed if part.as_of is None else part.as_of
     first, last = window.first_number(closed), part.window

@@ -88,6 +88,18 @@ class States(Visits):
             super().process_message(one, message)
 
 
+class LivesBeside(States):
+    """Keys that expire in one state, and are taken back in its sink, beside windows, and totals that take all."""
+
+    def persistent_state(self) -> Any:
+        monoid = record(visits=Count(), total=Sum())
+        return {
+            "lives": NonWindowState(monoid, ttl="10 ms", emit="change", changes="retract"),
+            "corrected": WindowState(monoid, tumbling(10), allowed_lateness=20, late="retract"),
+            "kept": NonWindowState(monoid, ttl="25 ms"),
+        }
+
+
 class Beside(States):
     """A state that is published, and totals beside it that are not."""
 
@@ -96,6 +108,13 @@ class Beside(States):
     def persistent_state(self) -> Any:
         monoid = record(visits=Count(), total=Sum())
         return {"short": WindowState(monoid, tumbling(10)), "total": NonWindowState(monoid)}
+
+
+class Lives(Visits):
+    """Sums by page, as long as it lives, published as they change."""
+
+    def persistent_state(self) -> NonWindowState:
+        return NonWindowState(record(visits=Count(), total=Sum()), ttl="10 ms", emit="change", changes="retract")
 
 
 class Peaks(PersistentTask):

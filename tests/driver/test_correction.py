@@ -508,6 +508,26 @@ def test_a_record_that_cannot_count_refuses_the_whole_correction(
     assert job.newest == before and job.storage.list("d/sums") == files
 
 
+class Twice(Task):
+    """Two states."""
+
+    def persistent_state(self) -> Any:
+        return {"sums": NonWindowState(self.monoid), "more": NonWindowState(Count())}
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [(Twice(), "knows tasks with one state"), (Task(ttl="1 h"), 'the state has ttl="1 h"')],
+    ids=["several states", "a time to live"],
+)
+def test_a_state_that_cannot_be_corrected_is_refused(task: PersistentTask, words: str) -> None:
+    """A correction of one state alone would leave the others wrong, and a life can be joined or parted by one."""
+    job = Job(task)
+    sinks = {"sums": MemorySink(), "more": MemorySink()} if isinstance(task, Twice) else MemorySink()
+    with pytest.raises(InvalidPipeline, match=words):
+        job.correct(add=[row(5, "a", 1)], options={"sink": sinks})
+
+
 def test_a_job_that_is_not_at_rest_as_it_was_is_refused() -> None:
     """Another sink or task is for a run to take up, and a driver that runs would be overtaken."""
     job, given = Job(Task(tumbling(20), allowed_lateness=1_000)), {"add": [row(5, "a", 1)]}

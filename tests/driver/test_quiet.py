@@ -510,3 +510,23 @@ def told(time: ManualClock, events: Sequence[tuple[str, int]]) -> Shop:
             )
     shop.follow(*script)
     return shop
+
+
+@pytest.mark.parametrize("emit", ["close", "change"])
+def test_keys_expire_although_the_stream_went_quiet(emit: str, time: ManualClock) -> None:
+    """A key that is silent with all others must expire too; and a sink that was told at an end before is told again."""
+
+    class Lives(Visits):
+        def persistent_state(self) -> Any:
+            return NonWindowState(Count(), ttl="5 min", emit=emit)
+
+    shop = Shop(5, 70_000, task=Lives())
+    shop.pipeline().run(engine="embedded", end_of_input=True)
+    assert [row["retracted"] for row in shop.sink.rows()][-1:] == [False]
+    shop.follow(*[passes(time, "1 min")] * 20)
+    assert shop.pipeline().state().num_rows == 0
+    assert len([row for row in shop.sink.rows() if row["retracted"]]) == (emit == "change")
+    shop.pipeline().run(engine="embedded", end_of_input=True)
+    assert [row["retracted"] for row in shop.sink.rows()][-1:] == [True], "the sink has not learned it before"
+    assert shop.pipeline().run(engine="embedded", end_of_input=True).outputs == 0
+    assert verify(shop.storage).ok

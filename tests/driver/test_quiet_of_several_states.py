@@ -50,3 +50,28 @@ def test_each_state_closes_what_the_quiet_has_passed(monkeypatch: pytest.MonkeyP
         shop.follow(seen)
     assert shop.pipeline().state(name="total").to_pylist() == [{"page": "a", "value": 4}]
     assert [row["reason"] for row in shop.pipeline().late().to_pylist()] == ["partly-late in minutes, quarters"]
+
+
+def test_keys_of_one_state_expire_in_the_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step is made for it although no window closes, and its sink is told."""
+
+    class Lives(Twice):
+        def persistent_state(self) -> Any:
+            return {
+                "quarters": WindowState(Count(), tumbling("15 min")),
+                "lives": NonWindowState(Count(), ttl="5 min", emit="change"),
+            }
+
+    monkeypatch.setattr(loop, "_POLL_SECONDS", 0.0)
+    sinks = {name: MemorySink() for name in ("quarters", "lives")}
+    shop = Shop(0, 30_000, task=Lives(), sink=sinks)
+    found: list[tuple[int, list[bool]]] = []
+
+    def seen() -> None:
+        told = sorted(sinks["lives"].rows(), key=lambda row: row["revision"])
+        found.append((len(sinks["quarters"].rows()), [row["retracted"] for row in told]))
+
+    with ManualClock() as time:
+        shop.follow(seen, *[lambda: time.advance("1 min")] * 12, seen, lambda: time.advance("15 min"), seen)
+    assert found == [(0, [False]), (0, [False, True]), (1, [False, True])]
+    assert shop.pipeline().state(name="lives").num_rows == 0

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from tests.proof.mutants_bench import Bench, Mirror
 
 _STATES = "tests/test_several_states.py"
+_LIVES = "tests/test_time_to_live.py"
+_EXPIRING = "tests/test_several_states_that_expire.py"
 _LATENESS, _OVER_RUNS = "tests/test_lateness.py", "tests/test_lateness_over_runs.py"
 
 
@@ -62,7 +64,7 @@ PLANTED = (
         "persistent.worker.map_split",
         "kept = _judge(item, clocks,",
         "own = int(records.timestamps.max(initial=0)) - next(iter(job.each().values())).state.lateness.allowed_ms\n"
-        "        kept = _judge(item, {name: (window, max(end, own)) for name, (window, end) in clocks.items()},",
+        "        kept = _judge(item, {name: (judge, max(end, own)) for name, (judge, end) in clocks.items()},",
         (f"{_LATENESS}::test_what_is_final_is_said_by_the_clock_before_the_step",),
     ),
     Planted(
@@ -155,5 +157,40 @@ PLANTED = (
         "copy.job, holder), number, state)",
         "copy.job, holder), number)",
         ("tests/test_several_states_that_change.py::test_the_sinks_of_an_heir_take_the_states_that_they_had",),
+    ),
+    Planted(
+        "what a time to live refuses is not counted for its state",
+        "persistent.worker.map_split",
+        "and (len(clocks) > 1 or not isinstance(judge, TimeToLive))",
+        "and not isinstance(judge, TimeToLive)",
+        (f"{_EXPIRING}::test_what_a_time_to_live_refuses_is_late_for_it_alone",),
+    ),
+    Planted(
+        "a time to live is the largest time of a key, and what is older leaves in any fold",
+        "persistent.worker.merge_runs",
+        "rows = sessions_after(gaps, rows, item.over)",
+        "rows = sessions_after(gaps, rows, item.final)",
+        (f"{_LIVES}::test_a_record_that_counts_brings_back_a_life_that_has_ended",),
+    ),
+    Planted(
+        "a life leaves the disk as soon as it has ended",
+        "persistent.time_to_live",
+        "over = max(final - self.ttl_ms, 0)",
+        "over = final",
+        (f"{_LIVES}::test_a_record_that_counts_brings_back_a_life_that_has_ended",),
+    ),
+    Planted(
+        "a key that expires between two ends of the input leaves before sinks know",
+        "persistent.time_to_live",
+        "return over if shown_at is None else min(over, shown_at)",
+        "return over",
+        (f"{_LIVES}::test_what_is_published_stays_until_it_is_taken_back",),
+    ),
+    Planted(
+        "a fold drops a life of which another run has the beginning",
+        "persistent.driver.session_cache",
+        "over=min([over, *begun])",
+        "over=over",
+        (f"{_LIVES}::test_a_fold_keeps_a_life_of_which_another_run_has_the_beginning",),
     ),
 )

@@ -445,9 +445,15 @@ class Model:
         return found[::-1]
 
     def as_of(self, clock: int, *, unpublished: bool = False) -> int | None:
-        """The newest of them that knows the state as of a clock."""
-        line = reversed(self.line())
-        return next((id for id in line if self.held[id].knows(clock, unpublished=unpublished)), None)
+        """The newest of them that knows the state as of a clock, and of which no later restart reads a part anew."""
+        line = self.line()
+        known = [id for id in line if self.held[id].knows(clock, unpublished=unpublished)]
+        return next((id for id in reversed(known) if not self._is_read_anew(id, line, clock)), None)
+
+    def _is_read_anew(self, id: int, line: Sequence[int], clock: int) -> bool:
+        """Whether a restart since has its source read again what this checkpoint has counted before that clock."""
+        later = (self.held[one].since for one in line if one > id)
+        return any(since is not None and since != self.held[id].since and since < clock for since in later)
 
     def is_taken_back(self, id: int) -> bool:
         """Whether windows that this checkpoint counts as published are not to be seen any more."""

@@ -1,0 +1,151 @@
+"""Expiring keys takes back what is published of keys whose last life has ended, and publishes those that changed.
+
+    was published   the last life in the runs that are published, unless it had ended at ``shown_at``
+    is shown now    the last life in all runs, unless it has ended at ``close_at``
+
+Which lives there are follows from times alone: a value that is not shown is not folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from monoids import Count
+from monoids.containers.sessions import Sessions
+from monoids.groupby.summing import GroupSums
+from monoids.text import Words
+from persistent.lateness import RETRACT
+from persistent.session_window import parts_since
+from persistent.state_rows import fold
+from persistent.time_to_live import TimeToLive
+from persistent.worker.close_sessions import with_values
+from persistent.worker.correct_windows import found_rows, same_rows, with_earlier
+from persistent.worker.failing_keys import FailingKey, fold_apart
+from persistent.worker.job import CloseShard, Job
+from persistent.worker.merge_runs import parts_of
+
+_COUNT = Count()
+FoldParts = Callable[[Sequence[GroupSums]], Iterable[GroupSums]]
+"""The sum of parts, in pieces."""
+
+
+@dataclass(frozen=True)
+class Expired(GroupSums):
+    """Values that were published, of keys that have expired."""
+
+    def slice(self, start: int, stop: int) -> Expired:
+        return _expired(GroupSums(self.hashes, self.keys, self.panes, self.columns).slice(start, stop))
+
+
+def shown_lives(job: Job, item: CloseShard) -> Iterator[GroupSums]:
+    """The values of the keys of a shard that have changed, and those that are taken back."""
+
+    def folded(parts: Sequence[GroupSums]) -> list[GroupSums]:
+        return [fold(job.state.monoid, parts, job.state.panes.step)] if parts else []
+
+    yield from _shown(job, item, folded, folded)
+
+
+def shown_lives_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
+    """The same if a fold raises: slowly, and without the failing keys, whose earlier values are taken back."""
+
+    def folded(own: Sequence[GroupSums], _: int | None) -> list[GroupSums]:
+        return [fold(job.state.monoid, own, job.state.panes.step)]
+
+    def now(parts: Sequence[GroupSums]) -> Iterator[GroupSums]:
+        yield from fold_apart(job, parts, folded, None, failing)
+
+    def before(parts: Sequence[GroupSums]) -> Iterator[GroupSums]:
+        # A value that could not be folded was never published.
+        yield from fold_apart(job, parts, folded, None, [])
+
+    yield from _shown(job, item, now, before, is_apart=True)
+
+
+def ended_lives(job: Job, item: CloseShard) -> int:
+    """How many lives of a shard have ended since ``closed``: each is counted once, whatever the steps."""
+    ttl, hashes = _time_to_live(job), item.hashes
+    if hashes is None or not len(hashes):
+        return 0
+    times = _times(job, parts_of(job, (*item.runs, *item.delta), item.low, item.high, hashes=hashes))
+    return 0 if times is None else ttl.ended(times, item.closed, item.close_at)
+
+
+def _shown(
+    job: Job, item: CloseShard, now: FoldParts, before: FoldParts, *, is_apart: bool = False
+) -> Iterator[GroupSums]:
+    ttl, takes_back = _time_to_live(job), job.state.lateness.answer == RETRACT
+    deltas = parts_of(job, item.delta, item.low, item.high)
+    touched = _touched(item, deltas)
+    states = parts_of(job, item.runs, item.low, item.high, hashes=touched) if len(touched) else []
+    times, changed = _times(job, [*states, *deltas]), _times(job, deltas)
+    if times is None:
+        return
+    shown = ttl.living(times, item.close_at)
+    # All is published anew to sinks that may hold it, as a job did of which nothing else is known.
+    is_anew = not item.runs and item.shown_at is not None
+    told = _times(job, deltas if is_anew else states)
+    was = None if told is None or item.shown_at is None else ttl.living(told, item.shown_at)
+    fresh = shown.take(same_rows(shown, changed, 1)[0]) if changed is not None else shown.slice(0, 0)
+    gone = shown.slice(0, 0) if was is None else _without(was, shown)
+    # All that was is needed where it is taken back; but what is published anew takes nothing back.
+    needed = was if (takes_back or is_apart) and was is not None and not is_anew else gone
+    old = [_of_lives(needed, part) for part in (deltas if is_anew else states)]
+    earlier = [ttl.living(rows, item.shown_at or 0) for rows in before([one for one in old if len(one)])]
+    for rows in earlier:
+        yield _expired(_only(gone, rows))
+    for rows in now([one for part in (*states, *deltas) if len(one := _of_lives(fresh, part))]):
+        living = ttl.living(rows, item.close_at)
+        fresh = _without(fresh, living) if is_apart else fresh
+        yield with_earlier(living, None if is_anew else found_rows(job, living, earlier)) if takes_back else living
+    for rows in earlier if is_apart else ():
+        yield _expired(_only(fresh, rows))
+
+
+def _touched(item: CloseShard, deltas: Sequence[GroupSums]) -> Words:
+    """The hashes of keys that have changed, or may have expired."""
+    due = [] if item.hashes is None else [item.hashes]
+    hashes = [*due, *(part.hashes for part in deltas)]
+    return np.unique(np.concatenate(hashes)) if hashes else np.zeros(0, np.uint64)
+
+
+def _times(job: Job, parts: Sequence[GroupSums]) -> GroupSums | None:
+    """The lives in these parts, without their values; None if there are none."""
+    counted = [with_values(part, _COUNT.lift_columns(np.arange(part.columns[0].entries))) for part in parts]
+    return fold(Sessions(_time_to_live(job).ttl_ms, _COUNT), counted, job.state.panes.step) if counted else None
+
+
+def _of_lives(lives: GroupSums, rows: GroupSums) -> GroupSums:
+    """The parts of these lives, one of each key, in rows. Another life of a key may have a sum that raises."""
+    if not len(lives):
+        return rows.slice(0, 0)
+    held, there = same_rows(rows, lives, 1)
+    return parts_since(rows.take(held), lives.columns[0].flat()[0][there])
+
+
+def _only(keys: GroupSums, rows: GroupSums) -> GroupSums:
+    """The rows of these keys."""
+    if not len(keys):
+        return rows.slice(0, 0)
+    held = same_rows(rows, keys, 1)[0]
+    return rows if len(held) == len(rows) else rows.take(held)
+
+
+def _without(rows: GroupSums, keys: GroupSums) -> GroupSums:
+    """The rows of other keys."""
+    held = np.ones(len(rows), bool)
+    held[same_rows(rows, keys, 1)[0]] = False
+    return rows.take(np.flatnonzero(held))
+
+
+def _expired(rows: GroupSums) -> Expired:
+    return Expired(rows.hashes, rows.keys, rows.panes, rows.columns)
+
+
+def _time_to_live(job: Job) -> TimeToLive:
+    ttl = job.state.time_to_live
+    assert ttl is not None
+    return ttl
