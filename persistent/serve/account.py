@@ -13,7 +13,8 @@ from persistent.checkpoint.set_aside import aside_names
 from persistent.codec import decode_table
 from persistent.errors import InvalidPipeline
 from persistent.serve.shown import FATES, Shown
-from persistent.serve.wording import cell, place_text
+from persistent.serve.wording import cell, corrections_words, place_text
+from persistent.task import state_name
 from persistent.text.figures import utc_text
 
 _PARTITIONS_MAX = 500
@@ -21,7 +22,8 @@ PAGE = 50
 
 
 def account(shown: Shown, at: int | None = None) -> dict[str, Any]:
-    """The account of a checkpoint: in all, and by partition, those with most records first."""
+    """The account of a checkpoint: in all, and by partition, those with most records first. It is that of each of
+    several states, since all have read the same records. Corrections stand beside it."""
     manifest = shown.entry(at).manifest
     accounts = manifest.accounts
     whole = sum(accounts.values(), Account())
@@ -33,6 +35,8 @@ def account(shown: Shown, at: int | None = None) -> dict[str, Any]:
         "partitions": [{"name": name, **_numbers(one)} for name, one in ordered[:_PARTITIONS_MAX]],
         "more": {"count": len(ordered) - _PARTITIONS_MAX, **_numbers(rest)} if len(ordered) > _PARTITIONS_MAX else None,
         "balances": all(one.balances for one in accounts.values()),
+        "states": [state_name(one) for one in manifest.operators] if len(manifest.operators) > 1 else [],
+        "corrections": corrections_words(manifest),
     }
 
 

@@ -39,7 +39,8 @@ def download(shown: Shown, wanted: Wanted, form: str) -> Download:
     found = reading(shown, wanted)
     tables = _tables(found)
     first = next(tables)
-    name = f"{shown.name}-{found.manifest.id}.{form}"
+    state = f"{found.job.name}-" if found.all_names else ""
+    name = f"{shown.name}-{state}{found.manifest.id}.{form}"
     return Download(name, media_type, pieces(first, chain([first], tables)))
 
 

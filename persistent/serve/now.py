@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.output_parts import SinkPart
 from persistent.checkpoint.running import Mark
 from persistent.clock import wall_ms
 from persistent.errors import PersistentError
 from persistent.reading import ClockReading
-from persistent.serve.shown import FATES, CheckpointFacts, Shown, has_windows
-from persistent.serve.wording import place_text, said_of
+from persistent.serve.shown import FATES, CheckpointFacts, Shown, closed_of, has_windows
+from persistent.serve.wording import place_text, said_of, sink_words, time_to_live
+from persistent.task import state_name
 from persistent.text.figures import count_text, span_text, utc_text
+from persistent.text.fingerprints import window_text
 
 _RECENT = 120
 _RATE_STEPS = 20
@@ -38,9 +42,9 @@ def now(shown: Shown) -> dict[str, Any]:
         "target": place_text(shown.target),
         "has_pipeline": shown.pipeline is not None,
         "job": manifest.job,
-        "tasks": list(manifest.operators),
+        "states": _states(manifest),
         "sources": [{"name": name, "kind": one.kind} for name, one in sorted(manifest.sources.items())],
-        "sinks": sorted(manifest.sinks),
+        "sinks": [_sink(name, one) for name, one in sorted(manifest.sinks.items())],
         "windows": has_windows(manifest),
         "checkpoint": facts,
         "kept": len(look.ids),
@@ -147,6 +151,31 @@ def _verdict(of: str, level: str, title: str, text: str) -> dict[str, str]:
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------
+
+
+def _states(manifest: Manifest) -> list[dict[str, Any]]:
+    """Each of several states, with a clock of its own; none if there is only one."""
+    found = []
+    for operator in manifest.operators if len(manifest.operators) > 1 else ():
+        view = manifest.of(operator)
+        runs = view.state_runs()
+        found.append(
+            {
+                "name": state_name(operator),
+                "clock_ms": view.clock.watermark,
+                "closed_ms": closed_of(view),
+                "rows": sum(run.rows_left for run in runs),
+                "bytes": sum(run.bytes for run in runs),
+                "runs": len(runs),
+                "window": window_text(view.operator.state.fingerprint["window"]),
+                "time_to_live": time_to_live(view.operator.state.fingerprint),
+            }
+        )
+    return found
+
+
+def _sink(name: str, part: SinkPart) -> dict[str, Any]:
+    return {"name": name, "takes": sink_words(part), "late": part.late, "last": part.last, "owed": len(part.owed)}
 
 
 def _clock(found: ClockReading) -> dict[str, Any]:

@@ -62,7 +62,8 @@ class Query:
     def wanted(self) -> Wanted:
         """The rows of a state."""
         key = key_of(self.text("key"))
-        return Wanted(self.number("at"), self.text("as_of"), key, self.text("window"), self.text("find"))
+        texts = (self.text("as_of"), key, self.text("window"), self.text("find"), self.text("name"))
+        return Wanted(self.number("at"), *texts)
 
     def required(self, name: str) -> int:
         found = self.number(name)
@@ -77,7 +78,7 @@ VIEWS: Mapping[str, View] = {
     "kept": lambda shown, asked: kept(shown),
     "manifest": lambda shown, asked: in_words(shown, asked.number("id")),
     "difference": lambda shown, asked: difference(
-        shown, asked.required("from"), asked.number("to"), asked.flag("values")
+        shown, asked.required("from"), asked.number("to"), asked.flag("values"), asked.text("name")
     ),
     "account": lambda shown, asked: account(shown, asked.number("at")),
     "late": lambda shown, asked: aside(shown, "late", asked.text("cursor"), asked.count("limit", 50)),

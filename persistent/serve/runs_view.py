@@ -19,7 +19,7 @@ def runs_view(shown: Shown, at: int | None = None, key: tuple[str | None, ...] |
     it."""
     entry = shown.entry(at)
     manifest = entry.manifest
-    operator = next(iter(manifest.operators.values()))
+    operator = max(manifest.operators.values(), key=lambda one: len(one.key_types))
     runs = sorted(_all(manifest), key=lambda one: -one["bytes"])
     answer: dict[str, Any] = {
         "id": manifest.id,
@@ -36,9 +36,18 @@ def runs_view(shown: Shown, at: int | None = None, key: tuple[str | None, ...] |
         if not operator.key_names:
             raise InvalidPipeline("the task has no key: every run holds its one sum")
         group = one_key(operator.key_names, operator.key_types, key).group
-        needed = [run.name for run in manifest.state_runs() if run.low <= group < run.high]
-        answer["needed"] = {"group": group, "runs": needed}
+        answer["needed"] = {"group": group, "runs": list(_needed(manifest, key))}
     return answer
+
+
+def _needed(manifest: Manifest, key: tuple[str | None, ...]) -> Iterator[str]:
+    """The runs of every state that hold the key. The types of a key, and so its group, are those of each state; one
+    that has counted no record has neither types nor runs."""
+    for operator in manifest.operators.values():
+        runs = [run for state in operator.states.values() for run in state.runs]
+        if runs:
+            group = one_key(operator.key_names, operator.key_types, key).group
+            yield from (run.name for run in runs if run.low <= group < run.high)
 
 
 def _all(manifest: Manifest) -> Iterator[dict[str, Any]]:

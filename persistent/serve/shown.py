@@ -23,6 +23,7 @@ from persistent.clock import monotonic_s
 from persistent.errors import CorruptCheckpoint, PersistentError, UnknownCheckpoint
 from persistent.pipeline import Pipeline
 from persistent.reading import ClockReading, Place, clock_reading
+from persistent.serve.wording import corrections_words
 from persistent.storage import Storage
 from persistent.storage.failures import without_secrets
 
@@ -201,10 +202,11 @@ def facts_of(entry: Entry) -> CheckpointFacts:
         "epoch": manifest.epoch,
         "parent": manifest.parent[0] if manifest.parent else None,
         "clock_ms": manifest.clock.watermark,
-        "closed_ms": manifest.clock.closed if has_windows(manifest) else None,
+        "closed_ms": closed_of(manifest),
         "end_of_input": manifest.clock.end_of_input,
         "committed_ms": manifest.committed_ms,
         "target": manifest.target,
+        "corrections": own_corrections(manifest),
         **{name: sum(getattr(one, name) for one in accounts) for name in FATES},
         "balances": all(one.balances for one in accounts),
         "runs": len(runs),
@@ -219,6 +221,19 @@ FATES = ("read", "processed", "late", "dead", "duplicate", "skipped")
 def has_windows(manifest: Manifest) -> bool:
     """Whether the clock closes windows of any state."""
     return any(state.has_windows for one in manifest.operators.values() for state in one.states.values())
+
+
+def closed_of(manifest: Manifest) -> int | None:
+    """The clock up to which the windows of every state are closed; None without windows."""
+    views = [manifest.of(name) for name in manifest.operators]
+    return min((one.clock.closed for one in views if has_windows(one)), default=None)
+
+
+def own_corrections(manifest: Manifest) -> list[dict[str, Any]]:
+    """The correction that a checkpoint is; none if it is another kind. A job that continues others can have theirs
+    under the same id, and the manifest does not tell them apart."""
+    found = corrections_words(manifest) if manifest.kind == "correction" else []
+    return [one for one in found if one["checkpoint"] == manifest.id]
 
 
 def named(targets: Sequence[tuple[str, Storage, Pipeline | None]]) -> dict[str, Shown]:

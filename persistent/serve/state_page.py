@@ -15,7 +15,7 @@ from persistent.errors import InvalidPipeline
 from persistent.reading.place import read_place
 from persistent.serve.shown import Shown
 from persistent.serve.state_rows import SORTED_ROWS_MAX, StateReading, Wanted, reading
-from persistent.serve.wording import cells, columns_of, monoid_words
+from persistent.serve.wording import cells, columns_of, monoid_words, time_to_live
 from persistent.text.fingerprints import window_text
 from persistent.worker.state_tables import folded_tables, state_of
 
@@ -121,7 +121,10 @@ def _described(found: StateReading) -> dict[str, Any]:
         "key_types": list(operator.key_types),
         "monoid": monoid_words(operator.state.fingerprint["monoid"]),
         "window": window_text(operator.state.fingerprint["window"]),
+        "time_to_live": time_to_live(operator.state.fingerprint),
         "rows_about": found.rows,
+        "name": found.job.name,
+        "names": found.all_names,
     }
 
 
@@ -144,9 +147,11 @@ def _shapes(manifest: Manifest) -> Iterator[dict[str, Any]]:
             runs = state.runs
             yield {
                 "name": task if len(operator.states) == 1 else f"{task}, {name}",
+                "clock_ms": manifest.clocks[task].watermark,
                 "key": [f"{key}: {kind}" for key, kind in zip(operator.key_names, operator.key_types)],
                 "monoid": monoid_words(state.fingerprint["monoid"]),
                 "window": window_text(state.fingerprint["window"]),
+                "time_to_live": time_to_live(state.fingerprint),
                 "rows": sum(run.rows_left for run in runs),
                 "bytes": sum(run.bytes for run in runs),
                 "runs": len(runs),

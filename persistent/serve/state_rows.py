@@ -20,11 +20,12 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.clock import instant_ms
 from persistent.codec import KEY_GROUPS, type_of
 from persistent.errors import InvalidPipeline
+from persistent.pipeline import Pipeline
 from persistent.reading import Place, check_window
 from persistent.reading.place import checked_job
 from persistent.serve.shown import Shown
 from persistent.serve.wording import NeedsPipeline, place_text
-from persistent.task import key_names
+from persistent.task import STATE, key_names
 from persistent.worker.job import Job
 from persistent.worker.state_tables import OneKey, StatePart, empty_table, folded_tables, state_of
 
@@ -35,13 +36,15 @@ SORTED_ROWS_MAX = 300_000
 @dataclass(frozen=True)
 class Wanted:
     """The rows to show. ``at``: a checkpoint; ``as_of``: a clock; ``key``: the texts of one key, None for null;
-    ``window``: its start; ``find``: text within a key, in any case."""
+    ``window``: its start; ``find``: text within a key, in any case; ``name``: of a task with several states, which one,
+    by default the first that the checkpoint has."""
 
     at: int | None = None
     as_of: str = ""
     key: tuple[str | None, ...] | None = None
     window: str = ""
     find: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,10 +55,13 @@ class StateReading:
     place: Place
     part: StatePart
     find: str
+    all_names: tuple[str, ...] = ()
+    """Of the states of the task, if they have names."""
 
     @property
     def manifest(self) -> Manifest:
-        return self.place.manifest
+        """That of this state alone, by whose clock it is read."""
+        return self.place.manifest.of(self.job.operator)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -113,20 +119,33 @@ def reading(shown: Shown, wanted: Wanted) -> StateReading:
     if wanted.at is not None and wanted.as_of:
         raise InvalidPipeline("at names a checkpoint, as_of a clock: give one of them")
     place = shown.place(wanted.at)
-    job, part = checked_job(pipeline, place), StatePart()
+    name = chosen(pipeline, place.manifest, wanted.name)
+    job, part = checked_job(pipeline, place, name), StatePart()
     if wanted.as_of:
         clock = _instant(wanted.as_of, "as_of")
-        place = Place(shown.storage, checkpoint_as_of(shown.log, job.task, job.state, clock), place.at)
-        job, part = checked_job(pipeline, place), StatePart(as_of=clock)
+        place = Place(shown.storage, checkpoint_as_of(shown.log, job.task, {job.name: job.state}, clock), place.at)
+        job, part = checked_job(pipeline, place, name), StatePart(as_of=clock)
     if wanted.window:
         start = _instant(wanted.window, "window")
-        check_window(pipeline, place, start)
+        check_window(pipeline, place, start, name)
         assert job.state.window is not None
         part = replace(part, window=int(job.state.window.last_number(start)))
     if wanted.key is not None:
         one = one_key(key_names(job.task), state_of(job, place.manifest).key_types, wanted.key)
         part = replace(part, low=one.group, high=one.group + 1, key=one)
-    return StateReading(job, place, part, wanted.find)
+    return StateReading(job, place, part, wanted.find, names_of(pipeline))
+
+
+def chosen(pipeline: Pipeline, manifest: Manifest, name: str) -> str:
+    """The name of a state of the pipeline; without one, that of the first that the manifest has."""
+    jobs = pipeline.job().each()
+    there = [job.name for operator, job in jobs.items() if operator in manifest.operators]
+    return name or [*there, *(job.name for job in jobs.values())][0]
+
+
+def names_of(pipeline: Pipeline) -> tuple[str, ...]:
+    """The names of the states of the pipeline; none if its only one has no name."""
+    return tuple(job.name for job in pipeline.job().each().values() if job.name != STATE)
 
 
 def _instant(text: str, name: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from persistent.checkpoint.manifest import Manifest
@@ -13,8 +13,9 @@ from persistent.checkpoint.successor import Entry
 from persistent.clock import monotonic_s
 from persistent.errors import InvalidPipeline, UnknownCheckpoint
 from persistent.reading import Change, diff
-from persistent.serve.shown import FATES, CheckpointFacts, Shown, has_windows
-from persistent.serve.wording import cells, columns_of, monoid_words
+from persistent.serve.shown import FATES, CheckpointFacts, Shown, closed_of, own_corrections
+from persistent.serve.state_rows import chosen, names_of
+from persistent.serve.wording import cells, columns_of, corrections_words, monoid_words, sink_words, time_to_live
 from persistent.text.figures import bytes_text, clock_text, utc_text
 from persistent.text.fingerprints import window_text
 
@@ -93,6 +94,10 @@ _MEANING: Mapping[str, Callable[[Manifest], str]] = {
         f"A driver took over as epoch {one.epoch}: it repeats the state of checkpoint {one.base}, and every earlier "
         "driver finds its next id taken."
     ),
+    "correction": lambda one: (
+        f"The correction {_or(found['name'] for found in own_corrections(one))} put records into the state, or took "
+        "some out, after the fact. It read no source, so the account is that of the checkpoint before."
+    ),
     "compaction": lambda one: f"Runs of checkpoint {one.base} were folded into fewer. No value has changed.",
     "migration": lambda one: f"The state of checkpoint {one.base} was migrated to a new definition of the task.",
     "rollback": lambda one: f"The job went back to checkpoint {one.target}. Later ones no longer count.",
@@ -113,8 +118,8 @@ def _words(entry: Entry) -> Iterator[tuple[str, str]]:
             yield name, ", ".join(map(str, ids[:_LINES_MAX]))
     if manifest.committed_ms:
         yield "planned at", utc_text(manifest.committed_ms)
-    closed = f", windows closed up to {clock_text(clock.closed)}" if has_windows(manifest) else ""
-    yield "clock", f"{clock_text(clock.watermark)}{closed}"
+    for name in manifest.operators:
+        yield "clock" if len(manifest.operators) == 1 else f"clock of {name}", _clock(manifest.of(name))
     yield "end of input", "declared" if clock.end_of_input else "not declared"
     if manifest.not_after is not None:
         yield "not after", f"{utc_text(manifest.not_after)}: later timestamps are dead letters"
@@ -124,8 +129,23 @@ def _words(entry: Entry) -> Iterator[tuple[str, str]]:
     for name, source in sorted(manifest.sources.items()):
         yield from _source(name, source, len(manifest.sources))
     for name, sink in sorted(manifest.sinks.items()):
-        batches = f", {len(sink.owed)} batches wait to be published" if sink.owed else ", all published"
-        yield f"sink {name}", f"last batch {'none' if sink.last is None else sink.last}{batches}"
+        last = "no batch yet" if sink.last is None else f"last batch {sink.last}"
+        batches = f"{len(sink.owed)} batches wait to be published" if sink.owed else "all published"
+        yield f"sink {name}", f"takes {sink_words(sink)}; {last}, {batches}"
+    for one in corrections_words(manifest):
+        by = f"by checkpoint {one['checkpoint']}{'' if manifest.origin is None else ' (its own, or of the job before)'}"
+        yield f"correction {one['name']}", f"{by}: {one['text']}"
+
+
+def _or(names: Iterable[str]) -> str:
+    return " or ".join(map(repr, names))
+
+
+def _clock(manifest: Manifest) -> str:
+    """The clock of the only state."""
+    closed = closed_of(manifest)
+    windows = "" if closed is None else f", windows closed up to {clock_text(closed)}"
+    return f"{clock_text(manifest.clock.watermark)}{windows}"
 
 
 def _source(name: str, source: SourcePart, sources: int) -> Iterator[tuple[str, str]]:
@@ -150,13 +170,18 @@ def _states(manifest: Manifest) -> Iterator[tuple[str, str]]:
             yield "key", key or ", ".join(operator.key_names) or "none"
             yield "monoid", monoid_words(state.fingerprint["monoid"])
             yield "window", window_text(state.fingerprint["window"])
+            if time_to_live(state.fingerprint) is not None:
+                yield "time to live", f"a key lives {time_to_live(state.fingerprint)} after its last message"
+            if state.added is not None:
+                yield "added", f"at the clock {clock_text(state.added)}: it lacks what was read before"
 
 
 # -- two of them -----------------------------------------------------------------------------------------------------
 
 
-def difference(shown: Shown, before: int, after: int | None, values: bool) -> dict[str, Any]:
-    """What changed between two checkpoints; with ``values``, and the pipeline, also by key and window."""
+def difference(shown: Shown, before: int, after: int | None, values: bool, name: str = "") -> dict[str, Any]:
+    """What changed between two checkpoints; with ``values``, and the pipeline, also by key and window. ``name``: of a
+    task with several states, which one, by default the first that was there before."""
     places = shown.place(before), shown.place(after)
     rows = sum(run.rows_left for place in places for run in place.manifest.state_runs())
     if values and rows > _VALUES_ROWS_MAX:
@@ -164,7 +189,9 @@ def difference(shown: Shown, before: int, after: int | None, values: bool) -> di
             f"{rows:,} rows are too many to compare here (at most {_VALUES_ROWS_MAX:,}): 'persistent diff PIPELINE "
             f"{before} {places[1].manifest.id}' compares them"
         )
-    found = diff(*places, pipeline=shown.pipeline if values else None, limit=_VALUES_SHOWN)
+    pipeline = shown.pipeline if values else None
+    of = None if pipeline is None else chosen(pipeline, places[0].manifest, name)
+    found = diff(*places, pipeline=pipeline, limit=_VALUES_SHOWN, name=of)
     changes = [_change(one) for one in found.changes]
     shown_changes = changes[: 5 * _LINES_MAX]
     answer: dict[str, Any] = {
@@ -173,8 +200,10 @@ def difference(shown: Shown, before: int, after: int | None, values: bool) -> di
         "changes": shown_changes,
         "changes_more": len(changes) - len(shown_changes),
     }
-    if found.rows is not None:
+    if found.rows is not None and pipeline is not None:
         answer["values"] = {
+            "name": of,
+            "names": names_of(pipeline),
             "differing": found.differing,
             "equal": found.equal,
             "columns": columns_of(found.rows.schema),

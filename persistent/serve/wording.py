@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from monoids.arrays import python_list
 from monoids.encoding import to_json
+from persistent.checkpoint.corrections import Correction
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.output_parts import SinkPart
 from persistent.errors import (
     CorruptCheckpoint,
     FingerprintChanged,
@@ -24,7 +28,8 @@ from persistent.errors import (
     UserCodeError,
 )
 from persistent.storage.failures import without_secrets
-from persistent.text.fingerprints import monoid_text
+from persistent.text.figures import count_text, utc_text
+from persistent.text.fingerprints import monoid_text, part_text
 
 _HEX = re.compile(r"-?0x[0-9a-f]+\.[0-9a-f]+p[+-]\d+")
 _TEXT_MAX, _ERROR_MAX = 20_000, 2_000
@@ -99,6 +104,37 @@ def monoid_words(fingerprint: Any) -> str:
     'Histogram(boundaries=(0, 50))'
     """
     return _HEX.sub(lambda found: f"{float.fromhex(found[0]):g}", monoid_text(fingerprint))
+
+
+def time_to_live(fingerprint: Mapping[str, Any]) -> str | None:
+    """How long a key of a state lives after its last message; None if for ever.
+
+    >>> time_to_live({"ttl_ms": 604_800_000}), time_to_live({})
+    ('1 w', None)
+    """
+    return part_text("ttl_ms", fingerprint["ttl_ms"]).strip('"') if fingerprint.get("ttl_ms") else None
+
+
+def sink_words(part: SinkPart) -> str:
+    """What a sink is given.
+
+    >>> sink_words(SinkPart()), sink_words(SinkPart(state="hourly")), sink_words(SinkPart(late=True))
+    ('results', 'results of the state hourly', 'late records')
+    """
+    of = "" if part.state is None else f" of the state {part.state}"
+    return "late records" if part.late else f"results{of}"
+
+
+def corrections_words(manifest: Manifest) -> list[dict[str, Any]]:
+    """The corrections that the state holds, by name, and which records each put in and took out."""
+    return [{"name": name, **_correction(one)} for name, one in manifest.corrections.items()]
+
+
+def _correction(one: Correction) -> dict[str, Any]:
+    first, last = one.panes
+    panes = "" if first < 0 else f", in panes {utc_text(first)} to {utc_text(last)}"
+    text = f"{count_text(one.added, 'record')} added, {one.removed:,} removed{panes}"
+    return {"checkpoint": one.checkpoint, "added": one.added, "removed": one.removed, "text": text}
 
 
 def _cut(text: str, most: int) -> str:

@@ -1,4 +1,4 @@
-"""Jobs to show: one with late rows, dead letters and hostile keys, and its page."""
+"""Jobs to show: one with late rows, dead letters and hostile keys, one with several states, and their page."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from monoids import Count, Max, record
 from persistent import (
     MemorySink,
     MemorySource,
+    NonWindowState,
     PersistentTask,
     Pipeline,
     Retention,
@@ -35,6 +36,27 @@ class Visits(PersistentTask):
         state.update(message.timestamp, {"visits": 1, "largest": message.value["size"]})
 
 
+class Each(Visits):
+    """The same by minute, of keys that live on, and in all."""
+
+    name = "Each"
+
+    def __init__(self, *names: str) -> None:
+        self.names = names or ("minutes", "living")
+
+    def persistent_state(self) -> Any:
+        made = {
+            "minutes": WindowState(record(visits=Count(), largest=Max()), tumbling("1 min")),
+            "total": NonWindowState(record(visits=Count(), largest=Max())),
+            "living": NonWindowState(record(visits=Count(), largest=Max()), ttl="2500 ms"),
+        }
+        return {name: made[name] for name in self.names}
+
+    def process_message(self, state: Any, message: Any) -> None:
+        for name in self.names:
+            state[name].update(message.timestamp, {"visits": 1, "largest": message.value["size"]})
+
+
 PAGES = ["/", "/cart", SCRIPT, "=cmd()", "ä ö\n", ""]
 
 
@@ -53,7 +75,17 @@ def rows(count: int) -> list[dict[str, Any]]:
 def pipeline(name: str, count: int = 100, **options: Any) -> Pipeline:
     source = MemorySource(rows(count), timestamp="ts", ordered=True)
     given = {"step_rows": 10, "retention": Retention(last=50), **options}
-    return Pipeline(source=source, task=Visits(), sink=MemorySink(), checkpoint=f"memory://serve-{name}", **given)
+    given = {"task": Visits(), "sink": MemorySink(), "checkpoint": f"memory://serve-{name}", **given}
+    return Pipeline(source=source, **given)
+
+
+def several(name: str, *names: str, count: int = 100, **options: Any) -> Shown:
+    """The shown job with several states, each with a sink, and a sink of late records, after a run in fresh memory."""
+    task = Each(*names)
+    sinks = {one: MemorySink() for one in task.names}
+    # Nothing is late where a state takes all.
+    late_sink = None if "total" in task.names else MemorySink()
+    return ran(name, count, task=task, sink=sinks, late_sink=late_sink, **options)
 
 
 def ran(name: str, count: int = 100, **options: Any) -> Shown:
@@ -63,6 +95,17 @@ def ran(name: str, count: int = 100, **options: Any) -> Shown:
     made = pipeline(name, count, **options)
     made.run(engine="embedded")
     return Shown(name, "visits.py:pipeline", made.storage, made)
+
+
+def corrected(name: str, again: str = "") -> Shown:
+    """The shown job after a correction, and perhaps another, of which the second adds two."""
+    shown = ran(name)
+    assert shown.pipeline is not None
+    one = {"ts": 99_000, "page": "/", "shop": 7, "size": 1}
+    for number, called in enumerate(("ticket", again), 1):
+        if called:
+            shown.pipeline.correct(name=called, add=[one] * number, engine="embedded")
+    return Shown(name, "visits.py:pipeline", shown.storage, shown.pipeline)
 
 
 def page(*shown: Shown, guard: Guard | None = None, **client: Any) -> httpx.Client:

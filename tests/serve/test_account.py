@@ -9,7 +9,7 @@ from persistent.errors import InvalidPipeline
 from persistent.serve import Shown
 from persistent.serve.account import account, aside
 from persistent.storage import MemoryStorage
-from tests.serve.jobs import Visits, ran
+from tests.serve.jobs import Visits, corrected, ran, several
 
 
 def test_the_account_is_that_of_the_checkpoint() -> None:
@@ -65,3 +65,28 @@ def test_a_place_that_is_none_is_refused(cursor: str) -> None:
     """Whatever stands in a URL would be read from the store."""
     with pytest.raises(InvalidPipeline, match="no place"):
         aside(ran("cursor"), "late", cursor)
+
+
+def test_several_states_have_one_account() -> None:
+    """Each record would be counted as often as there are states; or the page would fail."""
+    found = account(several("accounts"))
+    assert (found["total"]["read"], found["total"]["late"], found["states"]) == (100, 1, ["living", "minutes"])
+    assert account(ran("alone"))["states"] == []
+
+
+def test_partly_late_rows_are_listed() -> None:
+    """What one state has refused, and the account does not count, would be nowhere."""
+    shown = several("partly", "minutes", "total")
+    assert account(shown)["total"]["late"] == 0
+    (row,) = aside(shown, "late")["rows"]
+    assert row["reason"].startswith("partly-late") and row["offset"] == "90"
+
+
+def test_corrections_stand_beside_the_account() -> None:
+    """A state would hold more than was processed, and nothing would say why."""
+    found = account(corrected("beside", "more"))
+    assert found["total"]["read"] == 100
+    assert [(one["name"], one["added"], one["removed"]) for one in found["corrections"]] == [
+        ("more", 2, 0),
+        ("ticket", 1, 0),
+    ]

@@ -15,7 +15,7 @@ from persistent.errors import CorruptCheckpoint, InvalidPipeline
 from persistent.serve import downloads, state_rows
 from persistent.serve.downloads import download
 from persistent.serve.state_rows import Wanted
-from tests.serve.jobs import SCRIPT, WIDE, ran
+from tests.serve.jobs import SCRIPT, WIDE, ran, several
 
 
 @pytest.fixture(params=[1, 20_000], autouse=True)
@@ -75,3 +75,15 @@ def test_an_unknown_form_is_refused() -> None:
     """It would be some other one."""
     with pytest.raises(InvalidPipeline, match="csv, jsonl, parquet"):
         download(ran("form"), Wanted(), "xml")
+
+
+def test_a_download_is_of_one_state() -> None:
+    """Two states would be downloaded under one name, or the first under both."""
+    shown = several("of-states")
+    assert shown.pipeline is not None
+    for name in ("minutes", "living"):
+        found = download(shown, Wanted(name=name), "jsonl")
+        assert found.name == f"of-states-{name}-{shown.entry().manifest.id}.jsonl"
+        rows = [json.loads(line) for line in b"".join(found.pieces).splitlines()]
+        assert len(rows) == shown.pipeline.state(name=name).num_rows
+        assert ("window_start" in rows[0]) == (name == "minutes")

@@ -16,7 +16,7 @@ from persistent.serve.now import brief, driver_of, now
 from persistent.serve.shown import Shown
 from persistent.storage import MemoryStorage
 from persistent.testing import ManualClock
-from tests.serve.jobs import ran
+from tests.serve.jobs import ran, several
 
 
 def verdicts(shown: Shown) -> dict[str, tuple[str, str]]:
@@ -111,3 +111,30 @@ def test_a_job_that_cannot_be_read_is_one_line() -> None:
     """One empty folder would hide all other jobs."""
     line = brief(Shown("none", "none", MemoryStorage("serve-empty")))
     assert line["error"]["kind"] == "none" and "run the pipeline first" in line["error"]["text"]
+
+
+def test_several_states_have_clocks_of_their_own() -> None:
+    """A task with several states would look like one with the first of them."""
+    shown = several("clocks")
+    manifest = shown.entry().manifest
+    states = {one["name"]: one for one in now(shown)["states"]}
+    assert states.keys() == {"minutes", "living"}
+    for name, one in states.items():
+        view = manifest.of(f"Each/{name}")
+        assert one["clock_ms"] == view.clock.watermark
+        assert one["rows"] == sum(run.rows_left for run in view.operator.state.runs) > 0
+    assert sum(one["bytes"] for one in states.values()) == now(shown)["checkpoint"]["state_bytes"]
+    assert (states["minutes"]["closed_ms"], states["living"]["closed_ms"]) == (99_000, None)
+    assert (states["minutes"]["time_to_live"], states["living"]["time_to_live"]) == (None, "2500 ms")
+    assert now(ran("one"))["states"] == []
+
+
+def test_sinks_say_what_they_take() -> None:
+    """The sink of late records would look like one of results, and that of a state like that of another."""
+    sinks = {one["name"]: (one["takes"], one["late"]) for one in now(several("sinks"))["sinks"]}
+    assert sinks == {
+        "late": ("late records", True),
+        "living": ("results of the state living", False),
+        "minutes": ("results of the state minutes", False),
+    }
+    assert [one["takes"] for one in now(ran("sink"))["sinks"]] == ["results"]

@@ -16,7 +16,7 @@ from persistent.serve import page as module
 from persistent.storage import MemoryStorage
 from tests.golden.make import GOLDEN, TASKS
 from tests.golden.make import pipeline as golden
-from tests.serve.jobs import SCRIPT, json, page, ran
+from tests.serve.jobs import SCRIPT, corrected, json, page, ran, several
 
 ASSETS = Path(__file__).parents[2] / "persistent" / "serve" / "assets"
 
@@ -189,3 +189,19 @@ def test_no_job_is_no_error() -> None:
     """An empty list would break the page."""
     assert json(page(), "jobs") == {"jobs": []}
     assert callable(application({}))
+
+
+@pytest.mark.parametrize("view", sorted(module.VIEWS))
+def test_every_view_answers_for_several_states_and_corrections(view: str) -> None:
+    """A job of several states, or one that was corrected, would be an error page."""
+    shown = several("all"), corrected("ticket")
+    client = page(*shown, Shown("bare", "bare", shown[0].storage))
+    asked = {"difference": {"from": "4", "values": "1"}, "why": {"key": '["/", "7"]'}}.get(view, {})
+    for job in ("all", "ticket"):
+        assert "error" not in json(client, f"{job}/{view}", **asked)
+    if view not in ("state", "why"):
+        assert "error" not in json(client, f"bare/{view}", **{**asked, "values": "1"})
+    if view in ("state", "why", "difference"):
+        names = [json(client, f"all/{view}", name=name, **asked) for name in ("minutes", "living")]
+        assert [one.get("values", one)["name"] for one in names] == ["minutes", "living"]
+        assert "has the states minutes, living" in json(client, f"all/{view}", 400, name="x", **asked)["error"]["text"]

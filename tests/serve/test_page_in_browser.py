@@ -21,7 +21,7 @@ JOB = """
 import sys
 sys.path.insert(0, {root!r})
 from persistent import FileSink, MemorySource, Pipeline, Retention
-from tests.serve.jobs import Visits, rows
+from tests.serve.jobs import Each, Visits, rows
 
 def pipeline(count=100):
     source = MemorySource(rows(count), timestamp="ts", ordered=True)
@@ -29,6 +29,10 @@ def pipeline(count=100):
                     retention=Retention(last=50))
 
 first = pipeline(40)
+source = MemorySource(rows(100), timestamp="ts", ordered=True)
+sinks = {{"minutes": FileSink("minutes"), "living": FileSink("living")}}
+several = Pipeline(source=source, task=Each(), sink=sinks, late_sink=FileSink("late"), checkpoint="each", step_rows=10)
+ticket = Pipeline(source=source, task=Visits(), sink=FileSink("corrected-out"), checkpoint="corrected", step_rows=50)
 """
 
 FINDS = {
@@ -60,8 +64,11 @@ def browser() -> Iterator[Any]:
 
 
 def run(folder: Path, name: str) -> None:
-    words = ["run", f"visits.py:{name}", "--engine", "embedded"]
-    subprocess.run([sys.executable, "-m", "persistent", *words], cwd=folder, env=environment(), check=True)
+    python(folder, "-m", "persistent", "run", f"visits.py:{name}", "--engine", "embedded")
+
+
+def python(folder: Path, *words: str) -> None:
+    subprocess.run([sys.executable, *words], cwd=folder, env=environment(), check=True)
 
 
 def environment() -> dict[str, str]:
@@ -72,8 +79,12 @@ def environment() -> dict[str, str]:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
     folder = tmp_path_factory.mktemp("served")
     (folder / "visits.py").write_text(JOB.format(root=str(ROOT)))
-    run(folder, "first")
-    words = [sys.executable, "-m", "persistent", "serve", "visits.py:pipeline", "empty", "--port", "0"]
+    for name in ("first", "several", "ticket"):
+        run(folder, name)
+    more = {"ts": 99_000, "page": "/", "shop": 7, "size": 1}
+    python(folder, "-c", f"import visits; visits.ticket.correct(name='ticket', add=[{more}], engine='embedded')")
+    targets = ["visits.py:pipeline", "visits.py:several", "visits.py:ticket", "empty"]
+    words = [sys.executable, "-m", "persistent", "serve", *targets, "--port", "0"]
     with subprocess.Popen(words, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         found = re.match(r"http://\S+", process.stdout.readline())
@@ -97,11 +108,12 @@ def page(browser: Any, served: tuple[Path, str]) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("job", ["visits", "each", "corrected"])
 @pytest.mark.parametrize("view", FINDS)
-def test_each_view(page: Any, served: tuple[Path, str], view: str, width: int) -> None:
-    """A view would be blank, or wider than a telephone."""
+def test_each_view(page: Any, served: tuple[Path, str], view: str, job: str, width: int) -> None:
+    """A view would be blank, or wider than a telephone, of one state or of several."""
     page.set_viewport_size({"width": width, "height": 800})
-    page.goto(f"{served[1]}#/visits/{view}")
+    page.goto(f"{served[1]}#/{job}/{view}")
     page.get_by_text(FINDS[view]).first.wait_for()
     assert "[object" not in page.inner_text("main") and "undefined" not in page.inner_text("main")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -113,6 +125,37 @@ def test_a_row_says_why_it_is_here(page: Any, served: tuple[Path, str]) -> None:
     page.locator("tr.pick").first.click()
     page.get_by_text("Why is this row here?").wait_for()
     page.get_by_text("together").wait_for()
+
+
+def test_a_state_of_several_is_chosen(page: Any, served: tuple[Path, str]) -> None:
+    """Only the first state of a task could be seen."""
+    page.goto(f"{served[1]}#/each/now")
+    page.get_by_role("table", name="states").get_by_role("link", name="living").wait_for()
+    assert page.get_by_role("table", name="sinks").get_by_text("late records").first.is_visible()
+    page.goto(f"{served[1]}#/each/state")
+    page.get_by_role("heading", name="State minutes").wait_for()
+    page.get_by_label("State", exact=True).select_option("living")
+    page.get_by_role("heading", name="State living").wait_for()
+    page.locator("tr.pick").first.click()
+    page.get_by_text("A key lives 2500 ms after its last message").wait_for()
+
+
+def test_the_values_of_a_chosen_state_are_compared(page: Any, served: tuple[Path, str]) -> None:
+    """Only the first state of a task could be compared."""
+    page.goto(f"{served[1]}#/each/timeline?from=11&id=12")
+    page.get_by_role("button", name="Compare values by key").click()
+    page.get_by_label("State", exact=True).select_option("living")
+    page.get_by_role("heading", name="values differ").wait_for()
+    assert page.get_by_label("State", exact=True).input_value() == "living"
+
+
+def test_a_correction_is_named(page: Any, served: tuple[Path, str]) -> None:
+    """Nobody would see what has changed the state without reading a record."""
+    page.goto(f"{served[1]}#/corrected/timeline")
+    page.get_by_text("correction ticket (+1 −0)").first.wait_for()
+    page.get_by_text("The correction 'ticket' put records into the state").wait_for()
+    page.goto(f"{served[1]}#/corrected/account")
+    page.get_by_text("1 record added, 0 removed").wait_for()
 
 
 def test_a_search(page: Any, served: tuple[Path, str]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from persistent.errors import InvalidPipeline
+from persistent.serve import Shown
 from persistent.serve import runs_view as module
 from persistent.serve.runs_view import runs_view
 from persistent.worker.state_tables import OneKey
-from tests.serve.jobs import ran
+from tests.serve.jobs import ran, several
 
 
 def test_every_run_of_the_manifest() -> None:
@@ -41,3 +44,24 @@ def test_the_number_of_runs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     found = runs_view(ran("bounded"))
     assert len(found["runs"]) == 1 and found["runs_more"] == found["count"] - 1 > 0
     assert found["runs"][0]["bytes"] == max(run.bytes for run in ran("bounded").entry().manifest.all_runs())
+
+
+def test_a_key_needs_runs_of_every_state() -> None:
+    """The runs of the second state would be missing, or the page would fail."""
+    shown = several("states")
+    found = runs_view(shown, key=("/", "7"))
+    assert {one["of"] for one in found["runs"] if one["name"] in found["needed"]["runs"]} == {
+        "state Each/minutes",
+        "state Each/living",
+    }
+    assert set(found["needed"]["runs"]) == {run.name for run in shown.entry().manifest.state_runs()}
+
+
+def test_a_state_that_has_counted_nothing_has_no_key() -> None:
+    """Of a state without a record the types of the key are unknown: none of the runs could be looked for."""
+    shown = several("untyped", "minutes")
+    manifest = shown.entry().manifest
+    empty = replace(manifest.operator.with_state(runs=()), key_types=())
+    both = replace(manifest, operators={"Each/early": empty, **manifest.operators})
+    shown.entry = lambda id=None: replace(Shown.entry(shown, id), manifest=both)  # type: ignore[method-assign]
+    assert runs_view(shown, key=("/", "7"))["needed"]["runs"] == [run.name for run in manifest.state_runs()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from persistent.checkpoint.names import manifest_name
 from persistent.errors import NoCheckpoint, StorageError, UnknownCheckpoint
 from persistent.serve import Shown, named
 from persistent.serve import shown as module
+from persistent.serve.shown import facts_of
 from persistent.storage import MemoryStorage
-from tests.serve.jobs import pipeline, ran
+from tests.serve.jobs import corrected, pipeline, ran, several
 
 
 class Counting(MemoryStorage):
@@ -145,3 +147,21 @@ def test_names_are_short_and_unique() -> None:
     """Two jobs under one name would be one on the page."""
     storages = [MemoryStorage(name) for name in ("a/visits", "b/visits", "b/v sits?")]
     assert list(named([(one.name, one, None) for one in storages])) == ["visits", "visits-2", "v-sits-"]
+
+
+def test_a_correction_among_those_of_a_job_before() -> None:
+    """A correction of the job that this one continues, under the same id, would be left out, or shown at every
+    checkpoint."""
+    shown = corrected("heir")
+    manifest = shown.entry().manifest
+    (own,) = facts_of(shown.entry())["corrections"]
+    assert (own["name"], own["checkpoint"]) == ("ticket", manifest.id)
+    older = replace(manifest.corrections["ticket"], checkpoint=1)
+    entry = replace(shown.entry(), manifest=replace(manifest, corrections={**manifest.corrections, "older": older}))
+    assert [one["name"] for one in facts_of(entry)["corrections"]] == ["ticket"]
+
+
+def test_windows_are_closed_by_the_states_that_have_some() -> None:
+    """The clock of a state without windows would be said to close some."""
+    assert facts_of(several("closed").entry())["closed_ms"] == 99_000
+    assert facts_of(several("open", "total", "living").entry())["closed_ms"] is None

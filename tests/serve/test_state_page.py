@@ -11,7 +11,7 @@ from persistent.serve import Shown, state_page, state_rows
 from persistent.serve.state_page import shape, sorted_page, why
 from persistent.serve.state_page import state_page as page_of
 from persistent.serve.state_rows import Wanted
-from tests.serve.jobs import WIDE, ran
+from tests.serve.jobs import WIDE, ran, several
 
 
 def walked(shown: Shown, limit: int, **asked: Any) -> list[list[str | None]]:
@@ -103,3 +103,37 @@ def test_cursors_are_checked() -> None:
     """Whatever stands in a URL would become a number of rows."""
     with pytest.raises(InvalidPipeline, match="no place"):
         page_of(ran("cursors"), Wanted(), "1.x")
+
+
+def test_pages_of_one_of_several_states() -> None:
+    """Rows, their sums and their order would be those of another state."""
+    shown = several("pages-of-several")
+    assert shown.pipeline is not None
+    for name in ("minutes", "living"):
+        expected = shown.pipeline.state(name=name)
+        assert len(walked(shown, 2, name=name)) == expected.num_rows > 0
+        page = page_of(shown, Wanted(name=name))
+        assert [one["name"] for one in page["columns"]] == expected.column_names
+        assert (page["name"], page["names"]) == (name, ("minutes", "living"))
+        found = why(shown, Wanted(name=name, key=tuple(page["rows"][0][:2])))
+        assert found["rows"] == [row for row in page["rows"] if row[:2] == page["rows"][0][:2]]
+        assert found["contributions"]
+        by = sorted_page(shown, Wanted(name=name), "-largest")["rows"]
+        assert sorted(by, key=repr) == sorted(page["rows"], key=repr)
+
+
+def test_keys_that_have_expired_are_not_shown() -> None:
+    """A key that is hidden everywhere else would be on the page."""
+    shown = several("expired")
+    assert shown.pipeline is not None
+    page = page_of(shown, Wanted(name="living"))
+    assert len(page["rows"]) == shown.pipeline.state(name="living").num_rows < page["rows_about"]
+    assert page["time_to_live"] == "2500 ms" and page_of(shown, Wanted())["time_to_live"] is None
+
+
+def test_the_shape_of_several_states() -> None:
+    """By its URL, a checkpoint would show one of its states."""
+    shown = several("shapes")
+    found = {one["name"]: one for one in shape(Shown("shapes", "shapes", shown.storage))["states"]}
+    assert found.keys() == {"Each/minutes", "Each/living"}
+    assert (found["Each/living"]["time_to_live"], found["Each/living"]["clock_ms"]) == ("2500 ms", 99_000)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
+from persistent import MemorySink
 from persistent.codec import KEY_GROUPS
 from persistent.errors import InvalidPipeline, UnknownCheckpoint
 from persistent.serve import Shown, state_rows
 from persistent.serve.state_rows import Wanted, key_of, one_key, reading
 from persistent.serve.wording import NeedsPipeline
 from persistent.worker.state_tables import OneKey
-from tests.serve.jobs import SCRIPT, ran
+from tests.serve.jobs import SCRIPT, Each, pipeline, ran, several
 
 
 def keys(shown: Shown, wanted: Wanted) -> set[tuple[str, int | None]]:
@@ -108,3 +110,45 @@ def test_a_key_of_another_type_is_refused() -> None:
         one_key(("page", "shop"), ("string", "int64"), ("a", "seven"))
     with pytest.raises(InvalidPipeline, match="give 2"):
         one_key(("page", "shop"), ("string", "int64"), ("a",))
+
+
+def test_a_state_of_several_by_its_name() -> None:
+    """One state would be shown as another; without a name, an error instead of the first."""
+    shown = several("several")
+    assert shown.pipeline is not None
+    for name in ("minutes", "living"):
+        found = reading(shown, Wanted(name=name))
+        table = pa.concat_tables([table for _, _, table in found.slices()])
+        whole = shown.pipeline.state(name=name)
+        assert table.schema == whole.schema
+        assert sorted(map(repr, table.to_pylist())) == sorted(map(repr, whole.to_pylist())) != []
+        assert (found.job.name, found.all_names) == (name, ("minutes", "living"))
+    assert reading(shown, Wanted()).job.name == "minutes"
+    with pytest.raises(InvalidPipeline, match="has the states minutes, living"):
+        reading(shown, Wanted(name="hours"))
+    assert reading(ran("nameless"), Wanted()).all_names == ()
+
+
+def test_a_window_and_a_clock_of_one_of_several_states() -> None:
+    """A window would be looked for in the first state, and a clock in all."""
+    shown = several("of-one", "total", "minutes", step_rows=100)
+    assert keys(shown, Wanted(name="minutes", window="1970-01-01 00:01:00Z"))
+    with pytest.raises(InvalidPipeline, match="no windows"):
+        reading(shown, Wanted(name="total", window="1970-01-01 00:01:00Z"))
+    clock = "1970-01-01 00:01:00Z"
+    found = reading(shown, Wanted(name="minutes", as_of=clock))
+    assert (found.job.name, found.part.as_of) == ("minutes", 60_000)
+    with pytest.raises(UnknownCheckpoint, match="their clocks are"):
+        reading(shown, Wanted(name="total", as_of=clock))
+
+
+def test_a_state_that_was_added_since() -> None:
+    """An earlier checkpoint would be an error page; or show nothing, as if the state had been empty."""
+    first = several("added", "minutes", count=50)
+    made = pipeline("added", 100, task=Each("total", "minutes"), sink={"minutes": MemorySink()})
+    made.run(engine="embedded")
+    shown = Shown("added", "added", first.storage, made)
+    assert reading(shown, Wanted()).job.name == "total"
+    assert reading(shown, Wanted(at=4)).job.name == "minutes"
+    with pytest.raises(UnknownCheckpoint, match="before the state 'total' was added"):
+        reading(shown, Wanted(at=4, name="total"))

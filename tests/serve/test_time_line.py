@@ -7,10 +7,11 @@ import pytest
 from persistent import operations
 from persistent.checkpoint.successor import KINDS
 from persistent.errors import UnknownCheckpoint
+from persistent.reading import diff
 from persistent.serve import time_line as module
 from persistent.serve.time_line import difference, in_words, kept, time_line
 from persistent.storage import MemoryStorage
-from tests.serve.jobs import ran
+from tests.serve.jobs import corrected, ran, several
 
 
 def test_pages_of_the_time_line_are_the_whole() -> None:
@@ -105,3 +106,39 @@ def test_an_unreadable_checkpoint_is_a_line() -> None:
     storage._files["m/00000000000000000005.json"] = storage._files["m/00000000000000000004.json"].slice(0, 50)
     lines = {line["id"]: line for line in time_line(shown)["checkpoints"]}
     assert lines[5]["kind"] == "unreadable" and lines[6]["read"] == 50
+
+
+def test_a_correction_is_in_the_line() -> None:
+    """A checkpoint that read nothing would have changed the state, and nobody could see by what."""
+    shown = corrected("corrected", "more")
+    lines = [line for line in time_line(shown)["checkpoints"] if line["kind"] == "correction"]
+    assert [[(one["name"], one["added"], one["removed"]) for one in line["corrections"]] for line in lines] == [
+        [("more", 2, 0)],
+        [("ticket", 1, 0)],
+    ]
+    found = in_words(shown, lines[0]["id"])
+    assert "The correction 'more' put records into the state" in found["meaning"]
+    words = {one["name"]: one["text"] for one in found["words"]}
+    assert words["correction ticket"].startswith(f"by checkpoint {lines[1]['id']}: 1 record added, 0 removed, in panes")
+    assert all(not line["corrections"] for line in time_line(shown)["checkpoints"] if line["kind"] != "correction")
+
+
+def test_words_of_several_states_and_their_sinks() -> None:
+    """States would share one clock, and a sink would not say what it takes."""
+    shown = several("words-of-several")
+    words = {one["name"]: one["text"] for one in in_words(shown, None)["words"]}
+    assert "windows closed" in words["clock of Each/minutes"] and "windows" not in words["clock of Each/living"]
+    assert words["sink minutes"].startswith("takes results of the state minutes; last batch ")
+    assert words["sink late"].startswith("takes late records; last batch ")
+    assert words["time to live"] == "a key lives 2500 ms after its last message"
+
+
+def test_the_difference_of_one_of_several_states() -> None:
+    """The values of another state would be compared, or none."""
+    shown = several("differences")
+    for name in ("minutes", "living"):
+        values = difference(shown, 8, 9, values=True, name=name)["values"]
+        found = diff(shown.place(8), shown.place(9), pipeline=shown.pipeline, name=name)
+        assert (values["name"], values["differing"], values["equal"]) == (name, found.differing, found.equal)
+    assert difference(shown, 8, 9, values=True)["values"]["name"] == "minutes"
+    assert "values" not in difference(shown, 8, 9, values=False)

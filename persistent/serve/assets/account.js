@@ -27,7 +27,8 @@ function account(data) {
     h("br"), balance(total), h("br"),
     h("div", { class: "legend" }, terms.map((fate) => h("span", {}, h("span", { class: `key ${fate}` }), `${fate} ${format.share(total[fate], total.read)}`, h("span", { class: "soft" }, `: ${TEXTS[fate]}`)))),
     total.skipped > 0 && notice({ title: `${format.number(total.skipped)} positions were skipped`, text: "The source no longer had them when they were due, so none of them was read." }),
-    h("br"), partitions(data),
+    data.states.length > 0 && h("p", { class: "small soft" }, `Each of the states ${data.states.join(", ")} has this account: all have read the same records. A record is late if none takes it; one that only some refuse is processed, and listed below as partly late.`),
+    h("br"), partitions(data), corrections(data),
   ];
 }
 
@@ -64,6 +65,16 @@ function partitions(data) {
   return data.partitions.length ? table(columns, all, { label: "account by partition" }) : h("p", { class: "empty" }, "Nothing was read yet.");
 }
 
+// Their records are those of no source, so they stand beside the account.
+function corrections(data) {
+  if (!data.corrections.length) return null;
+  const columns = [
+    { name: "correction", kind: "text", cell: (one) => one.name }, { name: "by checkpoint", kind: "num", cell: (one) => format.number(one.checkpoint) },
+    { name: "records", kind: "text", cell: (one) => one.text },
+  ];
+  return [h("br"), h("h3", {}, "Corrections, beside the account"), table(columns, data.corrections, { label: "corrections" })];
+}
+
 // -- set aside -------------------------------------------------------------------------------------------------------
 
 async function rowsOf(context, list, folder) {
@@ -86,7 +97,7 @@ async function rowsOf(context, list, folder) {
   const draw = () => fill(list, 
     h("div", { class: "head" }, h("h2", {}, "Set aside, newest first"), h("div", { class: "bar" }, button("late", "Late rows"), button("dead", "Dead letters"))),
     rows.length ? table(columns, rows, { label: folder }) : h("p", { class: "empty" }, page.total ? `${format.number(page.total)} were counted, and their files are gone: a rollback has taken them back, or they were deleted.` : none[folder]),
-    page.next && h("div", { class: "pages" }, h("button", { onclick: more }, "More"), h("span", { class: "soft small" }, `${format.number(rows.length)} of about ${format.number(page.total)}`)));
+    page.next && h("div", { class: "pages" }, h("button", { onclick: more }, "More"), h("span", { class: "soft small" }, page.total > rows.length ? `${format.number(rows.length)} of about ${format.number(page.total)}` : `${format.number(rows.length)} rows`)));
   const more = async () => { page = await context.get(folder, { cursor: page.next }); rows = rows.concat(page.rows); draw(); };
   draw();
 }

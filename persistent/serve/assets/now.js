@@ -9,7 +9,7 @@ const ASKED = { alive: "Is it alive?", behind: "How far behind?", lost: "Is anyt
 export async function nowView(context) {
   const draw = async () => {
     const data = await context.get("now");
-    context.put(verdicts(data), figures(data), h("div", { class: "two" }, rowsCard(data), stateCard(data)), clockCard(data));
+    context.put(verdicts(data), figures(data), h("div", { class: "two" }, rowsCard(data), stateCard(data)), statesCard(context, data), clockCard(data), sinksCard(data));
   };
   await draw();
   const refresh = () => { if (context.current()) draw().catch((error) => context.put(h("p", { class: "notice bad" }, error.message))); };
@@ -73,6 +73,32 @@ function stateCard(data) {
     s("path", { class: "area", d: `M0,${BASE} L${line} L${W},${BASE} Z` }), s("path", { class: "stroke", d: `M${line}` }),
     s("line", { class: "axis", x1: 0, x2: W, y1: BASE, y2: BASE }), ends(series, W), s("text", { x: W, y: 9, "text-anchor": "end" }, `at most ${format.bytes(most)}`)),
     h("p", { class: "small soft" }, `${format.number(data.checkpoint.state_rows)} rows in ${format.number(data.checkpoint.runs)} runs now`));
+}
+
+// Several states have each a clock of its own.
+function statesCard(context, data) {
+  if (!data.states.length) return null;
+  const columns = [
+    { name: "state", kind: "text", cell: (one) => h("a", { href: context.link("state", { name: one.name }) }, one.name) },
+    { name: "window", kind: "text", cell: (one) => (one.time_to_live ? `a key lives ${one.time_to_live}` : one.window) },
+    { name: "clock", kind: "time", cell: (one) => format.clock(one.clock_ms) },
+    { name: "windows closed up to", kind: "time", cell: (one) => (one.closed_ms === null ? "–" : format.clock(one.closed_ms)) },
+    { name: "rows", kind: "num", cell: (one) => format.number(one.rows) },
+    { name: "size", kind: "num", cell: (one) => format.bytes(one.bytes) },
+    { name: "runs", kind: "num", cell: (one) => format.number(one.runs) },
+  ];
+  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "States"), h("p", { class: "small soft" }, "All have read the same records. The clock above is what all of them have reached.")), table(columns, data.states, { label: "states" }));
+}
+
+function sinksCard(data) {
+  if (!data.sinks.length) return null;
+  const columns = [
+    { name: "sink", kind: "text", cell: (one) => [one.name, " ", one.late && h("span", { class: "tag warn" }, "late records")] },
+    { name: "takes", kind: "text", cell: (one) => one.takes },
+    { name: "last batch", kind: "num", cell: (one) => (one.last === null ? "–" : format.number(one.last)) },
+    { name: "published", kind: "text", cell: (one) => (one.owed ? `${format.number(one.owed)} batches wait` : "all") },
+  ];
+  return h("section", { class: "card" }, h("h2", {}, "Sinks"), table(columns, data.sinks, { label: "sinks" }));
 }
 
 function clockCard(data) {

@@ -6,7 +6,7 @@ import { rows as valueRows, value } from "./values.js";
 import * as format from "./format.js";
 
 const ROWS = 50, SEARCH_MS = 10000;
-const ASKED = ["at", "as_of", "find", "key", "window", "sort"];
+const ASKED = ["name", "at", "as_of", "find", "key", "window", "sort"];
 
 export async function stateView(context) {
   const asked = Object.fromEntries(ASKED.map((name) => [name, context.query.get(name)]));
@@ -16,7 +16,7 @@ export async function stateView(context) {
     page = await searched(context, asked, await context.get("state", { ...asked, cursor: cursors.at(-1) }));
   } catch (error) {
     if (error.said?.kind === "pipeline") return shape(context, error.said);
-    if (error.said && ["asked", "unknown", "other", "task"].includes(error.said.kind)) { context.put(notice(error.said, "warn"), h("p", {}, h("a", { href: context.link("state") }, "The state as it is now"))); return null; }
+    if (error.said && ["asked", "unknown", "other", "task"].includes(error.said.kind)) { context.put(notice(error.said, "warn"), h("p", {}, h("a", { href: context.link("state", { name: asked.name }) }, "The state as it is now"), " ", asked.name && h("a", { href: context.link("state", { at: asked.at, as_of: asked.as_of }) }, "Another state of the task"))); return null; }
     throw error;
   }
   const go = (changes, pages = []) => context.go("state", { ...asked, ...changes, pages: pages.join(",") });
@@ -61,6 +61,7 @@ async function controls(context, page, asked, go) {
   const asOf = h("input", { type: "text", placeholder: "as of, e.g. 2024-05-06 10:00Z", "aria-label": "as of a clock", value: asked.as_of ?? "" });
   const download = (form, text) => h("a", { href: address(`${context.job}/download`, { ...asked, sort: null, format: form }), download: "" }, text);
   return [
+    page.names.length > 1 && h("div", { class: "bar" }, h("label", { class: "small soft", for: "of" }, "State"), h("select", { id: "of", onchange: (event) => go({ name: event.target.value, window: null, sort: null }) }, page.names.map((name) => h("option", { value: name, selected: name === page.name }, name)))),
     h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); go({ find: find.value, as_of: asOf.value, at: asOf.value ? null : asked.at }); } },
       page.key.length > 0 && find, asOf, h("button", { class: "main" }, "Show"),
       ...["find", "key", "window", "as_of", "at", "sort"].filter((name) => asked[name]).map((name) => h("button", { type: "button", title: "remove", onclick: () => go({ [name]: null }) }, `${name.replace("_", " ")}: ${asked[name]} ✕`)),
@@ -73,7 +74,7 @@ async function controls(context, page, asked, go) {
 function header(page, asked, go) {
   const about = asked.find || asked.key || asked.window ? "" : `, about ${format.number(page.rows_about)} rows before they are summed up`;
   const time = page.as_of_ms !== null ? `as of ${format.utc(page.as_of_ms)}, from checkpoint ${format.number(page.id)}` : `at checkpoint ${format.number(page.id)}`;
-  return h("div", { class: "head" }, h("h2", {}, `State ${time}`), h("p", { class: "small soft" }, `${page.window === "none" ? "no windows" : page.window}${about}`));
+  return h("div", { class: "head" }, h("h2", {}, `State ${page.names.length ? `${page.name} ` : ""}${time}`), h("p", { class: "small soft" }, `${page.window === "none" ? "no windows" : page.window}${page.time_to_live ? `, a key lives ${page.time_to_live} after its last message` : ""}${about}`));
 }
 
 function sortable(column, asked, go) {
@@ -112,7 +113,7 @@ async function openRow(context, page, asked, row, detail) {
   box.scrollIntoView({ block: "nearest" });
   try {
     if (!key.length) { fill(box, h("h2", {}, "Why is this row here?"), h("p", {}, "The task has no key: every record that was processed adds to this one sum.")); return; }
-    fill(box, ...why(context, await context.get("why", { at: asked.as_of ? null : page.id, as_of: asked.as_of, key: JSON.stringify(key), window }), key));
+    fill(box, ...why(context, await context.get("why", { at: asked.as_of ? null : page.id, as_of: asked.as_of, key: JSON.stringify(key), window, name: asked.name }), key));
   } catch (error) {
     fill(box, notice(error.said ?? { title: "Not shown", text: String(error) }));
   }
@@ -131,6 +132,7 @@ function why(context, found, key) {
     h("div", { class: "head" }, h("h2", {}, "Why is this row here? ", h("code", {}, key.map((one) => one ?? "null").join(", "))), h("button", { onclick: () => context.go("storage", { key: JSON.stringify(key), at: found.id }) }, "Its runs in the storage")),
     h("p", { class: "soft small" }, `It is the sum of ${lines.length === 1 ? "one part" : `${lines.length} parts`}, each added by the checkpoints named, oldest first. The key is in key group ${found.group} of ${found.groups}; ${found.runs} of ${found.runs_all} runs hold that group.`),
     h("br"), table(cells, [...lines, ...whole], { label: "parts", rowClass: ({ one }) => (one === null ? "together" : null) }),
+    found.time_to_live && h("p", { class: "soft small" }, `A key lives ${found.time_to_live} after its last message, and begins at zero when it comes back. A part that is over without the others is left out of the list, and counts where a later message joins it.`),
     found.closed_ms ? h("p", { class: "soft small" }, `Windows that end by ${format.clock(found.closed_ms)} have left the state: their results are in the sink.`) : null,
   ];
 }
@@ -141,6 +143,6 @@ async function shape(context, said) {
   const found = await context.get("shape", { at: context.query.get("at") });
   context.put(notice(said, "warn"), ...found.states.map((one) => h("section", { class: "card" }, h("h2", {}, `State ${one.name}`),
     h("dl", { class: "figures" }, figure("rows, about", format.number(one.rows)), figure("size", format.bytes(one.bytes)), figure("runs", format.number(one.runs)), one.pane_min !== null && figure("first pane", format.seconds(one.pane_min)), one.pane_max !== null && figure("last pane", format.seconds(one.pane_max))),
-    h("br"), h("p", { class: "small" }, h("span", { class: "soft" }, "key "), one.key.join(", ") || "none"), h("p", { class: "small" }, h("span", { class: "soft" }, "monoid "), one.monoid), h("p", { class: "small" }, h("span", { class: "soft" }, "window "), one.window))));
+    h("br"), h("p", { class: "small" }, h("span", { class: "soft" }, "key "), one.key.join(", ") || "none"), h("p", { class: "small" }, h("span", { class: "soft" }, "monoid "), one.monoid), h("p", { class: "small" }, h("span", { class: "soft" }, "window "), one.window), one.time_to_live && h("p", { class: "small" }, h("span", { class: "soft" }, "time to live "), one.time_to_live), found.states.length > 1 && h("p", { class: "small" }, h("span", { class: "soft" }, "clock "), format.clock(one.clock_ms)))));
   return null;
 }

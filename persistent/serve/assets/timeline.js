@@ -9,12 +9,13 @@ const SHAPES = {
   compaction: ["path", { d: "M7 1v12M2 4l5 3 5-3M2 10l5-3 5 3", stroke: "currentColor", "stroke-width": 1.5, fill: "none" }],
   rollback: ["path", { d: "M12 11V7a4 4 0 0 0-4-4H3M6 0 3 3l3 3", stroke: "currentColor", "stroke-width": 1.6, fill: "none" }],
   savepoint: ["path", { d: "M3 1h8v12l-4-3-4 3z", class: "late" }], migration: ["path", { d: "M1 7h11M8 3l4 4-4 4", stroke: "currentColor", "stroke-width": 1.6, fill: "none" }],
+  correction: ["path", { d: "M7 1v7M3.5 4.5h7M3.5 12h7", stroke: "currentColor", "stroke-width": 1.6, fill: "none" }],
   merge: ["path", { d: "M3 1c0 6 8 6 8 12M11 1c0 6-8 6-8 12", stroke: "currentColor", "stroke-width": 1.5, fill: "none" }], unreadable: ["path", { d: "M2 2l10 10M12 2 2 12", stroke: "currentColor", "stroke-width": 1.8 }],
 };
 
 function kind(one) {
   const [tag, attributes] = SHAPES[one.kind] ?? SHAPES.checkpoint;
-  const text = { fence: "take-over", rollback: `rollback to ${one.target}` }[one.kind] ?? (one.id === 0 ? "beginning" : one.kind);
+  const text = { fence: "take-over", rollback: `rollback to ${one.target}` }[one.kind] ?? (one.id === 0 ? "beginning" : one.corrections?.length ? `correction ${one.corrections.map((found) => `${found.name} (+${format.number(found.added)} −${format.number(found.removed)})`).join(" or ")}` : one.kind);
   return h("span", { class: "kind" }, s("svg", { viewBox: "0 0 14 14", "aria-hidden": "true" }, s(tag, attributes)), text);
 }
 
@@ -95,23 +96,24 @@ export async function timelineView(context) {
     ];
   }
 
-  async function compared(from, to, values = false) {
-    const found = await context.get("difference", { from, to, values: values ? 1 : null });
+  async function compared(from, to, values = false, name = null) {
+    const found = await context.get("difference", { from, to, values: values ? 1 : null, name });
     const columns = [
       { name: "what", cell: (one) => [h("span", { class: "soft" }, `${one.part} `), h("span", { title: one.name }, format.run(one.name))] },
       { name: `at ${format.number(found.before)}`, kind: "text", cell: (one) => (one.before !== null ? side(one.before) : h("span", { class: "null soft" }, "none")) },
       { name: `at ${format.number(found.after)}`, kind: "text", cell: (one) => (one.after !== null ? side(one.after) : h("span", { class: "null soft" }, "none")) },
     ];
-    const more = async () => {
-      try { fill(detail, ...(await compared(from, to, true))); } catch (error) { detail.append(notice(error.said ?? { title: "Not compared", text: String(error) })); }
+    const more = async (of) => {
+      try { fill(detail, ...(await compared(from, to, true, of))); } catch (error) { detail.append(notice(error.said ?? { title: "Not compared", text: String(error) })); }
     };
     return [
       h("div", { class: "head" }, h("h2", {}, `From ${format.number(found.before)} to ${format.number(found.after)}`), h("button", { onclick: () => choose({ id: to }) }, `Only ${format.number(to)}`)),
       found.changes.length ? table(columns, found.changes, { label: "what changed" }) : h("p", { class: "empty" }, "Nothing differs."),
       found.changes_more > 0 && h("p", { class: "soft small" }, `and ${format.number(found.changes_more)} more`),
       h("br"),
+      found.values?.names.length > 1 && h("div", { class: "bar" }, h("label", { class: "small soft", for: "of" }, "State"), h("select", { id: "of", onchange: (event) => more(event.target.value) }, found.values.names.map((one) => h("option", { value: one, selected: one === found.values.name }, one)))),
       found.values ? [h("h3", {}, `${format.number(found.values.differing)} values differ, ${format.number(found.values.equal)} are equal`), valueRows(found.values)]
-        : h("button", { onclick: more }, "Compare values by key"),
+        : h("button", { onclick: () => more(null) }, "Compare values by key"),
     ];
   }
 
