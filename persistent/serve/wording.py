@@ -132,7 +132,8 @@ def corrections_words(manifest: Manifest) -> list[dict[str, Any]]:
 
 def _correction(one: Correction) -> dict[str, Any]:
     first, last = one.panes
-    panes = "" if first < 0 else f", in panes {utc_text(first)} to {utc_text(last)}"
+    panes = "" if first < 0 else f", in the panes from {utc_text(first)} to {utc_text(last)}"
+    panes = f", in the pane {utc_text(first)}" if first == last >= 0 else panes
     text = f"{count_text(one.added, 'record')} added, {one.removed:,} removed{panes}"
     return {"checkpoint": one.checkpoint, "added": one.added, "removed": one.removed, "text": text}
 

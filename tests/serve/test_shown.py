@@ -159,6 +159,8 @@ def test_a_correction_among_those_of_a_job_before() -> None:
     older = replace(manifest.corrections["ticket"], checkpoint=1)
     entry = replace(shown.entry(), manifest=replace(manifest, corrections={**manifest.corrections, "older": older}))
     assert [one["name"] for one in facts_of(entry)["corrections"]] == ["ticket"]
+    step = replace(shown.entry(), manifest=replace(manifest, kind="checkpoint"))
+    assert facts_of(step)["corrections"] == []
 
 
 def test_windows_are_closed_by_the_states_that_have_some() -> None:

@@ -119,7 +119,8 @@ def test_a_correction_is_in_the_line() -> None:
     found = in_words(shown, lines[0]["id"])
     assert "The correction 'more' put records into the state" in found["meaning"]
     words = {one["name"]: one["text"] for one in found["words"]}
-    assert words["correction ticket"].startswith(f"by checkpoint {lines[1]['id']}: 1 record added, 0 removed, in panes")
+    text = f"by checkpoint {lines[1]['id']}: 1 record added, 0 removed, in the pane 1970-01-01 00:01:00Z"
+    assert words["correction ticket"] == text
     assert all(not line["corrections"] for line in time_line(shown)["checkpoints"] if line["kind"] != "correction")
 
 

@@ -62,6 +62,7 @@ async function controls(context, page, asked, go) {
   const download = (form, text) => h("a", { href: address(`${context.job}/download`, { ...asked, sort: null, format: form }), download: "" }, text);
   return [
     page.names.length > 1 && h("div", { class: "bar" }, h("label", { class: "small soft", for: "of" }, "State"), h("select", { id: "of", onchange: (event) => go({ name: event.target.value, window: null, sort: null }) }, page.names.map((name) => h("option", { value: name, selected: name === page.name }, name)))),
+    page.names.length > 1 && h("br"),
     h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); go({ find: find.value, as_of: asOf.value, at: asOf.value ? null : asked.at }); } },
       page.key.length > 0 && find, asOf, h("button", { class: "main" }, "Show"),
       ...["find", "key", "window", "as_of", "at", "sort"].filter((name) => asked[name]).map((name) => h("button", { type: "button", title: "remove", onclick: () => go({ [name]: null }) }, `${name.replace("_", " ")}: ${asked[name]} ✕`)),
