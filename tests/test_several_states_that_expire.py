@@ -359,7 +359,7 @@ def test_lives_leave_the_disk_beside_windows_that_stay() -> None:
     """A fold drops the lives of its own state, by its own clock."""
     rows = [row for number in range(60) for row in at(5 * number, key=f"k{number}")]
     job = Job(rows, Beside(ttl=10, total=True))
-    job.run()
+    job.run(step_rows=25)
     compact(job.pipeline())
     held = {
         name: sum(run.rows_left for run in one.state.runs) for name, one in manifest_of(job.storage).operators.items()
