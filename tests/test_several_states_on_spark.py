@@ -37,7 +37,9 @@ def outcome_on(engine: Any, folder: Path, names: tuple[str, ...]) -> dict[str, l
     return {part: sorted(map(str, some)) for part, some in found.items()}
 
 
-@pytest.mark.parametrize("names", [("short", "total"), ("retracting", "sessions", "changes", "days")])
+@pytest.mark.parametrize(
+    "names", [("short", "total"), ("retracting", "sessions", "changes", "days"), ("lives", "short", "living")]
+)
 def test_the_engine_makes_no_difference(spark: Any, names: tuple[str, ...], tmp_path: Path) -> None:
     """The job that workers get has all states, and each of their items says which it is of."""
     (tmp_path / "one").mkdir()

@@ -76,7 +76,8 @@ class Job:
         self.sinks = {name: MemorySink() for name in ("short", "lives", "total")}
 
     def pipeline(self, rows: Sequence[Row] | None = None, **options: Any) -> Pipeline:
-        sinks = {name: self.sinks[name] for name in self.task.persistent_state()}
+        states = self.task.persistent_state()
+        sinks = {name: sink for name, sink in self.sinks.items() if isinstance(states, dict) and name in states}
         source = MemorySource(list(self.rows if rows is None else rows), timestamp="ts", ordered=True)
         given = {"source": source, "task": self.task, "checkpoint": self.storage, "sink": sinks, "step_rows": 1}
         return Pipeline(**{**given, **options})
@@ -248,6 +249,32 @@ def test_another_time_to_live_of_one_state_is_refused_by_its_name(job: Job) -> N
         job.run()
 
 
+def test_a_state_that_had_no_name_takes_back_under_its_new_one(job: Job) -> None:
+    """Its sink is told what has expired, as it was before."""
+
+    class One(Beside):
+        def persistent_state(self) -> Any:
+            return NonWindowState(Sum(int), ttl="30 ms", emit="change")
+
+        def process_message(self, state: Any, message: Any) -> None:
+            state.update(message.timestamp, 1)
+
+    class More(Beside):
+        def persistent_state(self) -> Any:
+            return {"state": One().persistent_state(), "short": WindowState(Sum(int), tumbling("10 ms"))}
+
+    sink = job.sinks["lives"]
+    job.task = One()
+    job.run([*at(5), *at(6, key="b")], sink=sink)
+    job.task = More()
+    sinks = {"state": {"memory": sink}, "short": job.sinks["short"]}
+    report = job.run([*at(5), *at(6, key="b"), *at(40), *at(41)], sink=sinks)
+    # Both had expired before the second message of one came, and the first life of that one has ended.
+    assert report.expired_in == {"Beside": 2}
+    assert job.published() == [("a", 1, False), ("b", 1, False), ("a", 1, False), ("b", 1, True), ("a", 2, False)]
+    assert verify(job.storage).findings == []
+
+
 # -- operations ------------------------------------------------------------------------------------------------------
 
 
@@ -332,7 +359,7 @@ def test_lives_leave_the_disk_beside_windows_that_stay() -> None:
     """A fold drops the lives of its own state, by its own clock."""
     rows = [row for number in range(60) for row in at(5 * number, key=f"k{number}")]
     job = Job(rows, Beside(ttl=10, total=True))
-    job.run()
+    job.run(step_rows=25)
     compact(job.pipeline())
     held = {
         name: sum(run.rows_left for run in one.state.runs) for name, one in manifest_of(job.storage).operators.items()

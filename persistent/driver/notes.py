@@ -21,7 +21,6 @@ from persistent.driver.workbench import Workbench
 from persistent.lateness import CHANGE, EVENT, Lateness
 from persistent.session_window import SessionWindow
 from persistent.sources.protocol import Reached
-from persistent.state import PersistentState
 from persistent.task import STATE, state_name
 from persistent.text.figures import utc_text
 from persistent.worker.late_windows import LateWindows, added
@@ -216,9 +215,9 @@ class Notes:
 
     def _of_old_records(self, source: str, clock: str) -> str:
         """What becomes of the records of a new source that are behind the clock."""
-        dedupe, states = self._bench.job.dedupe, [one.job for one in self._bench.states.values()]
-        refused = {text: None for one in states if (text := _refused(one.state, clock))}
-        taking = [one.name for one in states if not _refused(one.state, clock)]
+        dedupe, states = self._bench.job.dedupe, self._bench.states.values()
+        refused = {text: None for one in states if (text := _refused(one, clock))}
+        taking = [one.job.name for one in states if not _refused(one, clock)]
         late = [] if taking else [*refused]
         if source in dedupe:
             late.append(f"more than within={dedupe[source].within!r} of dedupe before {clock}")
@@ -329,8 +328,9 @@ def _first_end(bench: StateBench, manifest: Manifest) -> int | None:
     return None if end is None else bench.job.state.lateness.published_at(end)
 
 
-def _refused(state: PersistentState, clock: str) -> str:
+def _refused(bench: StateBench, clock: str) -> str:
     """Which records that are behind the clock a state refuses; empty if it takes all."""
+    state = bench.job.state
     if state.time_to_live is not None:
         return f"that are older than {state.time_to_live} at {clock}"
     return "" if state.window is None else f"of windows before {clock}"

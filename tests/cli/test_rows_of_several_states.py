@@ -65,3 +65,18 @@ def test_a_monoid_is_not_chosen_among_several() -> None:
     """``persistent laws`` tests one."""
     result = command("laws", "several.py:job")
     assert result.exit_code and "has the states short, total: name the monoid of one of them" in result.stderr
+
+
+def test_a_state_whose_keys_have_expired_says_by_which_clock() -> None:
+    """The end of the input has set the clock of the windows ahead; keys live by their own."""
+    app = APP.replace('"total": NonWindowState(Sum(int))', '"total": NonWindowState(Sum(int), ttl="10 ms")')
+    app = app.replace('"checkpoint"', '"other"').replace('FileSink("', 'FileSink("expiring-')
+    Path("expiring.py").write_text(app)
+    report = command("run", "expiring.py:job", "--engine", "embedded", "--end-of-input")
+    assert report.exit_code == 0 and "late in Two/total: 1;" in report.stdout
+    assert "; 2 keys expired (2 in Two/total)" in report.stdout
+    assert json_of("state", "expiring.py:job", "--name", "total") == [{"page": "a", "value": 1}]
+    shown = command("state", "expiring.py:job", "--name", "total", "--key", '"b"')
+    assert "or none for as long as a key lives (ttl=" in shown.output
+    assert "by the clock, 1970-01-01 00:00:00.040Z)" in shown.output
+    assert "time to live" in command("show", "other").stdout

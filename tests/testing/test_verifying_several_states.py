@@ -90,7 +90,13 @@ def test_values_of_every_state_keep_the_laws_and_the_message() -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [("short", "total"), ("early", "sessions", "known"), ("retracting", "final", "changes")]
+    "names",
+    [
+        ("short", "total"),
+        ("early", "sessions", "known"),
+        ("retracting", "final", "changes"),
+        ("short", "alive", "lives"),
+    ],
 )
 def test_faults_change_no_state(names: tuple[str, ...]) -> None:
     """One that is published, folded or collected with the files of another would differ after some crash."""
