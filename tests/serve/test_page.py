@@ -9,14 +9,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from persistent import PersistentTask
+from persistent import MemorySink, PersistentTask, operations
 from persistent.checkpoint.shapes import FORMATS
 from persistent.serve import Shown, application
 from persistent.serve import page as module
 from persistent.storage import MemoryStorage
 from tests.golden.make import GOLDEN, TASKS
 from tests.golden.make import pipeline as golden
-from tests.serve.jobs import SCRIPT, corrected, json, page, ran, several
+from tests.serve.jobs import SCRIPT, Each, corrected, json, page, pipeline, ran, several
 
 ASSETS = Path(__file__).parents[2] / "persistent" / "serve" / "assets"
 
@@ -205,3 +205,22 @@ def test_every_view_answers_for_several_states_and_corrections(view: str) -> Non
         names = [json(client, f"all/{view}", name=name, **asked) for name in ("minutes", "living")]
         assert [one.get("values", one)["name"] for one in names] == ["minutes", "living"]
         assert "has the states minutes, living" in json(client, f"all/{view}", 400, name="x", **asked)["error"]["text"]
+
+
+def test_states_that_come_and_go() -> None:
+    """A checkpoint from before a state was added, or with one that was dropped, would be an error page."""
+    first = several("come")
+    operations.rollback(first.storage, 6, outputs="again")
+    sinks = {"minutes": MemorySink(), "total": MemorySink()}
+    made = pipeline("come", task=Each("total", "minutes"), sink=sinks, allow_dropped=["Each/living"])
+    made.run(engine="embedded")
+    client = page(Shown("come", "come", made.storage, made))
+    newest = json(client, "come/now")["checkpoint"]["id"]
+    for at, name in ((4, "minutes"), (newest, "total")):
+        assert json(client, "come/state", at=at)["name"] == name
+        for view in ("account", "shape", "storage"):
+            assert json(client, f"come/{view}", at=at)["id"] == at
+        assert "sink minutes" in {one["name"] for one in json(client, "come/manifest", id=at)["words"]}
+    said = json(client, "come/state", 404, at=4, name="total")["error"]["text"]
+    assert "is from before the state 'total' was added" in said
+    assert json(client, "come/difference", **{"from": 4, "to": newest, "values": 1})["values"]["name"] == "minutes"
