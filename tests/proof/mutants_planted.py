@@ -91,8 +91,8 @@ PLANTED = (
     Planted(
         "a fold drops a fragment of a session that is open",
         "persistent.worker.merge_runs",
-        "rows = sessions_after(window, rows, item.over) if",
-        "rows = sessions_after(window, rows, item.final) if",
+        "rows = sessions_after(gaps, rows, item.over)",
+        "rows = sessions_after(gaps, rows, item.final)",
         ("tests/worker/test_merge_runs_of_sessions.py::test_a_fold_of_some_runs_drops_no_fragment",),
     ),
     Planted(

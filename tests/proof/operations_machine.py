@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow.parquet as pq
@@ -413,9 +414,10 @@ class Machine(RuleBasedStateMachine):
         self.happened["merge"] = self.happened.get("merge", 0) + 1
         self.world = into
         merged = first.model.now.merged(second.model.now, 0)
+        empty = replace(Snapshot.empty(self.emission, 0, list(into.sources[0])), passed=merged.passed)
         self._absorb(
             into,
-            checkpoint=lambda id: into.model.begun(id, Snapshot.empty(self.emission, 0, list(into.sources[0]))),
+            checkpoint=lambda id: into.model.begun(id, empty),
             fence=into.model.fence,
             merge=lambda id: into.model.begun(id, merged),
         )

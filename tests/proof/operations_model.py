@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.proof.borders import Gap
-from tests.proof.emission import EVERYTHING, Emission, Place, Sums
+from tests.proof.emission import EVERYTHING, SHIFTS, Emission, Place, Sums
 
 GRID, HISTORY_MS = 5, 40
 """Of clocks at which the state is known, in ticks; and for how long it is, without windows."""
@@ -106,7 +106,9 @@ class Snapshot:
             return self.closed <= clock
         if emission.has_windows:
             gone = self.closed if unpublished else self.final
-            return next(emission.starts(gone)) <= next(emission.starts(clock))  # type: ignore[operator]
+            # An assigner is asked for no time before 1970.
+            asked = max(clock, 0) if emission.window == SHIFTS else clock
+            return next(emission.starts(gone)) <= next(emission.starts(asked))  # type: ignore[operator]
         return max(self.known_from, _summed_up(self.watermark)) <= clock
 
     def placed(self, rows: Iterable[Held]) -> list[tuple[Held, Place]]:
@@ -200,7 +202,9 @@ class Snapshot:
         # A source of which nothing was read is read whole.
         was_read = self.since is not None or any(account["read"] for account in self.accounts.values())
         after = replace(empty, rows=rows, watermark=clock, closed=closed, final=closed, known_from=self.known_from)
-        return replace(after, since=clock if was_read else None, marked=not newest.unlisted)
+        # The clock of early results stands where it stood, though that of the state goes back.
+        after = replace(after, since=clock if was_read else None, passed=self.passed)
+        return replace(after, unlisted=newest.unlisted, marked=not newest.unlisted)
 
     def merged(self, other: Snapshot, source: int) -> Snapshot:
         """The sum of two jobs that have both come to their end."""
@@ -219,20 +223,22 @@ class Snapshot:
             self.since,
             max(self.known_from, other.known_from),
             unlisted=True,
+            passed=self.passed,
         )
 
     def begun(self) -> Snapshot:
         """The first content of another job: nothing of it is published yet."""
-        return replace(self, source=0, rows=self._all_fresh(), unlisted=True)
+        return replace(self, source=0, rows=self._all_fresh(), unlisted=True, shows=False, marked=False)
 
     def gone_back(self, newest: Snapshot, *, again: bool) -> Snapshot:
         """What a rollback to it makes: a sink that came since lacks the totals, even if the input had ended; and
         changes are published ``again`` as a whole."""
         changes = self.emission.of_changes
-        lacks = self._lacks_totals() or (self.unlisted and changes and bool(self.rows))
+        lacks = self._lacks_totals() or (self.unlisted and changes and bool(self.rows)) or self._has_told_no_totals()
         if (lacks and not newest.unlisted) or (changes and again and self.rows):
             rows = self._all_fresh() if changes else self.rows
-            return replace(self, ended=False, rows=rows, unlisted=newest.unlisted)
+            anew = replace(self, ended=False, rows=rows, shows=False)
+            return replace(anew, unlisted=newest.unlisted, marked=not newest.unlisted)
         return replace(self, unlisted=newest.unlisted, marked=not newest.unlisted)
 
     def _all_fresh(self) -> tuple[Held, ...]:
@@ -244,6 +250,11 @@ class Snapshot:
 
     def _lacks_totals(self) -> bool:
         return not self.emission.has_windows and bool(self.rows) and self.unlisted
+
+    def _has_told_no_totals(self) -> bool:
+        """Whether all that it holds was put in after the fact since the input had ended, and no sink was given any."""
+        is_fresh = bool(self.rows) and all(row.fresh for row in self.rows)
+        return self.ended and is_fresh and not (self.emission.has_windows or self.emission.of_changes or self.marked)
 
     def _has_corrected_totals(self) -> bool:
         """Whether some were put in after the fact since the input had ended, which the sink has not."""

@@ -207,6 +207,8 @@ CHANGES: tuple[Change, ...] = (
     _change("NonWindowState.interval_ms", HISTORY, 10, 20, told=("10", "20", "Restore")),
     _change("NonWindowState.history", HISTORY, 1, 40),
     _change("NonWindowState.history", TOTALS, None, 20, effect=OnChange.RECORDED, told=("Restore",)),
+    _change("NonWindowState.ttl", TOTALS, 20, 40, told=("Restore",)),
+    _change("NonWindowState.ttl", TOTALS, None, 20, told=("Restore",)),
     _change("WindowState.monoid", WINDOWS, Sum(), Count(), told=("Sum", "Count", "evolve=")),
     _change(
         "WindowState.window",
