@@ -40,7 +40,7 @@ from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, NoCheckpoint, Refused
 from persistent.lateness import EARLY
 from persistent.state import PersistentState
-from persistent.worker.correct_records import NOTHING, Given, Judged, corrected_rows, digest, given_records
+from persistent.worker.correct_records import NOTHING, Form, Given, Judged, corrected_rows, digest, given_records
 from persistent.worker.job import Job, Mapped
 from persistent.worker.merge_runs import write_run
 
@@ -132,18 +132,17 @@ def _amendment(asked: Asked, manifest: Manifest) -> Amendment:
         check_name(asked.name, "the name of the correction")
     except (TypeError, ValueError) as error:
         raise InvalidPipeline(f"name={asked.name!r}: {error}") from error
-    times = _times(manifest)
-    added, removed = given_records("add", asked.add, times), given_records("remove", asked.remove, times)
+    form = _form(manifest)
+    added, removed = given_records("add", asked.add, form), given_records("remove", asked.remove, form)
     if not (added.rows or removed.rows):
         raise InvalidPipeline("give the records to add=, to remove=, or both: there are none")
     return Amendment(asked.name, added, removed)
 
 
-def _times(manifest: Manifest) -> dict[str, Any] | None:
-    """The column and the unit of the timestamps of all sources, if they are known and the same."""
-    found = {(one.recorded.get("timestamp"), one.recorded.get("timestamp_unit")) for one in manifest.sources.values()}
-    timestamp, unit = next(iter(found))
-    return {"timestamp": timestamp, "timestamp_unit": unit} if len(found) == 1 and isinstance(timestamp, str) else None
+def _form(manifest: Manifest) -> Form | None:
+    """How all sources read their records, if it is known and the same."""
+    forms = [Form.of(one.recorded) for one in manifest.sources.values()]
+    return forms[0] if all(one == forms[0] for one in forms) else None
 
 
 def _publish_owed(job: Job, log: Log, manifest: Manifest) -> None:

@@ -23,7 +23,9 @@ from persistent.errors import InvalidPipeline, Refused, UserCodeError
 from persistent.message import Batch, Message
 from persistent.sinks.json_lines import json_rows
 from persistent.sources import Budget, FileSource, MemorySource, SourceState
+from persistent.sources.layout import carried
 from persistent.sources.protocol import NO_TIMESTAMP, Records
+from persistent.sources.schemas import from_json, to_json, widens
 from persistent.state_rows import fold
 from persistent.task import TaskFailure, check_key, key_columns, key_names, process
 from persistent.text.figures import date_text, utc_text
@@ -60,10 +62,64 @@ class Given:
         return sum(len(part.timestamps) for part in self.parts)
 
 
-def given_records(option: str, given: Any, times: Mapping[str, Any] | None) -> Given:
-    """The records in an option: a path, mappings, messages, an Arrow table, or a source that is read whole. ``times``:
-    the column and the unit of timestamps, if the sources of the pipeline agree on them. InvalidPipeline for anything
-    else, Refused for a record that cannot be read."""
+@dataclass(frozen=True)
+class Form:
+    """How the sources of a pipeline read their records, where they agree: the column and the unit of timestamps, and,
+    if they fix them, the columns with their types. A record of other types is another record to the task: 7 is not
+    "007", and 2 is not 2.0."""
+
+    timestamp: str
+    timestamp_unit: str | None
+    schema: pa.Schema | None = None
+    folders: tuple[str, ...] = ()
+    multiline: bool = False
+    csv_empty: str | None = None
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Form | None:
+        """The form in the record of a source; None if its timestamps are in no column."""
+        timestamp, pairs = record.get("timestamp"), record.get("schema")
+        if not isinstance(timestamp, str):
+            return None
+        schema = None if pairs is None else from_json(pairs)
+        empty = {**record, **carried(record)}.get("csv_empty")
+        folders, multiline = tuple(record.get("folders", ())), record.get("multiline", False)
+        return cls(timestamp, record.get("timestamp_unit"), schema, folders, multiline, empty)
+
+    def file(self, path: str) -> FileSource:
+        """A file, or a folder of them, as they read theirs."""
+        times: dict[str, Any] = {"timestamp": self.timestamp, "timestamp_unit": self.timestamp_unit}
+        if self.schema is None:
+            return FileSource(path, **times)
+        return FileSource(path, **times, schema=self.schema, multiline=self.multiline, csv_empty=self.csv_empty)
+
+    def rows(self, rows: Any) -> tuple[MemorySource, Mapping[str, Any]]:
+        """Mappings, or an Arrow table, and the record to read them by: each column that the sources have is of their
+        type if all its values are, and otherwise of its own."""
+        source = MemorySource(rows, timestamp=self.timestamp, timestamp_unit=self.timestamp_unit)
+        if self.schema is None or not len(rows):
+            return source, {}
+        record, known = source.plan(SourceState({}), Budget(_ROWS)).recorded, {one.name: one for one in self.schema}
+        columns = [
+            known[own.name] if own.name in known and _fits(rows, known[own.name], own.type) else own
+            for own in from_json(record["schema"])
+        ]
+        return source, {**record, "schema": to_json(pa.schema(columns))}
+
+
+def _fits(rows: Any, column: pa.Field, own: pa.DataType) -> bool:
+    """Whether the values of a column, of a type of their ``own``, are all of the type of the column."""
+    if widens(own, column.type) or (pa.types.is_integer(own) and pa.types.is_floating(column.type)):
+        return True
+    if isinstance(rows, pa.Table):
+        return bool(rows.column(column.name).null_count == len(rows))
+    return all(row.get(column.name) is None for row in rows)
+
+
+def given_records(option: str, given: Any, form: Form | None) -> Given:
+    """The records in an option: a path, mappings, messages, an Arrow table, or a source that is read whole. ``form``:
+    that of the sources of the pipeline, if they agree. InvalidPipeline for anything else, Refused for a record that
+    cannot be read."""
     is_list = isinstance(given, list | tuple)
     if given is None or (is_list and not given):
         return Given(option)
@@ -79,13 +135,22 @@ def given_records(option: str, given: Any, times: Mapping[str, Any] | None) -> G
             f"{option}= takes the path of a file, a list of mappings or of messages, an Arrow table, a MemorySource or "
             f"a FileSource, not {type(given).__name__}{' of something else' if is_list else ''}"
         )
-    if times is None:
+    if form is None:
         example = 'FileSource(path, timestamp="ts")' if is_path else 'MemorySource(rows, timestamp="ts")'
         raise InvalidPipeline(
-            f"{option}=: which column has the timestamp is not known from the sources of this pipeline: give "
-            f"{option}={example}"
+            f"{option}=: which column has the timestamp is not known from the sources of this pipeline, or they "
+            f"differ in their columns: give {option}={example}"
         )
-    return _read(option, FileSource(os.fspath(given), **times) if is_path else MemorySource(given, **times))
+    if not is_path:
+        return _read(option, *form.rows(given))
+    found = _read(option, form.file(os.fspath(given)))
+    for name in form.folders:
+        if any(part.batch.column(name).null_count for part in found.parts):
+            raise Refused(
+                f"{option}=: a record has no {name!r}, which the sources take from the names of their folders: give it "
+                f"as a field of the file, or give a folder that has such folders. {NOTHING}"
+            )
+    return found
 
 
 def digest(*given: Given) -> str:
@@ -171,11 +236,11 @@ def _record(part: Records, row: int) -> str:
     return f"the record {str(values)[:_SHOWN_MAX]}"
 
 
-def _read(option: str, source: MemorySource | FileSource) -> Given:
-    """All records of a source, which no checkpoint knows."""
+def _read(option: str, source: MemorySource | FileSource, record: Mapping[str, Any] | None = None) -> Given:
+    """All records of a source, which no checkpoint knows. ``record``: its own, if it has one."""
     parts: list[Records] = []
     schema = pa.schema([])
-    for part, found in _parts(source):
+    for part, found in _parts(source, record or {}):
         for dead in part.dead:
             raise Refused(f"{option}=: the record at offset {dead.offset} cannot be read: {dead.reason}. {NOTHING}")
         parts.append(part)
@@ -183,9 +248,9 @@ def _read(option: str, source: MemorySource | FileSource) -> Given:
     return Given(option, tuple(parts), schema)
 
 
-def _parts(source: MemorySource | FileSource) -> Iterator[tuple[Records, pa.Schema]]:
+def _parts(source: MemorySource | FileSource, record: Mapping[str, Any]) -> Iterator[tuple[Records, pa.Schema]]:
     """The records of a source with their columns, step by step."""
-    state = SourceState({})
+    state = SourceState({}, recorded=record)
     while (plan := source.plan(state, Budget(_ROWS, ends=True))).splits:
         schema = source.schema(plan.recorded)
         for split in plan.splits:

@@ -461,6 +461,64 @@ def test_records_are_given_as_a_source_gives_them(tmp_path: Any) -> None:
     assert all(state == sums([*ROWS, *rows], None) for state in states)
 
 
+def test_records_are_of_the_types_that_the_source_gave_them(tmp_path: Any) -> None:
+    """A file of 007 alone looks like one of numbers, and 2 like no 2.0: the task would make other updates of them."""
+
+    class Codes(Task):
+        def persistent_state(self) -> Any:
+            return NonWindowState(Count())
+
+        def process_message(self, state: Any, message: Any) -> None:
+            state.update(message.timestamp, 1, key=str(message.value["code"]))
+
+    def left(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+        return {one["key"]: one["value"] for one in rows if one["value"]}
+
+    (tmp_path / "in.csv").write_text("ts,key,code\n1,a,007\n2,a,A1\n3,a,007\n")
+    (tmp_path / "wrong.csv").write_text("ts,key,code\n1,a,007\n")
+    files = Job(Codes())
+    source = {"source": FileSource(str(tmp_path / "in.csv"), timestamp="ts", timestamp_unit="ms")}
+    files.run(**source)
+    files.correct(remove=tmp_path / "wrong.csv", options=source)
+    assert left(files.pipeline(**source).state().to_pylist()) == {"007": 1, "A1": 1}
+    numbers = [{"ts": 1, "key": "a", "code": 1.5}, {"ts": 2, "key": "a", "code": 2}]
+    for wrong in (numbers[1:], pa.Table.from_pylist(numbers[1:])):
+        memory = Job(Codes(), numbers)
+        memory.run()
+        memory.correct(remove=wrong)
+        assert left(memory.pipeline().state().to_pylist()) == {"1.5": 1}
+    two = {"source": {"one": source["source"], "two": MemorySource(numbers, timestamp="ts")}}
+    both = Job(Codes())
+    both.run(**two)
+    with pytest.raises(InvalidPipeline, match="or they differ in their columns: give remove=FileSource"):
+        both.correct(remove=tmp_path / "wrong.csv", options=two)
+
+
+def test_a_column_of_the_names_of_folders_is_asked_for(tmp_path: Any) -> None:
+    """Without it the task would take a record of no day out of the state."""
+
+    for folder in ("in/day=mon", "wrong/day=mon"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "a.jsonl").write_text('{"ts": 1, "value": 5}\n')
+    (tmp_path / "bare.jsonl").write_text('{"ts": 1, "value": 5}\n')
+    (tmp_path / "whole.jsonl").write_text('{"ts": 1, "value": 5, "day": "mon"}\n')
+
+    class Sums(Task):
+        key = "day"
+
+        def process_message(self, state: Any, message: Any) -> None:
+            state.update(message.timestamp, {"rows": 1, "total": message.value["value"]})
+
+    source = {"source": FileSource(str(tmp_path / "in"), timestamp="ts", timestamp_unit="ms")}
+    for name in ("wrong", "whole.jsonl"):
+        job = Job(Sums())
+        job.run(**source)
+        with pytest.raises(Refused, match="a record has no 'day', which the sources take from the names"):
+            job.correct(remove=tmp_path / "bare.jsonl", options=source)
+        job.correct(remove=tmp_path / name, options=source)
+        assert [one["rows"] for one in job.pipeline(**source).state().to_pylist()] == [0]
+
+
 @pytest.mark.parametrize(
     "given, words",
     [
