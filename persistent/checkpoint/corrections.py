@@ -65,6 +65,19 @@ def corrections_before(corrections: Corrections, clock: int, url: str) -> dict[s
     return kept
 
 
+def check_holds(held: Corrections, newest: Corrections, clock: int, id: int, url: str) -> None:
+    """Refused if checkpoint ``id``, which ``held`` some corrections, lacks one of the ``newest`` ones that has changed
+    the state before the clock: the state as of it would be without."""
+    for name, one in newest.items():
+        if held.get(name) != one and one.panes[0] < clock:
+            raise Refused(
+                f"{url}: checkpoint {id} is the newest that knows the state as of {utc_text(clock)}, and it lacks the "
+                f"correction {name!r}, which has changed the state before that clock, in checkpoint {one.checkpoint}. "
+                "Choose a later clock; or roll back to before the correction, which undoes it, and apply it again "
+                "after the restart. Nothing was changed"
+            )
+
+
 def all_corrections(one: Corrections, other: Corrections) -> dict[str, Correction]:
     """The corrections of two jobs that become one; of a name that both have, the second gets a number.
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from persistent.checkpoint.as_of import checkpoint_as_of
-from persistent.checkpoint.corrections import corrections_before
+from persistent.checkpoint.corrections import check_holds, corrections_before
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
@@ -75,7 +75,7 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     check_begins_again(job)
     check_remembers(job, found.manifest, clock)
     check_read(job, found.manifest, clock)
-    corrections_before(found.manifest.corrections, clock, log.storage.url)
+    _check_corrections(found.manifest, kept.newest.manifest, clock, log.storage.url)
     check_left_out(kept, found.manifest.id, outputs, log.storage.url)
     last = fenced(log, take_over=True)
     with log.unless_fenced(last.manifest.id):
@@ -83,6 +83,7 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
         job = _in_zones_of(job, target)
         check_remembers(job, target, clock)
         check_read(job, target, clock)
+        _check_corrections(target, last.manifest, clock, log.storage.url)
         attempt = Attempt(last.manifest.epoch, last.manifest.id + 1)
         begins = {name: _begins(job.sources[name], source, clock) for name, source in target.sources.items()}
         seen = {name: seen_until(job, name, source, clock, attempt) for name, source in target.sources.items()}
@@ -91,6 +92,12 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
         # A copy of our own fence is one of what it stands on: of that it is known what it has published.
         copy = replace(copy, id=last.manifest.parent[0])
     return committed(log, rolled_back(last, copy, kept, attempt.id, attempt.epoch, take_back=outputs == "retract"))
+
+
+def _check_corrections(target: Manifest, newest: Manifest, clock: int, url: str) -> None:
+    """Refused if the state of the target before the clock has a part of a correction, or lacks one."""
+    corrections_before(target.corrections, clock, url)
+    check_holds(target.corrections, newest.corrections, clock, target.id, url)
 
 
 def _check_adds_up(newest: Manifest, url: str) -> None:

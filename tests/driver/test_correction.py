@@ -405,6 +405,25 @@ def test_a_restart_keeps_or_forgets_it_with_what_it_changed() -> None:
     assert job.state() == sums([*right, row(75, "a", 1)], None)
 
 
+def test_a_restart_that_would_lose_it_is_refused() -> None:
+    """The newest checkpoint that knows the clock can be older than the correction of what was before that clock."""
+    job = Job(Task(None, history=30, interval_ms=10), ROWS[:15])
+    job.run(end=True)
+    job.rows = list(ROWS)
+    job.run()
+    before = job.newest.base
+    job.correct(add=[row(5, "a", 100)])
+    id = job.newest.id
+    with pytest.raises(Refused, match="it lacks the correction 'ticket', which has changed the state before"):
+        restart(job.pipeline(), 40, outputs="again")
+    assert job.newest.id == id
+    rollback(job.storage, before, outputs="again")
+    restart(job.pipeline(), 40, outputs="again")
+    job.run(end=True)
+    job.correct(add=[row(5, "a", 100)])
+    assert job.state() == sums([*ROWS, row(5, "a", 100)], None)
+
+
 def test_a_step_that_was_planned_before_is_planned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its plan is of a state that is no longer the newest; it must neither run on it nor get lost."""
     from persistent.driver import step_effects

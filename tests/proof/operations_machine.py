@@ -257,6 +257,13 @@ class Machine(RuleBasedStateMachine):
         assert target is not None
         self._tell(f"restart as of {clock} (from {target}) outputs={outputs} in_order={in_order} crash={crash}")
         before = model.held[target]
+        log = Log(world.checkpoint)
+        newest = log.newest().manifest.corrections  # type: ignore[union-attr]
+        known_then = log.read(target).manifest.corrections
+        if any(one.panes[0] < clock and known_then.get(name) != one for name, one in newest.items()):
+            pipeline = world.pipeline(Operations())
+            self._refused(Refused, lambda: restart(pipeline, clock, outputs=outputs, take_over=True))
+            return
         read = {
             row["id"] for name, stop in before.positions.items() for row in world.sources[before.source][name][:stop]
         }
