@@ -169,7 +169,7 @@ def _cause(error: BaseException) -> str:
 
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _STACK = re.compile(r"(?:\\n|\n)\s*(?:\\t)?at ")
-_USER_INFO = re.compile(r"//[^/\s@'\"]*@")
+_USER_INFO = re.compile(r"//[^/\s'\"]*@")
 _QUERY = re.compile(r"\?[^\s'\"]*=[^\s'\"]*")
 _SECRET_NAME = re.compile(r"KEY|SECRET|TOKEN|PASSWORD|PASSPHRASE|CREDENTIAL", re.IGNORECASE)
 _SECRET_CHARACTERS_MIN = 6
@@ -180,6 +180,8 @@ def without_secrets(text: str) -> str:
 
     >>> without_secrets("no answer from http://me:pass@host/bucket?Signature=1")
     'no answer from http://...@host/bucket?...'
+    >>> without_secrets("postgresql://me:p@ss@host/db and amqp://me:p@host")
+    'postgresql://...@host/db and amqp://...@host'
     """
     for name, value in os.environ.items():
         if _SECRET_NAME.search(name) and len(value) >= _SECRET_CHARACTERS_MIN:

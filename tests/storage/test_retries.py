@@ -276,3 +276,4 @@ def test_a_cause_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "GET http://user:pass@host/x?X-Amz-Signature=abc failed with session/token+1\n\tat java.Frame(1)"
     assert without_secrets(text.partition("\n")[0]) == "GET http://...@host/x?... failed with ..."
     assert failure_of(OSError(text)).cause == "OSError: GET http://...@host/x?... failed with ..."
+    assert without_secrets("amqp://me:p@ss@host/x, amqp://host/y") == "amqp://...@host/x, amqp://host/y"
