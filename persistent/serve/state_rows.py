@@ -162,7 +162,7 @@ def key_of(text: str) -> tuple[str | None, ...] | None:
         return None
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidPipeline(f"the key {text!r} is no JSON: {error}") from error
     values = found if isinstance(found, list) else [found]
     if not values or not all(value is None or isinstance(value, str) for value in values):

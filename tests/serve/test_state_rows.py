@@ -97,7 +97,7 @@ def test_without_a_pipeline_it_says_so() -> None:
         reading(Shown("bare", "bare", shown.storage), Wanted())
 
 
-@pytest.mark.parametrize("text", ["{", "3", "[]", '{"a": 1}', "[3]"])
+@pytest.mark.parametrize("text", ["{", "3", "[]", '{"a": 1}', "[3]", "[" * 50_000])
 def test_a_key_that_is_none_is_refused(text: str) -> None:
     """A mistyped key would find nothing, and say nothing."""
     with pytest.raises(InvalidPipeline, match="key"):
