@@ -252,6 +252,22 @@ def test_a_sink_that_joins_gets_the_keys_that_live() -> None:
         assert shown_in(other.rows()) == {"b": (2, 61, 31)}
 
 
+@pytest.mark.parametrize("mode", MODES[:2])
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_rollback_that_leaves_outputs_takes_back_the_keys_of_them_that_expire(mode: Any, is_told: bool) -> None:
+    """They have expired before they are published again: a sink that keeps them would show them for ever."""
+    first, second, third = ({"ts": time, "key": key, "value": 1} for time, key in ((4, "z"), (5, "a"), (100, "b")))
+    with run_of([first, second, third], task=Devices(30, mode), step_rows=1) as run:
+        run.pipeline([first]).run(engine="embedded", end_of_input=is_told)
+        before = Log(run.storage).newest().manifest.id
+        run.pipeline([first, second]).run(engine="embedded", end_of_input=True)
+        assert run.shown().keys() == {"a", "z"}
+        rollback(run.storage, before, outputs="again")
+        run.run()
+        assert shown_in(run.sink.rows(), strict=False) == run.state() == {"b": (1, 1, 1)}
+        assert verify(run.storage).ok
+
+
 def test_a_table_of_newest_rows_marks_what_has_expired(tmp_path: Any) -> None:
     """It holds one row of a key, and ``WHERE NOT retracted`` is what lives."""
     sink = SqliteSink(tmp_path / "shown.db", "shown", mode="upsert")
