@@ -252,6 +252,46 @@ def test_a_sink_that_joins_gets_the_keys_that_live() -> None:
         assert shown_in(other.rows()) == {"b": (2, 61, 31)}
 
 
+@pytest.mark.parametrize("mode", MODES[:2])
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_rollback_that_leaves_outputs_takes_back_the_keys_of_them_that_expire(mode: Any, is_told: bool) -> None:
+    """They have expired before they are published again: a sink that keeps them would show them for ever."""
+    first, second, third = ({"ts": time, "key": key, "value": 1} for time, key in ((4, "z"), (5, "a"), (100, "b")))
+    with run_of([first, second, third], task=Devices(30, mode), step_rows=1) as run:
+        run.pipeline([first]).run(engine="embedded", end_of_input=is_told)
+        before = Log(run.storage).newest().manifest.id
+        run.pipeline([first, second]).run(engine="embedded", end_of_input=True)
+        assert run.shown().keys() == {"a", "z"}
+        rollback(run.storage, before, outputs="again")
+        run.run()
+        assert shown_in(run.sink.rows(), strict=False) == run.state() == {"b": (1, 1, 1)}
+        assert verify(run.storage).ok
+
+
+@pytest.mark.parametrize("folds", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_what_was_never_published_is_not_taken_back(mode: Any, folds: bool) -> None:
+    """Neither does it matter that all that was published has left the disk."""
+
+    class Filtered(Devices):
+        def process_batch(self, state: Any, batch: Any) -> None:
+            super().process_batch(state, batch.filter(pc.not_equal(batch["key"], "skipped")))
+
+    told = [*at(1, 2, 3), *at(100, 101, 200, 201, key="skipped")]
+    unseen = [*told, *at(202, key="b"), *at(300, 301, key="skipped")]
+    with run_of([*unseen, *at(400, 401, key="c")], task=Filtered(10, mode), step_rows=1) as run:
+        run.pipeline(told[:3]).run(engine="embedded", end_of_input=True)
+        run.pipeline(told).run(engine="embedded", end_of_input=True)
+        run.pipeline(told).run(engine="embedded")
+        if folds:
+            compact(run.pipeline(told))
+            assert not Log(run.storage).newest().manifest.state_runs()
+        sink = run.sink if mode[0] == "close" else None
+        run.pipeline(unseen, sink=sink).run(engine="embedded")
+        run.run()
+        assert shown_in(run.sink.rows()) == run.state() == {"c": (2, 801, 401)}
+
+
 def test_a_table_of_newest_rows_marks_what_has_expired(tmp_path: Any) -> None:
     """It holds one row of a key, and ``WHERE NOT retracted`` is what lives."""
     sink = SqliteSink(tmp_path / "shown.db", "shown", mode="upsert")

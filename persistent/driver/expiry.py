@@ -13,6 +13,7 @@ import numpy as np
 
 from monoids.text import Words
 from persistent.driver.commit import key_types
+from persistent.driver.folds import shown_to
 from persistent.driver.publish import joining_sinks
 from persistent.driver.session_cache import LifeCache, of_shard
 from persistent.driver.state_bench import StateBench
@@ -45,7 +46,8 @@ def _closing(bench: StateBench, step: Step, mapped: Sequence[Mapped], *, publish
     due = cache.due(state.runs, closing.closed, closing.close_at)
     if not publishes:
         return replace(closing, delta=delta, counts=True), due
-    shown_at = state.shown_at
+    # Once all that was published has left, the sinks know of nothing that a key could be taken back for.
+    shown_at = shown_to(state, state.runs)
     told = due if shown_at is None else cache.due(state.runs, shown_at, closing.close_at)
     closing = replace(
         changing(closing, state), close_at=closing.close_at, shown_at=shown_at, whole=joining_sinks(bench.job, last)

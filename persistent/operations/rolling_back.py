@@ -15,6 +15,7 @@ from persistent.checkpoint.parts import Account, SourcePart
 from persistent.checkpoint.successor import Entry, at_all, succeed
 from persistent.clock import Instant, instant_ms, wall_ms
 from persistent.driver.evolution import holds_deltas
+from persistent.driver.folds import shown_since
 from persistent.errors import CorruptCheckpoint, NewerFormat, Refused, UnknownCheckpoint
 from persistent.operations.fencing import Location, check_not_running, committed, fenced, log_of
 from persistent.sources.offsets import begun, begun_anew, gone_back
@@ -139,8 +140,8 @@ def _published_to_all(copy: Manifest, sinks: Mapping[str, SinkPart], *, again: b
     copy = replace(copy, **at_all(copy, clocks=clocks))
     if not again:
         return copy, frozenset().union(*anew.values())
-    operators = {name: one.unpublished() if name in anew else one for name, one in copy.operators.items()}
-    return replace(copy, operators=operators), frozenset()
+    told = {name: shown_since(copy.operators[name].unpublished(), clocks[name].closed) for name in anew}
+    return replace(copy, operators={**copy.operators, **told}), frozenset()
 
 
 def _takes(sink: SinkPart, operator: str) -> bool:
@@ -155,6 +156,8 @@ def _lacking(copy: Manifest, sinks: Collection[str], *, again: bool) -> frozense
     is_told = bool(copy.result_sinks()) or not state.published
     is_shown = state.emit is not None or (not state.has_windows and is_told)
     new = frozenset(sinks) - known
+    if again and sinks and "ttl_ms" in state.fingerprint:
+        return new
     if not state.runs or not is_shown or not (new or (again and state.emit)) or (again and holds_deltas(copy)):
         return None
     return new
