@@ -160,11 +160,16 @@ class StepPlan:
         return task
 
     def of(self, operator: str, closed: int) -> StepPlan:
-        """The plan of this state alone; itself, if it is for one state. A state that was added since the plan was put
-        closes nothing more than it has ``closed``."""
-        if len(self.tasks) == 1 and (operator in self.tasks or not is_of_several((*self.tasks, operator))):
+        """The plan of this state alone; itself, if it is for one state, whatever the name of its task was. A state that
+        was added since the plan was put closes nothing more than it has ``closed``."""
+        if len(self.tasks) == 1 and (operator in self.tasks or self._is_of_renamed(operator, closed)):
             return self
         return replace(self, tasks={operator: self.tasks.get(operator, TaskStep(closed))})
+
+    def _is_of_renamed(self, operator: str, closed: int) -> bool:
+        """Whether its only task, with one state, has another name now; that one has the clock of the one before."""
+        has_names = is_of_several(self.tasks) or is_of_several([operator])
+        return not has_names and self.task.close_at >= closed
 
     @property
     def starts(self) -> dict[str, Positions]:

@@ -163,3 +163,13 @@ def test_a_plan_reads_if_one_of_its_sources_does() -> None:
 def test_all_that_a_step_closes_is_final_unless_its_plan_says_otherwise() -> None:
     """Windows that allow lateness would take nothing more, or those that do not would stay in the state for good."""
     assert (TaskStep(7).final, TaskStep(7, final_at=3).final, TaskStep(7, final_at=0).final) == (7, 3, 0)
+
+
+def test_a_plan_of_a_task_that_was_renamed_is_of_the_new_name() -> None:
+    """Put before the name changed, it closes what it says: otherwise the step would take records that were late."""
+    (task,) = plan().tasks
+    renamed, closed = plan(), plan().task.close_at
+    assert renamed.of(task, closed) is renamed
+    assert renamed.of("renamed", closed) is renamed
+    assert renamed.of(f"{task}/added", closed - 1).task == TaskStep(closed - 1)
+    assert renamed.of("renamed", closed + 1).task == TaskStep(closed + 1), "a name that begins later"
