@@ -8,10 +8,10 @@ import pytest
 
 from persistent import FileSource
 from persistent.errors import InvalidPipeline, Refused
-from persistent.worker.correct_records import digest, given_records
+from persistent.worker.correct_records import Form, digest, given_records
 
 ROWS = [{"ts": 5, "page": "a"}, {"ts": 6, "page": "b"}]
-TIMES = {"timestamp": "ts", "timestamp_unit": "ms"}
+TIMES = Form("ts", "ms")
 
 
 def test_records_have_a_hash_of_their_own() -> None:
