@@ -2,7 +2,7 @@
 # death. Each does its own set-up in .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test types tests check docs laws integration matrix marathon proof mutants coverage soak bench clean
+.PHONY: help run test types tests check docs laws browser integration matrix marathon proof mutants coverage soak bench clean
 
 python = .venv/bin/python
 HOURS ?= 1
@@ -25,6 +25,7 @@ help:
 	@echo 'make matrix  every source and sink beside every accident, in ROUNDS=20, and its page in the docs'
 	@echo 'make marathon  Kafka to PostgreSQL and Kafka, a topic, a queue: everything dies in turn, MINUTES=5 each'
 	@echo 'make docs    the pages as a site, in build/site'
+	@echo 'make browser the page that shows jobs, drawn in Chromium'
 	@echo 'make laws    every law on every monoid, on 5,000 examples each (make test: 12, make check: 200)'
 	@echo 'make proof   crashes, errors, drivers and corruption in all their cases: one table, in MINUTES=40'
 	@echo 'make mutants small changes to what stores and commits, and whether tests notice; goes on where it ended'
@@ -67,7 +68,7 @@ tests:
 check: .venv/installed
 	@echo 'the seed of this run is $(SEED)'
 	@# Three for two processors: servers and Spark are waited for half of the time.
-	$(python) -m pytest -n 3 -m 'check or hypothesis' --durations=10
+	$(python) -m pytest -n 3 -m '(check or hypothesis) and not browser' --durations=10
 	$(python) -m pytest -n 2 --monoid-laws=monoids --monoid-laws-examples=200 --quiet
 
 # Each test has a minute; what has to be fetched is fetched before. Where CI is set, a server that is missing is a failure.
@@ -86,6 +87,10 @@ marathon: .venv/installed
 
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build --strict
+
+# Apart: a page that waits for a processor for half a minute is no fault of the page.
+browser: .venv/installed
+	$(python) -m pytest -m browser
 
 laws: .venv/installed
 	$(python) -m pytest -n 2 --monoid-laws=monoids --monoid-laws-examples=5000 --timeout=0

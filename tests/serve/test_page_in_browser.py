@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.made import ROOT
 
-pytestmark = pytest.mark.check
+pytestmark = [pytest.mark.check, pytest.mark.browser]
 
 JOB = """
 import sys

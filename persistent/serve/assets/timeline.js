@@ -73,13 +73,18 @@ export async function timelineView(context) {
   };
   const older = () => more(100).catch((error) => list.append(notice(error.said ?? { title: "Not shown", text: String(error) })));
 
+  // An answer to an earlier question, come late, must not replace that to the last one.
+  let asked = 0;
+
   async function drawDetail() {
-    const { id, from } = chosen();
+    const { id, from } = chosen(), turn = ++asked;
+    let parts;
     try {
-      fill(detail, ...(from === null ? await described(id ?? lines[0].id) : await compared(from, id)));
+      parts = from === null ? await described(id ?? lines[0].id) : await compared(from, id);
     } catch (error) {
-      fill(detail, notice(error.said ?? { title: "Not shown", text: String(error) }));
+      parts = [notice(error.said ?? { title: "Not shown", text: String(error) })];
     }
+    if (turn === asked) fill(detail, ...parts);
   }
 
   async function described(id) {
