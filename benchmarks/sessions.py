@@ -3,7 +3,8 @@
 First a Parquet file of visits in time order over two hours, counted and summed by key and session of 30 s, in steps of
 four million rows; what is published is compared with a plain computation. Then a state of open sessions, with files of
 visits that close none, and one after which a hundredth of them closes. The step of the same files over windows of a
-day, which keeps the same keys, is what a step costs that has no sessions; both are medians.
+day, which keeps the same keys, is what a step costs that has no sessions; both are medians. Then as many sessions that
+are closed and, by the allowed lateness, not final: files without late visits, and one of late visits alone.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ class Visits(PersistentTask):
 
     key = "key"
 
-    def __init__(self, window: Any) -> None:
-        self.window = window
+    def __init__(self, window: Any, allowed_lateness: Any = 0) -> None:
+        self.window, self.allowed_lateness = window, allowed_lateness
 
     def persistent_state(self) -> WindowState:
-        return WindowState(record(visits=Count(), millis=Sum()), self.window)
+        monoid = record(visits=Count(), millis=Sum())
+        return WindowState(monoid, self.window, allowed_lateness=self.allowed_lateness)
 
     def process_batch(self, state: Any, batch: Any) -> None:
         state.update_batch(batch.timestamps, {"visits": 1, "millis": batch["millis"]})
@@ -49,10 +51,10 @@ def write(path: Path, times: Any, keys: Any, seed: int) -> None:
     pq.write_table(pa.table({"ts": times, "key": keys, "millis": millis}), path, row_group_size=1_000_000)
 
 
-def pipeline(files: Path, folder: Path, window: Any, step_rows: int) -> Pipeline:
+def pipeline(files: Path, folder: Path, window: Any, step_rows: int, allowed_lateness: Any = 0) -> Pipeline:
     return Pipeline(
         source=FileSource(f"{files}/*.parquet", timestamp="ts", timestamp_unit="ms", ordered=True),
-        task=Visits(window),
+        task=Visits(window, allowed_lateness),
         sink=FileSink(str(folder / "results")),
         checkpoint=str(folder / "checkpoint"),
         step_rows=step_rows,
@@ -100,6 +102,28 @@ def step_seconds(folder: Path, window: Any, open_keys: int, step_rows: int, step
     return found
 
 
+def seconds_with_lateness(
+    folder: Path, closed_keys: int, step_rows: int, steps: int, seed: int
+) -> tuple[list[StepReport], StepReport]:
+    """The steps over as many sessions that are closed and not final, and one of late visits, each of which makes one of
+    them longer."""
+    draws, keys, files = np.random.default_rng(seed), np.arange(closed_keys), folder / "files"
+    window = session(OPEN_GAP_MS)
+    write(files / "1-state.parquet", START_MS + np.zeros(closed_keys, np.int64), keys, seed)
+    pipeline(files, folder, window, closed_keys, "1 day").run(engine="embedded")
+    for step in range(steps):
+        times = START_MS + OPEN_GAP_MS + step * step_rows + np.arange(step_rows)
+        write(files / f"2-delta-{step:03}.parquet", times, draws.choice(keys, step_rows), seed + step)
+    late = draws.choice(keys, step_rows, replace=False)
+    write(files / "3-late.parquet", START_MS + 1 + np.zeros(step_rows, np.int64), late, seed)
+    found: list[StepReport] = []
+    pipeline(files, folder, window, step_rows, "1 day").run(engine="embedded", on_step=found.append)
+    # The first step moves the clock, and the second closes all.
+    if found[1].outputs != closed_keys or found[steps].corrected != step_rows:
+        raise measure.RowsDiffer("other sessions were closed, or changed, than those that were to be")
+    return found[2:steps], found[steps]
+
+
 def _old_first(keys: Any) -> Any:
     return np.concatenate([keys[keys % 100 == 0], keys[keys % 100 > 0]])
 
@@ -142,12 +166,16 @@ def main(
     closing = [step for step in sides["sessions"] if step.outputs]
     if sum(step.outputs for step in closing) != len(range(0, open_keys, 100)):
         raise measure.RowsDiffer("other sessions were closed than those whose gap has passed")
+    with measure.empty_folder(work or cache) as folder:
+        closed, late = seconds_with_lateness(folder, open_keys, delta_rows, steps, seed)
     figures = [
         measure.Figure("sessions", measure.median(rates), "rows/s", 6_000_000, 5_000_000),
         measure.Figure("step that closes none", quiet["sessions"], "s", 0.02, at_least=False),
         measure.Figure("the same, windows of a day", quiet["windows"], "s", 0.02, at_least=False),
         measure.Figure("sessions / windows", quiet["sessions"] / quiet["windows"], "times", 1.1, 1.2, at_least=False),
         measure.Figure("step that closes a hundredth", max(step.seconds for step in closing), "s", 0.5, at_least=False),
+        measure.Figure("step over closed ones, not final", median_seconds(closed), "s", 0.02, at_least=False),
+        measure.Figure("step of late visits alone", late.seconds, "s", 0.5, at_least=False),
     ]
     sizes = {"rows": rows, "keys": keys, "step_rows": step_rows, "open_keys": open_keys, "delta_rows": delta_rows}
     measure.publish("sessions", {**sizes, "steps": steps, "runs": runs}, figures)

@@ -244,7 +244,10 @@ class Delta:
 
     def _why_late(self) -> str:
         if isinstance(self._state.window, SessionWindow):
-            return "it could join a session that has closed, because it is before the clock of the step"
+            closed, less = "closed", ""
+            if self._state.lateness.allowed_ms:
+                closed, less = "become final", ", less the allowed lateness"
+            return f"it could join a session that has {closed}, because it is before the clock of the step{less}"
         if self._state.time_to_live is not None:
             return f"with {self._state.time_to_live} it has ended by the clock of the step"
         less = ", less the allowed lateness" if self._state.lateness.allowed_ms else ""

@@ -5,17 +5,21 @@
 
 The state keeps *cells*, which lie between two multiples of the cut, as it keeps windows side by side: a row is (key,
 cell), and its element has the sessions (``monoids.containers.sessions``). So no fold in any grouping loses a time that
-may join two of them. A session that has closed never changes, and stays until a fold that sees all of it drops it:
+may join two of them. A session that is final never changes, and stays until a fold that sees all of it drops it:
 
-    closed up to W            last + gap <= W, or its cell ends at or before W
-    late                      timestamp < W, the clock of the step before
-    so a record that counts   is not less than the gap after a closed session, or not in its cell
+    closed up to W            last + gap <= W, or its cell ends at or before W: it is published
+    final up to F             the same of F, which is W less the allowed lateness
+    late                      timestamp < F, by the clock of the step before
+    so a record that counts   is not less than the gap after a final session, or not in its cell
+
+A record that counts can make a closed session longer, and join it to others: what was published of them is taken back
+(``persistent.worker.correct_sessions``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,7 +33,7 @@ from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums, group_by
 from monoids.monoid import Monoid
 from persistent.clock import Duration, bare, duration_ms, duration_text
-from persistent.lateness import ALLOWS_NONE, Lateness
+from persistent.lateness import CLOSE, RETRACT, Lateness
 from persistent.window import AnyWindow, Window
 
 
@@ -53,7 +57,7 @@ class SessionWindow(Window):
         super().__post_init__()
 
     def late(self, timestamps: Integers, watermark: int) -> tuple[Mask, Mask]:
-        """Whether each time could be in a session that has closed, or join two; no time is partly late."""
+        """Whether each time could be in a session that is final, or join two; no time is partly late."""
         return timestamps < watermark, np.zeros(len(timestamps), bool)
 
     def may_be_late(self, time: int, watermark: int) -> bool:
@@ -101,18 +105,31 @@ def session(gap: Duration, *, cut: Duration = "1 day") -> SessionWindow:
     return SessionWindow(cut_ms, cut_ms, bare=written, gap_ms=duration_ms(gap, "gap"))
 
 
-def check_sessions(window: Any, interval_ms: int | None, lateness: Lateness) -> None:
-    """ValueError if these are windows of sessions, with options that those do not have."""
+def lateness_of(window: Any, interval_ms: int | None, lateness: Lateness, late: str | None) -> Lateness:
+    """The lateness of a state with these windows: late records of sessions are answered by retractions. ``late``: the
+    option. ValueError for windows of sessions with options that those do not have.
+
+    >>> lateness_of(session(10), None, Lateness(5, "accumulate"), None).answer
+    'retract'
+    """
     if not isinstance(window, SessionWindow):
-        return
-    if lateness != ALLOWS_NONE:
+        return lateness
+    if lateness.of_changes is not None:
         raise ValueError(
-            f"{window} publishes each session once, when the clock passes its end, and then nothing can join it: omit "
-            "allowed_lateness=, late= and the options of emit. Records that come out of order are waited for with "
-            "max_out_of_orderness= of the source"
+            f"{window} publishes a session when the clock passes its end, and no part of it before: omit early= and "
+            'emit="change". With allowed_lateness= one that late records have changed is taken back, and published '
+            "again"
+        )
+    if late not in (None, RETRACT):
+        raise ValueError(
+            f"late={late!r}: a late record can join published sessions of {window} to one with other borders, and "
+            'then they are taken back: omit late=, or use late="retract". emit="final" publishes each session once, '
+            "when nothing can change it"
         )
     if interval_ms is not None:
         raise ValueError(f"{window} can be read as of the multiples of its cut: omit interval_ms=, or change the cut")
+    takes_back = lateness.emit == CLOSE and lateness.allowed_ms
+    return replace(lateness, answer=RETRACT) if takes_back else lateness
 
 
 def kept_as(monoid: Monoid[Any], window: Any) -> Monoid[Any]:

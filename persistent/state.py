@@ -296,12 +296,13 @@ class WindowState(PersistentState):
     """A value for each window of event time. Needs no group: a window is the sum of its panes.
 
     ``allowed_lateness``: how long after its end, by the clock, a window still takes records; a result that was
-    published is then corrected, in the way of ``late``: "accumulate" publishes the new value; "retract" the old row
-    with ``retracted`` = true and then the new one; "delta" what the late records add. The rows carry ``revision``, and
-    the largest wins. ``emit``: "close" publishes a window when the clock passes its end; "change" whenever a step has
-    changed it, open or closed, and not again when it closes; "final" once, when nothing can change it. ``changes``:
-    with emit="change", "update" publishes the new value, and "retract" the old row before it. ``early``: what has
-    changed is published whenever the clock (``early_by="event"``) or time of day ("processing") passes a multiple.
+    published is then corrected, in the way of ``late``: "accumulate" publishes the new value; "retract", the only way
+    of sessions, the old row with ``retracted`` = true and then the new one; "delta" what the late records add. The rows
+    carry ``revision``, and the largest wins. ``emit``: "close" publishes a window when the clock passes its end;
+    "change" whenever a step has changed it, open or closed, and not again when it closes; "final" once, when nothing
+    can change it. ``changes``: with emit="change", "update" publishes the new value, "retract" the old row before it.
+    ``early``: what has changed is published whenever the clock (``early_by="event"``) or time of day ("processing")
+    passes a multiple.
 
     >>> from monoids import Max
     >>> from persistent.window import sliding
@@ -337,8 +338,8 @@ class WindowState(PersistentState):
             super().__init__(monoid, Panes(None, _GRID_MS if interval is None else interval))
         else:
             super().__init__(sessions.kept_as(monoid, window), Panes(window, interval))
-        self.lateness = checked_lateness(allowed_lateness, late, emit, changes, early, early_by)
-        sessions.check_sessions(window, interval, self.lateness)
+        lateness = checked_lateness(allowed_lateness, late, emit, changes, early, early_by)
+        self.lateness = sessions.lateness_of(window, interval, lateness, late)
         self.bare = bare(allowed_lateness=allowed_lateness, early=early)
         if self._everything is not None and self.lateness != ALLOWS_NONE:
             raise ValueError(

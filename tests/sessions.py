@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from monoids import Count, Max, Sum, record
@@ -24,11 +25,12 @@ class Visits(PersistentTask):
     name = "sessions"
     key = "key"
 
-    def __init__(self, gap: int = 10, cut: int = 50) -> None:
-        self.gap, self.cut = gap, cut
+    def __init__(self, gap: int = 10, cut: int = 50, **options: Any) -> None:
+        self.gap, self.cut, self.options = gap, cut, options
 
     def persistent_state(self) -> WindowState:
-        return WindowState(record(rows=Count(), total=Sum(), most=Max()), session(self.gap, cut=self.cut))
+        window = session(self.gap, cut=self.cut)
+        return WindowState(record(rows=Count(), total=Sum(), most=Max()), window, **self.options)
 
     def process_batch(self, state: Any, batch: Any) -> None:
         state.update_batch(batch.timestamps, {"rows": 1, "total": batch["value"], "most": batch["value"]})
@@ -71,15 +73,37 @@ def _ms(time: Any) -> int:
     return round(time.timestamp() * 1000)
 
 
-def kept_of(run: Run) -> list[Row]:
-    """The records that are not before the clock of the step before theirs."""
+def kept_of(run: Run, stops: Sequence[int] = (), count: int | None = None) -> list[Row]:
+    """The records that are not before the clock of the step before theirs, less the allowed lateness. ``stops``: how
+    many of them each run has read before the last. ``count``: of so many of the first records."""
     kept: list[Row] = []
-    clock = 0
-    for first in range(0, len(run.rows), run.step_rows):
-        step = run.rows[first : first + run.step_rows]
-        kept += [row for row in step if row["ts"] >= clock]
-        clock = max(clock, *(row["ts"] - run.behind for row in step))
+    clock, allowed = 0, run.task.options.get("allowed_lateness", 0)
+    for start, stop in pairwise([0, *sorted(stops), len(run.rows)]):
+        for first in range(start, stop, run.step_rows):
+            step = run.rows[first : min(first + run.step_rows, stop)]
+            kept += [
+                row
+                for row in step[: len(run.rows) if count is None else max(0, count - first)]
+                if row["ts"] >= clock - allowed
+            ]
+            clock = max(clock, *(row["ts"] - run.behind for row in step))
     return kept
+
+
+def held(rows: Iterable[Row], until: int | None = None) -> list[Session]:
+    """What a reader holds after the rows that checkpoints up to ``until`` have published: what is taken back is gone,
+    and was there as it is told."""
+    table: set[Session] = set()
+    for row in sorted(rows, key=lambda row: (row["revision"], not row["retracted"])):
+        if until is not None and row["revision"] > until:
+            break
+        (one,) = sessions_in([row])
+        if row["retracted"]:
+            table.remove(one)
+            continue
+        assert not [other for other in table if other[0] == one[0] and other[1] < one[2] and one[1] < other[2]], one
+        table.add(one)
+    return sorted(table)
 
 
 def expected(rows: Sequence[Row], gap: int, cut: int) -> list[Session]:

@@ -39,12 +39,15 @@ CORRECTIONS: Final = "corrections"
 """The feature of a manifest of a state that was corrected: without it a correction could be applied twice."""
 MANY_STATES: Final = "several states"
 """The feature of a manifest or plan of a task whose states have names, or of a state that was added to one."""
+LATE_SESSIONS: Final = "late records of sessions"
+"""The feature of a manifest or plan of sessions that take late records: without it what they change would not be taken
+back."""
 TIME_TO_LIVE: Final = "time to live"
 """The feature of a manifest of a state whose keys expire: without it they would count for ever."""
 FEATURES: Final = frozenset(
     {
         *(WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, MANY_STATES, DEDUPLICATION, READINGS, ZONES, LATENESS, QUIET),
-        *(LIMITED, EARLY_RESULTS, EMPTIED_SINKS, LATE_OUTPUTS, CORRECTIONS, TIME_TO_LIVE),
+        *(LIMITED, EARLY_RESULTS, EMPTIED_SINKS, LATE_OUTPUTS, CORRECTIONS, TIME_TO_LIVE, LATE_SESSIONS),
     }
 )
 """The features that a document may need of its reader."""

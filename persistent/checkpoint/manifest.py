@@ -25,6 +25,7 @@ from persistent.checkpoint.features import (
     EARLY_RESULTS,
     EMPTIED_SINKS,
     LATE_OUTPUTS,
+    LATE_SESSIONS,
     LATENESS,
     LIMITED,
     MANY_SINKS,
@@ -260,6 +261,9 @@ class Manifest:
                 state.emit == EARLY or state.passed for one in self.operators.values() for state in one.states.values()
             ),
             LATENESS: any(state.late for one in self.operators.values() for state in one.states.values()),
+            LATE_SESSIONS: any(
+                state.late and state.has_sessions for one in self.operators.values() for state in one.states.values()
+            ),
             TIME_TO_LIVE: any(
                 "ttl_ms" in state.fingerprint for one in self.operators.values() for state in one.states.values()
             ),

@@ -240,6 +240,11 @@ class StateRuns:
         window = self.fingerprint.get("window")
         return window is not None and "everything" not in window
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether its windows are sessions, which a record can make longer, or join."""
+        return "gap_ms" in (self.fingerprint.get("window") or {})
+
     def final_at(self, closed: int) -> int:
         """The clock up to which its windows are final, where they are closed up to ``closed``."""
         return closed if self.final is None else self.final

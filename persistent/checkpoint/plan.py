@@ -12,6 +12,7 @@ from typing import Any
 from persistent.checkpoint.agreement import plan_agrees
 from persistent.checkpoint.features import (
     EARLY_RESULTS,
+    LATE_SESSIONS,
     LATENESS,
     LIMITED,
     MANY_SOURCES,
@@ -97,7 +98,7 @@ class TaskStep:
     checkpoint that the plan continues, which never change. ``final_at``: windows that end at or before it are final;
     None if all that are closed are. ``emit``: ``CHANGE`` if the step publishes what it has changed, ``EARLY`` if only
     where it must; None if it publishes what closes. ``passed``: with early results, the clock that they follow, and
-    where it stands."""
+    where it stands. ``of_sessions``: true if the windows of ``final_at`` are sessions."""
 
     close_at: int = 0
     ends: bool = False
@@ -105,6 +106,7 @@ class TaskStep:
     final_at: int | None = None
     emit: str | None = None
     passed: Mapping[str, int] | None = None
+    of_sessions: bool | None = None
 
     @property
     def final(self) -> int:
@@ -112,8 +114,8 @@ class TaskStep:
         return self.close_at if self.final_at is None else self.final_at
 
     def to_json(self) -> dict[str, Any]:
-        """``zone``, ``final_at``, ``emit`` and ``passed`` are written only if they are set, so that releases without
-        them can read all other plans."""
+        """All but ``close_at`` and ``ends`` are written only if they are set, so that releases without them can read
+        all other plans."""
         body = {name: value for name, value in self.__dict__.items() if value is not None}
         return body if self.zone is None else {**body, "zone": self.zone.to_json()}
 
@@ -199,6 +201,7 @@ class StepPlan:
         named = {
             MANY_SOURCES: len(self.sources) > 1,
             ZONES: any(task.zone is not None for task in self.tasks.values()),
+            LATE_SESSIONS: any(task.of_sessions for task in self.tasks.values()),
             LATENESS: any(task.final_at is not None or task.emit for task in self.tasks.values()),
             EARLY_RESULTS: any(task.passed is not None for task in self.tasks.values()),
             QUIET: self.quiet_ms > 0,

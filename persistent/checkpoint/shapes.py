@@ -237,7 +237,9 @@ def _names(names: Any) -> str:
 
 
 _CLOCK = fields({"watermark": whole(), "closed": whole(), "ended": flag}, {"quiet_ms": whole(1)})
-_TASK = fields({"close_at": whole(), "ends": flag}, {"zone": _ZONE, "final_at": whole(0), **_EMITTED})
+_TASK = fields(
+    {"close_at": whole(), "ends": flag}, {"zone": _ZONE, "final_at": whole(0), "of_sessions": flag, **_EMITTED}
+)
 MANIFEST = both(
     fields(
         {
@@ -304,9 +306,7 @@ PLAN = fields(
                 lambda source: agree(source, ("start", "end")),
             )
         ),
-        "tasks": _by_operator(
-            fields({"close_at": whole(), "ends": flag}, {"zone": _ZONE, "final_at": whole(0), **_EMITTED})
-        ),
+        "tasks": _by_operator(_TASK),
         "max_future_ms": optional(COUNT),
     },
     {"quiet_ms": whole(1), "not_after": whole()},

@@ -10,6 +10,7 @@ from persistent.checkpoint.names import manifest_name, plan_name
 from persistent.checkpoint.output_parts import LATE_SINK
 from persistent.errors import InvalidPipeline
 from persistent.lateness import ACCUMULATE, CHANGE
+from persistent.session_window import SessionWindow
 from persistent.sinks.file import FileSink
 from persistent.sinks.protocol import AnySink
 from persistent.sources.file import FileSource
@@ -78,6 +79,12 @@ def check_destinations(
     if state.lateness.emit == CHANGE:
         option, other = 'changes="retract"', 'changes="update"'
     for sink in sinks.values() if state.lateness.answer not in (None, ACCUMULATE) else ():
+        if getattr(sink, "replaces", False) and isinstance(state.window, SessionWindow):
+            raise InvalidPipeline(
+                f"{sink!r} keeps one row of a key and window, the newest, and a session whose borders late records "
+                "change is taken back by a row of its own: use a sink that adds rows, such as FileSink, LogSink, "
+                'KafkaSink, or a table with mode="append"; or emit="final", which publishes each session once'
+            )
         if getattr(sink, "replaces", False):
             raise InvalidPipeline(
                 f"{sink!r} keeps one row of a key and window, the newest, and {option} publishes rows that count "

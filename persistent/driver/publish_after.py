@@ -22,9 +22,11 @@ from persistent.driver.commit import final_after, key_types
 from persistent.driver.expiry import lives_after
 from persistent.driver.output_batches import lacks_all
 from persistent.driver.publish import joining_sinks
+from persistent.driver.sessions_after import sessions_after
 from persistent.driver.state_bench import StateBench
 from persistent.driver.step import Step, changing, closing_of, in_shards
 from persistent.lateness import CHANGE, EARLY
+from persistent.session_window import SessionWindow
 from persistent.window import AnyWindow
 from persistent.worker.job import Closed, CloseShard, Job, Mapped
 
@@ -113,6 +115,8 @@ def published_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> 
     """The results of windows that close, and of closed ones that the delta touches; without a sink, how many close."""
     window, last, close_at = bench.job.state.window, step.last.manifest, step.plan.task.close_at
     assert window is not None
+    if isinstance(window, SessionWindow):
+        return sessions_after(bench, step, mapped)
     delta = tuple(one.run for one in mapped if one.run)
     runs = (*bench.runs(last), *delta)
     is_due = bench.run_cache.is_due(runs, last.clock, close_at)

@@ -47,6 +47,11 @@ class _Agendas(RunCache):
         places = (agenda.between(clock.closed, close_at) for agenda in self._of(runs))
         return any(place.start < place.stop for place in places)
 
+    def due(self, runs: Iterable[Run], closed: int, until: int) -> Words:
+        """The hashes of the keys that may have a session, or a life, with ``closed < end <= until``, ascending."""
+        hashes = [agenda.hashes[agenda.between(closed, until)] for agenda in self._of(runs)]
+        return np.unique(np.concatenate(hashes)) if hashes else np.zeros(0, np.uint64)
+
     def _of(self, runs: Iterable[Run]) -> Iterable[Agenda]:
         return (self._agenda_of(run) for run in runs)
 
@@ -92,6 +97,14 @@ class SessionCache(_Agendas):
             found += [replace(one, hashes=hashes)] if len(hashes) else []
         return found
 
+    def touched(self, delta: Iterable[Run], closed: int) -> tuple[tuple[int, int], ...]:
+        """The numbers of the cells in which records of a delta may change a closed session, in one range from first to
+        last; none if all came after the clock."""
+        earliest = min((agenda.earliest for agenda in self._of(delta)), default=closed)
+        if earliest >= closed:
+            return ()
+        return ((int(self._sessions.last_number(earliest)), int(self._sessions.last_number(closed - 1))),)
+
     def with_over(self, folds: Sequence[FoldRuns], runs: Sequence[Run]) -> list[FoldRuns]:
         """The folds of some of these runs. A session that ends before another run has anything is as the fold sees it:
         what the run holds is not less than the gap behind it, or in a later cell."""
@@ -107,11 +120,6 @@ class LifeCache(_Agendas):
     def __init__(self, storage: Storage, ttl: TimeToLive) -> None:
         super().__init__(storage, None, ttl)
         self._ttl = ttl
-
-    def due(self, runs: Iterable[Run], closed: int, until: int) -> Words:
-        """The hashes of the keys that may have a life with ``closed < end <= until``, ascending."""
-        hashes = [agenda.hashes[agenda.between(closed, until)] for agenda in self._of(runs)]
-        return np.unique(np.concatenate(hashes)) if hashes else np.zeros(0, np.uint64)
 
     def is_untold(self, runs: Iterable[Run], shown_at: int | None, closed: int) -> bool:
         return shown_at is not None and len(self.due(runs, shown_at, closed)) > 0

@@ -235,7 +235,7 @@ def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> TaskClock:
             "counted may join a life that has left the other, as each goes by a clock of its own. Run one pipeline "
             "over both inputs from the beginning"
         )
-    if _have_sessions(jobs[0]) and not (a.end_of_input and b.end_of_input):
+    if jobs[0].operator.state.has_sessions and not (a.end_of_input and b.end_of_input):
         raise Refused(
             f"{urls[0]} and {urls[1]} keep sessions: a session that one has published, and one of the same key that is "
             "open in the other, may be one. Run both to their end (--end-of-input), then merge"
@@ -256,11 +256,6 @@ def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> TaskClock:
         closed=closed,
         ended=a.end_of_input and b.end_of_input,
     )
-
-
-def _have_sessions(manifest: Manifest) -> bool:
-    """Whether the windows of the state are sessions, which a record can make longer, or join."""
-    return "gap_ms" in (manifest.operator.state.fingerprint["window"] or {})
 
 
 def _have_windows(manifest: Manifest) -> bool:

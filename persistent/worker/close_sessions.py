@@ -1,4 +1,7 @@
-"""Closing sessions folds the cells of the keys that may have one whose end has come, and takes those sessions out."""
+"""Closing sessions folds the cells of the keys that may have one whose end has come, and takes those sessions out.
+
+With lateness, what the step itself has read counts in them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _NUMBERS, _COUNT = SetUnion(int), Count()
 
 def due_sessions(job: Job, item: CloseShard) -> Iterator[GroupSums]:
     """The sessions of a shard with ``closed < end <= close_at``, one in each row."""
-    window, parts = _window(job), _parts(job, item)
+    window, parts = window_of(job), _parts(job, item)
     if parts:
         rows = fold(job.state.monoid, parts, job.state.panes.step)
         yield each_session(window, rows, item.closed, item.close_at)
@@ -40,7 +43,7 @@ def open_sessions(job: Job, parts: Sequence[GroupSums], closed: int, failing: li
     ``failing``. If one raises, those that are closed are not folded: they may have raised when they closed."""
     if not parts:
         return
-    window = _window(job)
+    window = window_of(job)
     try:
         rows = fold(job.state.monoid, parts, job.state.panes.step)
     except (PersistentError, OSError, MemoryError):
@@ -53,7 +56,7 @@ def open_sessions(job: Job, parts: Sequence[GroupSums], closed: int, failing: li
 
 def due_count(job: Job, item: CloseShard) -> int:
     """How many these are, by the times of the fragments alone: a value that is not published is not folded."""
-    window, parts = _window(job), _parts(job, item)
+    window, parts = window_of(job), _parts(job, item)
     if not parts:
         return 0
     times = [with_values(part, _COUNT.lift_columns(np.arange(part.columns[0].entries))) for part in parts]
@@ -61,7 +64,8 @@ def due_count(job: Job, item: CloseShard) -> int:
     return len(each_session(window, rows, item.closed, item.close_at))
 
 
-def _window(job: Job) -> SessionWindow:
+def window_of(job: Job) -> SessionWindow:
+    """The windows of a state of sessions."""
     window = job.state.window
     assert isinstance(window, SessionWindow)
     return window
@@ -69,9 +73,9 @@ def _window(job: Job) -> SessionWindow:
 
 def _parts(job: Job, item: CloseShard) -> list[GroupSums]:
     """The rows of each run that may hold something that is due: from the cell of ``closed`` to that of ``close_at``."""
-    window = _window(job)
+    window = window_of(job)
     panes = (window.start_of(window.first_number(item.closed)), item.close_at)
-    return parts_of(job, item.runs, item.low, item.high, panes, item.hashes)
+    return parts_of(job, (*item.runs, *item.delta), item.low, item.high, panes, item.hashes)
 
 
 def _sessions_apart(
@@ -80,13 +84,17 @@ def _sessions_apart(
     """The sessions with ``closed < end <= until``, without those of which the fold raises. No other is folded."""
     if not parts:
         return
-    inner, numbered = _numbered(parts)
-    window, step = _window(job), job.state.panes.step
-    chosen = each_session(window, fold(Sessions(window.gap_ms, _NUMBERS), numbered, step), closed, until)
-    yield from _folded(job, chosen, inner, failing)
+    inner, numbered = numbered_parts(parts)
+    chosen = each_session(window_of(job), fold_numbers(job, numbered), closed, until)
+    yield from folded_sessions(job, chosen, inner, failing)
 
 
-def _numbered(parts: Sequence[GroupSums]) -> tuple[Columns, list[GroupSums]]:
+def fold_numbers(job: Job, numbered: Sequence[GroupSums]) -> GroupSums:
+    """The sum of parts that hold the numbers of their fragments: no fold of them raises."""
+    return fold(Sessions(window_of(job).gap_ms, _NUMBERS), numbered, job.state.panes.step)
+
+
+def numbered_parts(parts: Sequence[GroupSums]) -> tuple[Columns, list[GroupSums]]:
     """The inner elements of all fragments, and the parts with their numbers instead of them."""
     inner, numbered, count = [], [], 0
     for part in parts:
@@ -106,7 +114,7 @@ def with_values(part: GroupSums, values: Columns) -> GroupSums:
     return replace(part, columns=(Ragged.of(table.lengths, (start, last, *values)),))
 
 
-def _folded(job: Job, due: GroupSums, inner: Columns, failing: list[FailingKey]) -> Iterator[GroupSums]:
+def folded_sessions(job: Job, due: GroupSums, inner: Columns, failing: list[FailingKey]) -> Iterator[GroupSums]:
     """Sessions that hold the numbers of their fragments, folded: by bisection, if the fold of one raises."""
     if not len(due) or (failing and not job.dead_letters):
         return
@@ -121,11 +129,11 @@ def _folded(job: Job, due: GroupSums, inner: Columns, failing: list[FailingKey])
     except Exception as error:
         if len(due) == 1:
             key = tuple(column[0].as_py() for column in due.keys)
-            ends = _window(job).session_ends(start, last)
+            ends = window_of(job).session_ends(start, last)
             failing.append(FailingKey(key, (int(start[0]), int(ends[0])), error))
             return
         middle = len(due) // 2
         for piece in (due.slice(0, middle), due.slice(middle, len(due))):
-            yield from _folded(job, piece, inner, failing)
+            yield from folded_sessions(job, piece, inner, failing)
         return
     yield replace(due, columns=(Ragged.singles((start, last, *sums)),))

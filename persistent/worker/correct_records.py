@@ -21,6 +21,7 @@ from persistent.codec import type_of
 from persistent.delta import Delta
 from persistent.errors import InvalidPipeline, Refused, UserCodeError
 from persistent.message import Batch, Message
+from persistent.session_window import SessionWindow
 from persistent.sinks.json_lines import json_rows
 from persistent.sources import Budget, FileSource, MemorySource, SourceState
 from persistent.sources.layout import carried
@@ -168,6 +169,11 @@ def corrected_rows(job: Job, judged: Judged, added: Given, removed: Given) -> Gr
     """The rows that correct the state; None if the task makes no update. Refused, UserCodeError if a record cannot
     count, with what to do."""
     monoid = job.state.monoid
+    if removed.rows and isinstance(job.state.window, SessionWindow):
+        raise Refused(
+            f"remove=: a state of {job.state.window} is no Group: a session keeps the times of its records, and what "
+            f"they have joined is not taken apart. Read the source again into a new checkpoint, without them. {NOTHING}"
+        )
     if removed.rows and not isinstance(monoid, Group):
         raise Refused(
             f"remove=: {monoid!r} is no Group: what was combined cannot be taken out again. Use a monoid with an "

@@ -72,6 +72,18 @@ class Corrected(GroupSums):
         return pa.concat_tables([before, after]).take(pa.array(chosen))
 
 
+@dataclass(frozen=True)
+class TakenBack(GroupSums):
+    """Values that were published, of what there is no more: keys that have expired, or sessions that others took in."""
+
+    @staticmethod
+    def of(rows: GroupSums) -> TakenBack:
+        return TakenBack(rows.hashes, rows.keys, rows.panes, rows.columns)
+
+    def slice(self, start: int, stop: int) -> TakenBack:
+        return TakenBack.of(GroupSums(self.hashes, self.keys, self.panes, self.columns).slice(start, stop))
+
+
 def corrections(job: Job, item: CloseShard) -> Iterator[GroupSums]:
     """The windows of a shard that the delta corrects, in pieces."""
     window, groups = job.state.window, (item.low, item.high)
@@ -212,6 +224,13 @@ def with_earlier(rows: GroupSums, found: Found | None) -> Corrected:
     if found is not None:
         earlier, was[found[0]] = _put(rows.columns, *found), True
     return Corrected(rows.hashes, rows.keys, rows.panes, rows.columns, earlier, was)
+
+
+def without(rows: GroupSums, places: Integers) -> GroupSums:
+    """The rows in other places."""
+    held = np.ones(len(rows), bool)
+    held[places] = False
+    return rows.take(np.flatnonzero(held))
 
 
 def _put(columns: Columns, places: Integers, others: Columns) -> Columns:

@@ -9,7 +9,6 @@ Which lives there are follows from times alone: a value that is not shown is not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from persistent.session_window import parts_since
 from persistent.state_rows import fold
 from persistent.time_to_live import TimeToLive
 from persistent.worker.close_sessions import with_values
-from persistent.worker.correct_windows import found_rows, same_rows, with_earlier
+from persistent.worker.correct_windows import TakenBack, found_rows, same_rows, with_earlier, without
 from persistent.worker.failing_keys import FailingKey, fold_apart
 from persistent.worker.job import CloseShard, Job
 from persistent.worker.merge_runs import parts_of
@@ -30,14 +29,6 @@ from persistent.worker.merge_runs import parts_of
 _COUNT = Count()
 FoldParts = Callable[[Sequence[GroupSums]], Iterable[GroupSums]]
 """The sum of parts, in pieces."""
-
-
-@dataclass(frozen=True)
-class Expired(GroupSums):
-    """Values that were published, of keys that have expired."""
-
-    def slice(self, start: int, stop: int) -> Expired:
-        return _expired(GroupSums(self.hashes, self.keys, self.panes, self.columns).slice(start, stop))
 
 
 def shown_lives(job: Job, item: CloseShard) -> Iterator[GroupSums]:
@@ -96,13 +87,13 @@ def _shown(
     old = [_of_lives(needed, part) for part in (deltas if is_anew else states)]
     earlier = [ttl.living(rows, item.shown_at or 0) for rows in before([one for one in old if len(one)])]
     for rows in earlier:
-        yield _expired(_only(gone, rows))
+        yield TakenBack.of(_only(gone, rows))
     for rows in now([one for part in (*states, *deltas) if len(one := _of_lives(fresh, part))]):
         living = ttl.living(rows, item.close_at)
         fresh = _without(fresh, living) if is_apart else fresh
         yield with_earlier(living, None if is_anew else found_rows(job, living, earlier)) if takes_back else living
     for rows in earlier if is_apart else ():
-        yield _expired(_only(fresh, rows))
+        yield TakenBack.of(_only(fresh, rows))
 
 
 def _touched(item: CloseShard, deltas: Sequence[GroupSums]) -> Words:
@@ -136,13 +127,7 @@ def _only(keys: GroupSums, rows: GroupSums) -> GroupSums:
 
 def _without(rows: GroupSums, keys: GroupSums) -> GroupSums:
     """The rows of other keys."""
-    held = np.ones(len(rows), bool)
-    held[same_rows(rows, keys, 1)[0]] = False
-    return rows.take(np.flatnonzero(held))
-
-
-def _expired(rows: GroupSums) -> Expired:
-    return Expired(rows.hashes, rows.keys, rows.panes, rows.columns)
+    return without(rows, same_rows(rows, keys, 1)[0])
 
 
 def _time_to_live(job: Job) -> TimeToLive:

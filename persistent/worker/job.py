@@ -164,8 +164,8 @@ class CloseShard:
 
     With windows, ``delta``: the runs of the step itself, if it has lateness to answer. They count in windows with
     ``end > final``; those that were closed before, and that they touch, are the ranges ``corrected`` of window numbers,
-    first to last: they are published again for the keys of the delta. A state that is published as it changes closes
-    none: its delta is what is not published, and open windows are corrected as closed ones are.
+    first to last (cells, of sessions): they are published again for the keys of the delta. A state that is published as
+    it changes closes none: its delta is what is not published, and open windows are corrected as closed ones are.
 
     ``hashes``: of the keys that may have a session that closes, or a life that ends, ascending; None if there are none
     of either. With a time to live, ``shown_at``: the clock by which the keys of the ``runs`` are published, None if
@@ -242,8 +242,8 @@ class Mapped:
 @dataclass(frozen=True)
 class Closed:
     """The outputs of a shard, staged for each sink, if any; ``dead``: the keys without a result. ``corrected``: how
-    many results were published again. ``discarded``: how many sessions close without a sink. ``expired``: how many
-    lives of keys have ended."""
+    many results were published again, or sessions taken back. ``discarded``: how many sessions close without a sink.
+    ``expired``: how many lives of keys have ended."""
 
     staged: Mapping[str, Staged] = field(default_factory=dict)
     dead: Staged | None = None

@@ -15,15 +15,17 @@ from persistent.session_window import SessionWindow
 from persistent.task import key_names
 from persistent.worker.close_sessions import due_count, due_sessions, due_sessions_apart
 from persistent.worker.close_windows import closing_sums, closing_sums_apart
+from persistent.worker.correct_sessions import changed_sessions, changed_sessions_apart, taken_back_in
 from persistent.worker.correct_windows import (
     Corrected,
+    TakenBack,
     changed_keys,
     changed_keys_apart,
     corrected_in,
     corrections,
     corrections_apart,
 )
-from persistent.worker.expire_keys import Expired, ended_lives, shown_lives, shown_lives_apart
+from persistent.worker.expire_keys import ended_lives, shown_lives, shown_lives_apart
 from persistent.worker.failing_keys import (
     FailingKey,
     failing_key,
@@ -63,9 +65,16 @@ def close_shard(job: Job, item: CloseShard) -> Closed:
             if tables
         },
         dead,
-        corrected_in(item, most) if item.corrected else 0,
+        _corrected(job, item, most),
         expired=expired,
     )
+
+
+def _corrected(job: Job, item: CloseShard, outputs: list[pa.Table]) -> int:
+    """How many published results these outputs correct."""
+    if not item.corrected:
+        return 0
+    return taken_back_in(outputs) if isinstance(job.state.window, SessionWindow) else corrected_in(item, outputs)
 
 
 def _presented(job: Job, item: CloseShard) -> tuple[list[pa.Table], list[FailingKey]]:
@@ -84,7 +93,7 @@ def _sums(job: Job, item: CloseShard) -> Iterator[GroupSums]:
     if job.state.window is None:
         return changed_keys(job, item)
     if isinstance(job.state.window, SessionWindow):
-        return due_sessions(job, item)
+        return changed_sessions(job, item) if item.corrected else due_sessions(job, item)
     return chain(closing_sums(job, item), corrections(job, item))
 
 
@@ -94,7 +103,7 @@ def _sums_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterat
     if job.state.window is None:
         return changed_keys_apart(job, item, failing)
     if isinstance(job.state.window, SessionWindow):
-        return due_sessions_apart(job, item, failing)
+        return (changed_sessions_apart if item.corrected else due_sessions_apart)(job, item, failing)
     return chain(closing_sums_apart(job, item, failing), corrections_apart(job, item, failing))
 
 
@@ -111,7 +120,7 @@ def _tables(job: Job, item: CloseShard, sums: Iterable[GroupSums], failing: list
         return window_outputs(monoid, names, types, window, rows, marks)
 
     def table_of(rows: GroupSums) -> pa.Table:
-        if isinstance(rows, Expired):
+        if isinstance(rows, TakenBack):
             if len(rows) > 1:
                 return outputs(rows, taking_back)
             found = presented(lambda old: outputs(old, taking_back), rows)

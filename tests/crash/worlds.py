@@ -72,6 +72,13 @@ class Sessions(Visits):
         return WindowState(record(visits=Count(), total=Sum()), session(10, cut=40))
 
 
+class Joining(Visits):
+    """Sessions that late records join, which are then taken back."""
+
+    def persistent_state(self) -> WindowState:
+        return WindowState(record(visits=Count(), total=Sum()), session(10, cut=40), allowed_lateness=30)
+
+
 class States(Visits):
     """Several at once: late records are refused by one, correct another, and count in the third."""
 

@@ -129,8 +129,8 @@ class Emission:
                 start -= every
 
     def taking(self, ms: int, judged: int) -> list[Any]:
-        """The windows that take a time, by the clock of the step before. Nothing before it joins a session: it could
-        join one that is published."""
+        """The windows that take a time, by the clock of the step before, less the lateness. Nothing before that joins a
+        session: it could join one that is final."""
         if self.has_sessions and ms < judged:
             return []
         return [start for start in self.starts(ms) if self.end(start) > judged]
@@ -202,6 +202,8 @@ class Emission:
         new = [(*place, *after[place]) for place in due]
         if not self.allowed or self.emit == "final":
             return new
+        if self.has_sessions:
+            return new + list(self._joined_again(before, after, closed))
         return new + list(self._again(before, after, (place for place in changed if self.end(place[1]) <= closed)))
 
     def _again(
@@ -214,6 +216,14 @@ class Emission:
             if (self.late == "retract" or self.changes == "retract") and old is not None:
                 yield (*place, *old, TAKEN_BACK)
             yield (*place, *new)
+
+    def _joined_again(
+        self, before: Mapping[Place, Sums], after: Mapping[Place, Sums], closed: int
+    ) -> Iterator[tuple[Any, ...]]:
+        """Of sessions the difference of what was closed and of what still is: their borders are not what they were."""
+        was, now = ({place: one for place, one in held.items() if place[1][1] <= closed} for held in (before, after))
+        yield from ((*place, *sums, TAKEN_BACK) for place, sums in was.items() if now.get(place) != sums)
+        yield from ((*place, *sums) for place, sums in now.items() if was.get(place) != sums)
 
     def table(self, batches: Iterable[Iterable[tuple[Any, ...]]]) -> dict[Place, Sums]:
         """What a reader holds after the rows that each checkpoint has published: the largest revision, with those taken
@@ -293,7 +303,10 @@ def drawn_emission(drawn: random.Random, window: Span | None) -> Emission:
     if chance < 0.35 or (window is None and chance < 0.6):
         return Emission(window, names=three)
     if chance < 0.45:
-        return Emission(Gap(*drawn.choice(((4, 10), (8, 30), (15, 200), (40, 200)))), names=three)
+        gap = Gap(*drawn.choice(((4, 10), (8, 30), (15, 200), (40, 200))))
+        if chance < 0.39:
+            return Emission(gap, names=three)
+        return Emission(gap, allowed, *((None, "final") if chance < 0.4 else ("retract",)), names=three)
     if chance < 0.6:
         around = SHIFTS if drawn.random() < 0.3 else window
         allowed, late = drawn.choice((0, allowed)), drawn.choice((None, "retract", "delta"))

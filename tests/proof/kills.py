@@ -51,7 +51,7 @@ STEPS = 10
 
 
 def revision_of(row: Mapping[str, Any]) -> int:
-    """The revision of a row; those of sessions have none, and are never published again."""
+    """The revision of a row; those of sessions without lateness have none, and are never published again."""
     return int(row.get("revision", 0))
 
 
@@ -94,6 +94,7 @@ EMISSIONS = {
     "running": Emission(emit="change", changes="retract"),
     "everything": Emission(EVERYTHING),
     "sessions": Emission(Gap(40, 300)),
+    "joining": Emission(Gap(40, 300), 100, "retract"),
     "shifts": Emission(SHIFTS, 100, "accumulate"),
     "early": Emission((10, 10, 0), 100, "retract", early=70),
 }

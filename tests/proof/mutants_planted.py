@@ -13,6 +13,7 @@ from tests.proof.mutants_bench import Bench, Mirror
 _STATES = "tests/test_several_states.py"
 _LIVES = "tests/test_time_to_live.py"
 _EXPIRING = "tests/test_several_states_that_expire.py"
+_JOINING = "tests/test_session_window_lateness.py"
 _LATENESS, _OVER_RUNS = "tests/test_lateness.py", "tests/test_lateness_over_runs.py"
 
 
@@ -94,6 +95,48 @@ PLANTED = (
         "rows = sessions_after(gaps, rows, item.over)",
         "rows = sessions_after(gaps, rows, item.final)",
         ("tests/worker/test_merge_runs_of_sessions.py::test_a_fold_of_some_runs_drops_no_fragment",),
+    ),
+    Planted(
+        "a late record that bridges two published sessions is not looked at",
+        "persistent.driver.session_cache",
+        "        if earliest >= closed:",
+        "        if True:",
+        (f"{_JOINING}::test_a_late_record_joins_two_published_sessions",),
+    ),
+    Planted(
+        "sessions that a late record joins stay published",
+        "persistent.worker.correct_sessions",
+        "    if len(gone):",
+        "    if False:",
+        (f"{_JOINING}::test_a_late_record_joins_two_published_sessions",),
+    ),
+    Planted(
+        "what is open again stays published",
+        "persistent.worker.correct_sessions",
+        "    return without(was, same_rows(was, now.take(np.flatnonzero(~changes)), 1)[0]), shown",
+        "    return was.take(same_rows(was, now.take(np.flatnonzero(changes)), 1)[0]), shown",
+        (f"{_JOINING}::test_a_late_record_opens_a_published_session_again",),
+    ),
+    Planted(
+        "a fold drops a closed session before it is final",
+        "persistent.driver.step",
+        "FoldRuns(self.attempt, one, last.final, state=name",
+        "FoldRuns(self.attempt, one, last.clock.closed, state=name",
+        (f"{_JOINING}::test_a_reader_holds_the_plain_sessions_at_every_step",),
+    ),
+    Planted(
+        "the revisions of an heir begin anew",
+        "persistent.driver.start_from",
+        "            revision_base=copy.revision,",
+        "            revision_base=0,",
+        (f"{_JOINING}::test_an_heir_takes_back_what_the_origin_has_published",),
+    ),
+    Planted(
+        "an older release would run a plan of late records of sessions",
+        "persistent.driver.next_step",
+        "final_at, emit, passed, of_sessions or None)",
+        "final_at, emit, passed)",
+        (f"{_JOINING}::test_an_older_release_refuses_the_checkpoint_and_the_plan",),
     ),
     Planted(
         "a session takes what its own end has not passed",

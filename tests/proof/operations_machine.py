@@ -58,6 +58,7 @@ EMISSIONS = st.one_of(
             *(Emission(emit="change", changes=changes) for changes in ("update", "retract")),
             Emission(Gap(4, 20)),
             Emission(Gap(8, 40)),
+            Emission(Gap(8, 40), 15, "retract"),
             Emission(SHIFTS),
             Emission(SHIFTS, 15, "retract"),
             Emission(WINDOWS, early=7),
@@ -178,7 +179,7 @@ class Machine(RuleBasedStateMachine):
             assert planned is not None
             model.plans[model.base] = planned
 
-    @precondition(lambda self: self.emission.early is None and not self.emission.has_sessions and not self.twins)
+    @precondition(lambda self: self.emission.early is None and not self.twins)
     @rule(tick=st.integers(-25, 10), pages=PAGES, crash=CRASH)
     def correct(self, tick: int, pages: Any, crash: Any) -> None:
         """Records of one time are put in, and asked for again: once they count, whoever died."""

@@ -184,7 +184,7 @@ class Snapshot:
 
     def takes(self, ts: int) -> bool:
         """Whether a record of that time can still be put in, after the fact."""
-        return ts >= 0 and self.emission.end(next(self.emission.starts(ts))) > self.final
+        return ts >= 0 and bool(self.emission.taking(ts, self.final))
 
     def corrected(self, own: Sequence[Held]) -> tuple[Snapshot, Shown]:
         """The checkpoint that rows make which are put in after the fact, and what it publishes."""

@@ -18,10 +18,11 @@ from persistent.checkpoint.successor import Entry
 from persistent.clock import wall_ms
 from persistent.driver import commit, publish, publish_after, recover, seen_part, state_step, step_effects
 from persistent.driver.quiet import QuietWatch
+from persistent.driver.session_cache import SessionCache
 from persistent.session_window import SessionWindow
 from persistent.sinks.file import FileSink
 from persistent.sources.then import ThenSource
-from persistent.worker import map_split, merge_runs, publish_shard
+from persistent.worker import correct_sessions, map_split, merge_runs, publish_shard
 from tests.proof.emission import Emission
 
 
@@ -88,6 +89,14 @@ def _as_a_window(self: SessionWindow, timestamps: Any, watermark: int) -> Any:
     return self.ends(timestamps) <= watermark, np.zeros(len(timestamps), bool)
 
 
+def _stays_published(job: Any, told: Any, shown: Any) -> Any:
+    return _DIFFERENCE(job, told.slice(0, 0), shown)
+
+
+def _without_the_delta(job: Any, item: Any) -> Any:
+    return _CHANGED(job, replace(item, delta=()))
+
+
 def _to_today(self: QuietWatch, quiet_after_ms: int) -> int:
     return wall_ms() if _LASTS(self, quiet_after_ms) else 0
 
@@ -100,6 +109,7 @@ def _watched_before(self: QuietWatch, planned: Any, manifest: Manifest, began_s:
 
 _PUT, _PUBLISH, _JUDGE, _CORRECTIONS = Log.put, publish.publish, map_split._judge, publish_shard.corrections
 _COMPACTED, _LASTS, _SAW = merge_runs._compacted, QuietWatch.lasts_ms, QuietWatch.saw
+_DIFFERENCE, _CHANGED = correct_sessions._difference, publish_shard.changed_sessions
 
 Patch = tuple[Any, str, Any]
 
@@ -125,6 +135,9 @@ MUTANTS: Mapping[str, Patch] = {
     "a correction counts late rows twice": (publish_shard, "corrections", _twice),
     "a fold drops a fragment of a session": (merge_runs, "_compacted", _drops_fragments),
     "a session is judged like a window": (SessionWindow, "late", _as_a_window),
+    "a session loses its bridge": (SessionCache, "touched", lambda self, delta, closed: ()),
+    "a session is corrected without its bridge": (publish_shard, "changed_sessions", _without_the_delta),
+    "sessions that others take in stay published": (correct_sessions, "_difference", _stays_published),
     "early results wait for their clock alone": (publish_after, "_must_publish", lambda *_: False),
     "a quiet clock jumps to today": (QuietWatch, "lasts_ms", _to_today),
     "a time without a driver counts as quiet": (QuietWatch, "saw", _watched_before),
@@ -133,9 +146,17 @@ MUTANTS: Mapping[str, Patch] = {
 
 Needs = Callable[[Emission, bool], bool]
 
+
+def _joins(emission: Emission, quiet: bool) -> bool:
+    return emission.has_sessions and emission.late == "retract"
+
+
 NEEDS: Mapping[str, Needs] = {
     "a fold drops a fragment of a session": lambda emission, quiet: emission.has_sessions,
     "a session is judged like a window": lambda emission, quiet: emission.has_sessions,
+    "a session loses its bridge": _joins,
+    "a session is corrected without its bridge": _joins,
+    "sessions that others take in stay published": _joins,
     "early results wait for their clock alone": lambda emission, quiet: emission.early is not None,
     "a quiet clock jumps to today": lambda emission, quiet: quiet,
     "a time without a driver counts as quiet": lambda emission, quiet: quiet,

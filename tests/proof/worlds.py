@@ -121,6 +121,26 @@ SESSION_ROWS = _rows(
 )
 """Messages without which two sessions are not one, late ones among them."""
 
+JOINING_ROWS = (
+    *SESSION_ROWS,
+    *_rows(
+        (44, "b", 2),
+        (22, "a", 3),  # what 19 had closed goes on
+        (50, "a", 1),
+        (35, "b", 6),  # joins 31 and 38, of which the first is published
+        (28, "b", 4),  # between the cut and 31
+        (57, "b", 1),
+        (46, "a", 2),  # opens what had closed again
+        (41, "b", 3),  # joins all that "b" has since the cut
+        (58, "a", 7),
+        (33, "b", -1),
+        (62, "b", 1),
+        (30, "b", 5),  # late, by the lateness
+    ),
+)
+JOINING_ROWS = tuple({**row, "id": number} for number, row in enumerate(JOINING_ROWS))
+"""Messages that change sessions which are published, where these take late ones."""
+
 VISITS = DiskJob("visits", ROWS, 4, share=0.2)
 TOTALS = DiskJob("totals", ROWS, 4, FOR_EVER, share=0.13)
 OPEN = DiskJob("open", ROWS, 3, end_of_input=False, share=0.1)
@@ -137,7 +157,8 @@ EMITTING = (
     DiskJob("updated", ROWS, 4, Emission(emit="change"), share=0.02),
     DiskJob("changed", ROWS, 4, Emission(emit="change", changes="retract"), share=0.02),
     DiskJob("everything", ROWS, 4, Emission(EVERYTHING), share=0.02),
-    DiskJob("sessions", SESSION_ROWS, 3, Emission(Gap(5, 30)), share=0.05, lag=8),
+    DiskJob("sessions", SESSION_ROWS, 3, Emission(Gap(5, 30)), share=0.03, lag=8),
+    DiskJob("joining", JOINING_ROWS, 3, Emission(Gap(5, 30), 18, "retract"), share=0.02, lag=2),
     DiskJob("shifts", LATE_ROWS, 3, Emission(SHIFTS, 15, "retract"), share=0.02),
     DiskJob("early", LATE_ROWS, 3, Emission((10, 10, 0), 15, "retract", early=7), share=0.03),
 )

@@ -1,0 +1,164 @@
+"""Correcting sessions publishes the difference of two sets: of what was closed, and of what is.
+
+    was closed    in the state, with ``final < end <= closed``
+    is closed     in the state and the delta, with ``final < end <= close_at``
+
+A late record can make a session longer, open it again, or join it with others. So what it changes is taken back with
+the borders that it had, and what it has become is published, if it is closed. A session without a fragment of the delta
+is in both sets or closes now. Which these are follows from times alone: the fold of a session that stays as it was is
+not asked for. Only keys with a record from before ``closed`` were published otherwise than they now are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from monoids import Count
+from monoids.column import take
+from monoids.containers.sessions import Sessions
+from monoids.groupby.cells import Integers
+from monoids.groupby.sorting import Mask
+from monoids.groupby.summing import GroupSums
+from monoids.text import Words
+from persistent.codec.runs import of_hashes
+from persistent.session_window import each_session
+from persistent.state_rows import fold
+from persistent.worker.close_sessions import (
+    fold_numbers,
+    folded_sessions,
+    numbered_parts,
+    window_of,
+    with_values,
+)
+from persistent.worker.correct_windows import TakenBack, same_rows, with_earlier, without
+from persistent.worker.failing_keys import FailingKey
+from persistent.worker.job import CloseShard, Job
+from persistent.worker.merge_runs import parts_of
+from persistent.worker.output_tables import RETRACTED
+
+_MARKS = Count()
+
+
+@dataclass(frozen=True)
+class _Touched:
+    """The rows of the keys of a shard that may have a session to publish or to take back: of the state, and of the
+    delta. ``late``: the hashes of those with a record from before ``closed``."""
+
+    states: Sequence[GroupSums]
+    deltas: Sequence[GroupSums]
+    late: Words
+
+    @property
+    def parts(self) -> list[GroupSums]:
+        return [*self.states, *self.deltas]
+
+    def published(self, states: Sequence[GroupSums]) -> list[GroupSums]:
+        """Of these rows of the state, those of which something may be taken back."""
+        found = [of_hashes(part, self.late) for part in states]
+        return [part for part in found if len(part)]
+
+
+def changed_sessions(job: Job, item: CloseShard) -> Iterator[GroupSums]:
+    """The sessions of a shard that are taken back, and those that are published: because they close, or have changed.
+    One in each row."""
+    touched = _touched(job, item)
+    if not touched.parts:
+        return
+    step, monoid = job.state.panes.step, job.state.monoid
+    states = touched.published(touched.states)
+    before = fold(monoid, states, step) if states else None
+    yield from _difference(job, *_sides(job, item, touched, before, fold(monoid, touched.parts, step)))
+
+
+def changed_sessions_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
+    """The same if a fold raises: without the sessions of which the fold raises, which go to ``failing``."""
+    touched = _touched(job, item)
+    if not touched.parts:
+        return
+    inner, numbered = numbered_parts(touched.parts)
+    states = touched.published(numbered[: len(touched.states)])
+    before = fold_numbers(job, states) if states else None
+    told, shown = _sides(job, item, touched, before, fold_numbers(job, numbered))
+    # A value that could not be folded was never published.
+    was = folded_sessions(replace(job, dead_letters=True), told, inner, [])
+    now = folded_sessions(job, shown, inner, failing)
+    yield from _difference(job, *(fold(job.state.monoid, [told.slice(0, 0), *some], 1) for some in (was, now)))
+
+
+def taken_back_in(outputs: Iterable[pa.Table]) -> int:
+    """How many published sessions these outputs take back."""
+    return sum(pc.sum(table[RETRACTED]).as_py() or 0 for table in outputs if RETRACTED in table.column_names)
+
+
+def _touched(job: Job, item: CloseShard) -> _Touched:
+    window = window_of(job)
+    panes = (window.start_of(window.first_number(_final(item))), max(item.closed, item.close_at))
+    deltas = parts_of(job, item.delta, item.low, item.high, panes)
+    due = np.zeros(0, np.uint64) if item.hashes is None else item.hashes
+    late = np.unique(np.concatenate([due[:0], *(_late_in(part, item.closed) for part in deltas)]))
+    hashes = np.union1d(due, late)
+    held = [of_hashes(part, hashes) for part in deltas]
+    states = parts_of(job, item.runs, item.low, item.high, panes, hashes) if len(hashes) else []
+    return _Touched(states, [part for part in held if len(part)], late)
+
+
+def _late_in(part: GroupSums, closed: int) -> Words:
+    """The hashes of the keys with a fragment that begins before the clock: no other can meet one that was closed."""
+    (table,) = part.columns
+    starts, *_ = table.flat()
+    found: Words = table.spread(part.hashes)[starts < closed]
+    return found
+
+
+def _final(item: CloseShard) -> int:
+    """Sessions that end at or before it are in both sets, as they were."""
+    return min(item.final, item.closed)
+
+
+def _sides(
+    job: Job, item: CloseShard, touched: _Touched, before: GroupSums | None, after: GroupSums
+) -> tuple[GroupSums, GroupSums]:
+    """The published sessions that may no longer be what they were, and those to publish. ``before``: the sum of what
+    was published, ``after``: of all."""
+    window, until = window_of(job), max(item.closed, item.close_at)
+    now = each_session(window, after, _final(item), until)
+    changes, ends = _changes(job, item, touched), window.session_ends(*now.columns[0].flat()[:2])
+    shown = now.take(np.flatnonzero(changes | (ends > item.closed)))
+    if before is None:
+        return now.slice(0, 0), shown
+    was = each_session(window, before, _final(item), item.closed)
+    return without(was, same_rows(was, now.take(np.flatnonzero(~changes)), 1)[0]), shown
+
+
+def _changes(job: Job, item: CloseShard, touched: _Touched) -> Mask:
+    """Whether each closed session, in the order of its fold, has a fragment of the delta."""
+    window = window_of(job)
+    marked = [_marked(part, 0) for part in touched.states] + [_marked(part, 1) for part in touched.deltas]
+    rows = fold(Sessions(window.gap_ms, _MARKS), marked, job.state.panes.step)
+    now = each_session(window, rows, _final(item), max(item.closed, item.close_at))
+    return np.asarray(now.columns[0].flat()[2] > 0)
+
+
+def _marked(part: GroupSums, mark: int) -> GroupSums:
+    return with_values(part, (np.full(part.columns[0].entries, mark, np.int64),))
+
+
+def _difference(job: Job, told: GroupSums, shown: GroupSums) -> Iterator[GroupSums]:
+    """What is taken back and not replaced, and then what is published, with the value that the same window had."""
+    here, there = same_rows(shown, told, 1)
+    same = _ends(job, shown)[here] == _ends(job, told)[there]
+    here, there = here[same], there[same]
+    gone = without(told, there)
+    if len(gone):
+        yield TakenBack.of(gone)
+    if len(shown):
+        yield with_earlier(shown, (here, take(told.columns, there)) if len(here) else None)
+
+
+def _ends(job: Job, rows: GroupSums) -> Integers:
+    return window_of(job).session_ends(*rows.columns[0].flat()[:2])

@@ -1,0 +1,98 @@
+"""A step of sessions with lateness asks for the keys that may change, and does nothing where there are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from persistent.driver import sessions_after
+from persistent.driver import step as steps
+from persistent.testing.faults import FaultyStorage, Killed, Operations
+from tests.sessions import Row, Visits, expected, held, run_of
+
+
+def at(*times: int, key: str = "a") -> list[Row]:
+    return [{"ts": time, "key": key, "value": time} for time in times]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the shards of each step were asked for."""
+    found: list[Any] = []
+
+    def watched(closing: Any, parallelism: int, panes: Any) -> Any:
+        found.append((closing.closed, closing.close_at, closing.corrected))
+        return steps.in_shards(closing, parallelism, panes)
+
+    monkeypatch.setattr(sessions_after, "in_shards", watched)
+    return found
+
+
+def test_a_step_with_nothing_late_that_closes_nothing_reads_no_state(asked: list[Any]) -> None:
+    """The cost of a step grows with what is late and what closes, not with what is kept."""
+    with run_of([*at(0), *at(5, 6, 7, 13, 14, 16, key="z")], task=Visits(allowed_lateness=100), step_rows=1) as made:
+        made.run(made.rows)
+        assert asked == [(7, 13, ())], "the step that closes the first session"
+
+
+def test_a_late_record_is_looked_for_in_the_cells_from_its_own_on(asked: list[Any]) -> None:
+    with run_of([*at(55), *at(130, 131, key="z"), *at(60)], task=Visits(allowed_lateness=100), step_rows=1) as made:
+        made.run(made.rows)
+        assert asked == [(55, 130, ()), (130, 131, ((1, 2),))]
+
+
+def test_a_key_without_a_late_record_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a hundred closed sessions, that of the late record."""
+    found: list[int] = []
+    from persistent.worker import correct_sessions
+
+    fold = correct_sessions.fold
+
+    def counted(monoid: Any, parts: Any, step: int) -> Any:
+        rows = fold(monoid, parts, step)
+        found.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(correct_sessions, "fold", counted)
+    rows = [
+        *({"ts": 0, "key": f"k{number}", "value": 1} for number in range(100)),
+        *at(30, 31, key="z"),
+        *at(5, key="k7"),
+    ]
+    with run_of(rows, task=Visits(allowed_lateness=100), step_rows=1) as made:
+        made.run(made.rows)
+        assert found and max(found) == 1
+
+
+@pytest.mark.parametrize("has_sink", [True, False])
+def test_a_plan_of_lateness_is_run_as_it_was_planned(has_sink: bool) -> None:
+    """What its step reads joins what closes in it, though the option is gone, or the sink."""
+    rows = [*at(0), *at(20, key="z"), *at(5), *at(60, key="z")]
+    with run_of(rows, task=Visits(allowed_lateness=15), step_rows=1) as made:
+        store, made.storage = made.storage, _Dying(made.storage, 3)
+        with pytest.raises(Killed):
+            made.run(rows)
+        made.storage = store
+        made.task = Visits(late="retract") if has_sink else Visits()
+        options = {} if has_sink else {"sink": None, "discard_closed": True}
+        report = made.run(**options)
+        assert report.late == 0
+        if has_sink:
+            assert held(made.sink.rows()) == expected(rows, 10, 50)
+        else:
+            assert report.discarded == len(expected(rows, 10, 50)) and not made.sink.rows()
+
+
+class _Dying(FaultyStorage):
+    """Its process dies before the checkpoint of so many plans."""
+
+    def __init__(self, inner: Any, plans: int) -> None:
+        super().__init__(inner, Operations())
+        self.plans = plans
+
+    def put_if_absent(self, name: str, data: bytes) -> Any:
+        self.plans -= name.startswith("p/")
+        if not self.plans and name.startswith("m/"):
+            raise Killed(name)
+        return self.inner.put_if_absent(name, data)
