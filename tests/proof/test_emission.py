@@ -56,6 +56,18 @@ def batches(emission: Emission) -> list[list[tuple[object, ...]]]:
             [[], [], [], [], [], [((3, 40), 3, 6)], [((41, 56), 1, 5)]],
         ),
         (
+            Emission(Gap(10, 40), 50, "retract"),
+            [
+                [],
+                [],
+                [((3, 13), 1, 1)],
+                [((14, 24), 1, 2), ((3, 13), 1, 1, TAKEN_BACK), ((3, 14), 2, 5)],
+                [],
+                [((25, 35), 1, 3), ((14, 24), 1, 2, TAKEN_BACK), ((3, 14), 2, 5, TAKEN_BACK), ((3, 24), 4, 13)],
+                [((41, 51), 1, 5)],
+            ],
+        ),
+        (
             Emission(SHIFTS, 20),
             [[], [], [(-3, 1, 1)], [(4, 2, 6)], [], [(21, 1, 3)], [(37, 1, 5)]],
         ),
@@ -132,6 +144,6 @@ def test_seeds_draw_every_emission() -> None:
     """A seed that is never drawn shows nothing."""
     drawn = [drawn_emission(random.Random(seed), (WINDOWS, None)[seed % 3 == 0]) for seed in range(2000)]
     kinds = Counter((str(one.window), one.late, one.emit, one.changes) for one in drawn)
-    assert len(kinds) == 29 and kinds[str(WINDOWS), None, "close", "update"] > 400
+    assert len(kinds) == 37 and kinds[str(WINDOWS), None, "close", "update"] > 400
     assert min(sum(one.has_sessions for one in drawn), sum(one.early is not None for one in drawn)) > 100
     assert all(one.late != "delta" or "top" not in one.names for one in drawn)
