@@ -116,6 +116,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.worker.close_windows",
         "persistent.worker.close_sessions",
         "persistent.worker.correct_windows",
+        "persistent.worker.correct_sessions",
         "persistent.worker.expire_keys",
         "persistent.worker.publish_shard",
         "persistent.worker.dispatch",

@@ -257,7 +257,11 @@ def test_an_update_before_the_clock_is_an_error_in_the_task() -> None:
         (lambda: session("1 hour?"), ValueError, "gap: '1 hour\\?' is not a duration"),
         (lambda: WindowState(ListConcat(int), session(10)), TypeError, "not declared commutative.* keep an order"),
         (lambda: WindowState(Count, session(10)), TypeError, "is a class"),
-        (lambda: WindowState(Sum(), session(10), late="accumulate"), ValueError, 'taken back: omit late=, or use late="r'),
+        (
+            lambda: WindowState(Sum(), session(10), late="accumulate"),
+            ValueError,
+            'taken back: omit late=, or use late="r',
+        ),
         (lambda: WindowState(Sum(), session(10), late="delta"), ValueError, "one with other borders"),
         (lambda: WindowState(Sum(), session(10), emit="change"), ValueError, "no part of it before: omit early="),
         (lambda: WindowState(Sum(), session(10), early=1), ValueError, "when the clock passes its end"),

@@ -216,18 +216,6 @@ def test_a_record_before_the_allowed_lateness_is_late_and_one_at_it_counts() -> 
             check(made)
 
 
-def test_nothing_late_reads_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cost of a step grows with what is late and what closes, not with what is kept."""
-    from persistent.driver import sessions_after
-
-    asked: list[Any] = []
-    in_shards = sessions_after.in_shards
-    monkeypatch.setattr(sessions_after, "in_shards", lambda *given: asked.append(given) or in_shards(*given))
-    with late([*at(0), *at(5, 6, 7, key="z"), *at(13, 14, 16, key="z")]) as made:
-        made.run(made.rows)
-        assert len(asked) == 1, "the step that closes the first session"
-
-
 # -- options -------------------------------------------------------------------------------------------------------
 
 

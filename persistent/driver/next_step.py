@@ -23,7 +23,6 @@ from persistent.driver.state_bench import StateBench
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint
-from persistent.session_window import SessionWindow
 from persistent.sources.protocol import Budget, ForgettingSource, Positions, Source, SourcePlan
 from persistent.task import check_key
 from persistent.zone import Zone
@@ -110,7 +109,7 @@ def _task_step(bench: StateBench, manifest: Manifest, zone: Zone | None, now: in
     if ends:
         close_at = max(close_at, bench.run_cache.largest_end(bench.runs(manifest), clock))
     final_at = lateness.final(manifest.final, close_at)
-    of_sessions = isinstance(bench.job.state.window, SessionWindow) and final_at is not None
+    of_sessions = state.has_sessions and final_at is not None
     zone = None if zone == state.zone else zone
     return TaskStep(close_at, ends, zone, final_at, emit, passed, of_sessions or None)
 

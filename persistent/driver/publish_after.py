@@ -2,7 +2,8 @@
 
 Published together with mapping, the last late record would never be published, and a window that closes in this step
 would lack what the step has read. The job is left out where no window closes and the delta touches no closed window:
-nothing late costs nothing.
+nothing late costs nothing. Of sessions, the keys of those that may close are looked up by the agendas of the runs, and
+those of late records in the delta.
 
 A state that is published as it changes is published in the same way: the keys and windows of what is not published yet,
 which is the delta, and all else that a sink lacks. With early results it is so in the steps whose plan says that a
@@ -22,7 +23,7 @@ from persistent.driver.commit import final_after, key_types
 from persistent.driver.expiry import lives_after
 from persistent.driver.output_batches import lacks_all
 from persistent.driver.publish import joining_sinks
-from persistent.driver.sessions_after import sessions_after
+from persistent.driver.session_cache import SessionCache, of_shard
 from persistent.driver.state_bench import StateBench
 from persistent.driver.step import Step, changing, closing_of, in_shards
 from persistent.lateness import CHANGE, EARLY
@@ -116,7 +117,7 @@ def published_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> 
     window, last, close_at = bench.job.state.window, step.last.manifest, step.plan.task.close_at
     assert window is not None
     if isinstance(window, SessionWindow):
-        return sessions_after(bench, step, mapped)
+        return _sessions_after(bench, step, mapped)
     delta = tuple(one.run for one in mapped if one.run)
     runs = (*bench.runs(last), *delta)
     is_due = bench.run_cache.is_due(runs, last.clock, close_at)
@@ -132,6 +133,25 @@ def published_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> 
     held = (window.start_of(first), max(closing.closed, close_at))
     items = in_shards(closing, bench.engine.parallelism, held)
     return tuple(one for one in bench.engine.map(bench.work, items) if isinstance(one, Closed)), 0
+
+
+def _sessions_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> tuple[tuple[Closed, ...], int]:
+    """The results of sessions that close, and of closed ones that the delta changes; without a sink, how many close."""
+    cache = bench.run_cache
+    assert isinstance(cache, SessionCache) and cache.window is not None
+    delta = tuple(one.run for one in mapped if one.run)
+    closing = replace(closing_of(step), key_types=key_types(step.last.manifest.operator, mapped), delta=delta)
+    corrected = cache.touched(delta, closing.closed) if bench.job.sinks else ()
+    due = cache.due((*closing.runs, *delta), closing.closed, closing.close_at)
+    if not (len(due) or corrected):
+        return (), 0
+    first = corrected[0][0] if corrected else cache.window.first_number(closing.closed)
+    panes = (cache.window.start_of(first), max(closing.closed, closing.close_at))
+    shards = in_shards(replace(closing, corrected=corrected), bench.engine.parallelism, panes)
+    items = [replace(one, hashes=of_shard(due, one)) for one in shards]
+    items = [one for one in items if corrected or (one.hashes is not None and len(one.hashes))]
+    closed = tuple(one for one in bench.engine.map(bench.work, items) if isinstance(one, Closed))
+    return closed, sum(one.discarded for one in closed)
 
 
 def touched(

@@ -19,10 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monoids import Count
-from monoids.column import take
 from monoids.containers.sessions import Sessions
-from monoids.groupby.cells import Integers
-from monoids.groupby.sorting import Mask
+from monoids.groupby.sorting import Integers, Mask
 from monoids.groupby.summing import GroupSums
 from monoids.text import Words
 from persistent.codec.runs import of_hashes
@@ -157,7 +155,7 @@ def _difference(job: Job, told: GroupSums, shown: GroupSums) -> Iterator[GroupSu
     if len(gone):
         yield TakenBack.of(gone)
     if len(shown):
-        yield with_earlier(shown, (here, take(told.columns, there)) if len(here) else None)
+        yield with_earlier(shown, (here, told.take(there).columns) if len(here) else None)
 
 
 def _ends(job: Job, rows: GroupSums) -> Integers:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from persistent.driver import sessions_after
+from persistent.driver import publish_after
 from persistent.driver import step as steps
 from persistent.testing.faults import FaultyStorage, Killed, Operations
 from tests.sessions import Row, Visits, expected, held, run_of
@@ -25,7 +25,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         found.append((closing.closed, closing.close_at, closing.corrected))
         return steps.in_shards(closing, parallelism, panes)
 
-    monkeypatch.setattr(sessions_after, "in_shards", watched)
+    monkeypatch.setattr(publish_after, "in_shards", watched)
     return found
 
 
