@@ -33,6 +33,11 @@ FAILURES = {
         ("tests/test_session_window.py", "test_a_session_that_loses_its_bridge"),
         ("tests/worker/test_merge_runs_of_sessions.py", "test_a_fold_of_some_runs_drops_no_fragment"),
     ),
+    "a session is published, and then again as a part of another": (
+        ("tests/test_session_window_lateness.py", "test_a_late_record_joins_two_published_sessions"),
+        ("tests/test_session_window_lateness.py", "test_a_late_record_opens_a_published_session_again"),
+        ("tests/crash/test_sessions_with_lateness.py", "test_a_run_killed_anywhere_equals_the_run_that_was_not"),
+    ),
     "an idle partition pins everything": (
         (_QUIET, "test_an_idle_partition_pins_nothing_and_a_quiet_stream_moves_on_from_there"),
     ),

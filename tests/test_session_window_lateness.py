@@ -5,8 +5,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from monoids import Count, Sum
 from persistent import (
     Embedded,
+    FileSink,
     FingerprintChanged,
     InvalidPipeline,
     MemorySink,
@@ -34,6 +37,7 @@ from persistent.checkpoint.plan import TaskStep
 from persistent.driver import step as steps
 from persistent.operations import compact, rollback, savepoint
 from persistent.reading import diff, place
+from persistent.testing import simulate, verify_task
 from persistent.verify import verify
 from tests.few import examples
 from tests.sessions import Row, Run, Visits, disordered, expected, held, kept_of, run_of, sessions_in
@@ -101,7 +105,7 @@ def comes_to_the_plain_ones(
         assert verify(made.storage).ok
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     st.integers(0, 10**6), GAPS_AND_CUTS, ALLOWED, st.sampled_from((1, 3, 7)), st.lists(st.integers(1, 40), max_size=2)
 )
@@ -276,7 +280,7 @@ def test_what_sessions_cannot_do_is_refused_where_it_is_made(options: dict[str, 
         WindowState(Count(), session(10), **options)
 
 
-def test_a_sink_that_cannot_take_back_is_refused_where_the_pipeline_is_made(tmp_path: Any) -> None:
+def test_a_sink_that_cannot_take_back_is_refused_where_the_pipeline_is_made(tmp_path: Path) -> None:
     table = SqliteSink(str(tmp_path / "t.db"), "t", mode="upsert")
     with (
         late([]) as made,
@@ -400,3 +404,32 @@ def test_of_several_states_each_answers_by_its_own_lateness() -> None:
     counts = {name: sorted(row["value"] for row in sink.rows() if row["key"] == "a") for name, sink in sinks.items()}
     assert counts == {"patient": [1, 1, 1, 1, 3], "strict": [1, 1]}
     assert report.corrected == 2 and report.late == 0 and pipeline.late().to_pylist()[0]["reason"].startswith("partly")
+
+
+def test_a_task_with_late_sessions_is_verified_and_simulated() -> None:
+    """What a user calls for a task of their own knows that rows are taken back."""
+    rows = disordered(2, 30, 30, 10)
+    verify_task(lambda: Visits(allowed_lateness=25), rows[:20], elsewhere=False, shuffles=1)
+
+    def made() -> Pipeline:
+        source = MemorySource(rows, timestamp="ts", ordered=True)
+        sink = FileSink("memory://unused-sink")
+        return Pipeline(
+            source=source, task=Visits(allowed_lateness=25), checkpoint="memory://unused", sink=sink, step_rows=5
+        )
+
+    simulate(made, seeds=range(3))
+
+
+@pytest.mark.check
+@pytest.mark.spark
+@pytest.mark.parametrize("step_rows", [4, 50])
+def test_on_spark_a_reader_holds_the_plain_sessions(step_rows: int, spark: Any, tmp_path: Path) -> None:
+    """The job that publishes comes after the one that maps, and reads what that has written elsewhere."""
+    rows = disordered(8, 40, 30, 10)
+    made = Run(rows, task=Visits(allowed_lateness=25), behind=4, step_rows=step_rows)
+    made.storage, made.sink = str(tmp_path / "checkpoint"), FileSink(str(tmp_path / "sink"))
+    report = made.pipeline().run(spark, end_of_input=True)
+    files = sorted((tmp_path / "sink").glob("*.parquet"))
+    assert report.corrected > 0 or step_rows == 50
+    assert held([row for file in files for row in pq.read_table(file).to_pylist()]) == expected(kept_of(made), 10, 50)

@@ -36,6 +36,7 @@ QUICK = (
     "a fence forgets what was seen",
     "a fold drops a fragment of a session",
     "a session is judged like a window",
+    "sessions that others take in stay published",
     "early results wait for their clock alone",
     "a quiet clock jumps to today",
     "a time without a driver counts as quiet",
