@@ -136,6 +136,19 @@ def disordered(seed: int, count: int, behind: int, gap: int) -> list[Row]:
     return rows
 
 
+def straggling(seed: int, count: int, behind: int, gap: int, allowed: int) -> list[Row]:
+    """Rows of which many come when the sessions that they change are published; some come too late."""
+    rng = random.Random(seed)
+    rows: list[Row] = []
+    now = rng.randrange(30)
+    for _ in range(count):
+        now += rng.choice((0, 1, 2, gap // 2, gap, 2 * gap))
+        ago = rng.choice((0, rng.randrange(behind + 1), behind + rng.randrange(allowed + gap), behind + allowed // 2))
+        row = {"ts": max(0, now - ago), "key": rng.choice("aab"), "value": rng.randrange(-5, 10)}
+        rows += [row, row] if rng.random() < 0.1 else [row]
+    return rows
+
+
 @contextmanager
 def run_of(rows: Sequence[Row], **options: Any) -> Iterator[Run]:
     made = Run(rows, **options)

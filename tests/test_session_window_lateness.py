@@ -39,11 +39,11 @@ from persistent.operations import compact, rollback, savepoint
 from persistent.reading import diff, place
 from persistent.testing import simulate, verify_task
 from persistent.verify import verify
-from tests.few import examples
-from tests.sessions import Row, Run, Visits, disordered, expected, held, kept_of, run_of, sessions_in
+from tests.few import examples, one_in
+from tests.sessions import Row, Run, Visits, expected, held, kept_of, run_of, sessions_in, straggling
 
 GAPS_AND_CUTS = st.sampled_from(((10, 50), (1, 7), (10, 10), (7, 1000), (3, 8)))
-ALLOWED = st.sampled_from((1, 5, 12, 30, 200))
+ALLOWED = st.sampled_from((5, 30, 80, 200))
 
 
 def at(*times: int, key: str = "a") -> list[Row]:
@@ -87,7 +87,7 @@ def comes_to_the_plain_ones(
     seed: int, sizes: tuple[int, int], allowed: int, step_rows: int, stops: Sequence[int]
 ) -> None:
     behind = (0, 4, 30)[seed % 3]
-    rows = disordered(seed, 25, behind + allowed, sizes[0])
+    rows = straggling(seed, 30, behind, sizes[0], allowed)
     task = Visits(*sizes, allowed_lateness=allowed)
     stops = sorted(min(stop, len(rows)) for stop in stops)
     with small_folds(seed), run_of(rows, task=task, behind=behind, step_rows=step_rows) as made:
@@ -105,9 +105,9 @@ def comes_to_the_plain_ones(
         assert verify(made.storage).ok
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(
-    st.integers(0, 10**6), GAPS_AND_CUTS, ALLOWED, st.sampled_from((1, 3, 7)), st.lists(st.integers(1, 40), max_size=2)
+    st.integers(0, 10**6), GAPS_AND_CUTS, ALLOWED, st.sampled_from((1, 2, 5)), st.lists(st.integers(1, 40), max_size=2)
 )
 def test_a_reader_holds_the_plain_sessions_at_every_step(
     seed: int, sizes: tuple[int, int], allowed: int, step_rows: int, stops: list[int]
@@ -225,7 +225,7 @@ def test_a_record_before_the_allowed_lateness_is_late_and_one_at_it_counts() -> 
 
 def test_once_when_nothing_can_change_it() -> None:
     """With emit="final" nothing is taken back, and the rows have no such column."""
-    rows = disordered(4, 40, 30, 10)
+    rows = straggling(4, 40, 5, 10, 20)
     with run_of(rows, task=Visits(allowed_lateness=20, emit="final"), behind=5) as made:
         run(made)
         assert made.published() == expected(kept_of(made), 10, 50)
@@ -308,10 +308,10 @@ def test_an_older_release_refuses_the_checkpoint_and_the_plan() -> None:
 # -- operations ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", one_in(3, [1, 0, 2]))
 def test_a_rollback_takes_corrections_back_and_makes_them_again(seed: int) -> None:
-    rows = disordered(seed, 30, 40, 10)
-    with small_folds(seed), run_of(rows, task=Visits(allowed_lateness=35), behind=4, step_rows=3) as made:
+    rows = straggling(seed, 30, 4, 10, 60)
+    with small_folds(seed), run_of(rows, task=Visits(allowed_lateness=60), behind=4, step_rows=3) as made:
         run(made)
         whole = held(made.sink.rows())
         ids = [one.id for one in manifests(made)]
@@ -324,8 +324,8 @@ def test_a_rollback_takes_corrections_back_and_makes_them_again(seed: int) -> No
 
 def test_a_rollback_that_leaves_outputs_publishes_all_again() -> None:
     """Of equal steps: the largest revision of each window says what it is."""
-    rows = disordered(7, 30, 40, 10)
-    with run_of(rows, task=Visits(allowed_lateness=35), behind=4, step_rows=3) as made:
+    rows = straggling(7, 30, 4, 10, 60)
+    with run_of(rows, task=Visits(allowed_lateness=60), behind=4, step_rows=3) as made:
         run(made)
         rollback(made.storage, manifests(made)[3].id, outputs="again")
         run(made)
@@ -336,11 +336,11 @@ def test_a_rollback_that_leaves_outputs_publishes_all_again() -> None:
         assert sessions_in(left) == expected(kept_of(made), 10, 50)
 
 
-@pytest.mark.parametrize("stop", [6, 15, 24])
+@pytest.mark.parametrize("stop", one_in(3, [15, 6, 24]))
 def test_an_heir_takes_back_what_the_origin_has_published(stop: int) -> None:
     """Revisions go on from those of the origin, so that a reader of both takes the later one."""
-    rows = disordered(3, 30, 40, 10)
-    task = Visits(allowed_lateness=35)
+    rows = straggling(3, 30, 0, 10, 60)
+    task = Visits(allowed_lateness=60)
     with run_of(rows, task=task, step_rows=3) as made, run_of(rows, task=task, step_rows=3) as heir:
         run(made, rows[:stop])
         origin = newest_of(Log(made.storage)).manifest
@@ -406,16 +406,17 @@ def test_of_several_states_each_answers_by_its_own_lateness() -> None:
     assert report.corrected == 2 and report.late == 0 and pipeline.late().to_pylist()[0]["reason"].startswith("partly")
 
 
+@pytest.mark.check
 def test_a_task_with_late_sessions_is_verified_and_simulated() -> None:
     """What a user calls for a task of their own knows that rows are taken back."""
-    rows = disordered(2, 30, 30, 10)
-    verify_task(lambda: Visits(allowed_lateness=25), rows[:20], elsewhere=False, shuffles=1)
+    rows = straggling(2, 30, 0, 10, 60)
+    verify_task(lambda: Visits(allowed_lateness=60), rows[:20], elsewhere=False, shuffles=1)
 
     def made() -> Pipeline:
         source = MemorySource(rows, timestamp="ts", ordered=True)
         sink = FileSink("memory://unused-sink")
         return Pipeline(
-            source=source, task=Visits(allowed_lateness=25), checkpoint="memory://unused", sink=sink, step_rows=5
+            source=source, task=Visits(allowed_lateness=60), checkpoint="memory://unused", sink=sink, step_rows=5
         )
 
     simulate(made, seeds=range(3))
@@ -426,8 +427,8 @@ def test_a_task_with_late_sessions_is_verified_and_simulated() -> None:
 @pytest.mark.parametrize("step_rows", [4, 50])
 def test_on_spark_a_reader_holds_the_plain_sessions(step_rows: int, spark: Any, tmp_path: Path) -> None:
     """The job that publishes comes after the one that maps, and reads what that has written elsewhere."""
-    rows = disordered(8, 40, 30, 10)
-    made = Run(rows, task=Visits(allowed_lateness=25), behind=4, step_rows=step_rows)
+    rows = straggling(8, 40, 4, 10, 60)
+    made = Run(rows, task=Visits(allowed_lateness=60), behind=4, step_rows=step_rows)
     made.storage, made.sink = str(tmp_path / "checkpoint"), FileSink(str(tmp_path / "sink"))
     report = made.pipeline().run(spark, end_of_input=True)
     files = sorted((tmp_path / "sink").glob("*.parquet"))
