@@ -110,6 +110,11 @@ class Emission:
         """Whether what closes is a session, which each message of its key may change."""
         return isinstance(self.window, Gap)
 
+    @property
+    def joins_again(self) -> bool:
+        """Whether a record can change sessions that are published."""
+        return self.has_sessions and self.late == "retract"
+
     def starts(self, ms: int) -> Iterator[Any]:
         """The starts of the windows that hold a time; one None without windows; of sessions that of one message."""
         if not self.has_windows:
@@ -306,6 +311,8 @@ def drawn_emission(drawn: random.Random, window: Span | None) -> Emission:
         gap = Gap(*drawn.choice(((4, 10), (8, 30), (15, 200), (40, 200))))
         if chance < 0.39:
             return Emission(gap, names=three)
+        # Where sessions end soon, and take what comes much later, many that are published change.
+        gap, allowed = Gap(*drawn.choice(((4, 10), (4, 30), (8, 30), (8, 200)))), drawn.choice((15, 40, 80))
         return Emission(gap, allowed, *((None, "final") if chance < 0.4 else ("retract",)), names=three)
     if chance < 0.6:
         around = SHIFTS if drawn.random() < 0.3 else window

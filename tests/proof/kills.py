@@ -94,7 +94,7 @@ EMISSIONS = {
     "running": Emission(emit="change", changes="retract"),
     "everything": Emission(EVERYTHING),
     "sessions": Emission(Gap(40, 300)),
-    "joining": Emission(Gap(40, 300), 100, "retract"),
+    "joining": Emission(Gap(12, 300), 150, "retract"),
     "shifts": Emission(SHIFTS, 100, "accumulate"),
     "early": Emission((10, 10, 0), 100, "retract", early=70),
 }

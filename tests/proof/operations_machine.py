@@ -58,7 +58,7 @@ EMISSIONS = st.one_of(
             *(Emission(emit="change", changes=changes) for changes in ("update", "retract")),
             Emission(Gap(4, 20)),
             Emission(Gap(8, 40)),
-            Emission(Gap(8, 40), 15, "retract"),
+            Emission(Gap(12, 80), 80, "retract"),
             Emission(SHIFTS),
             Emission(SHIFTS, 15, "retract"),
             Emission(WINDOWS, early=7),
@@ -127,6 +127,9 @@ class Machine(RuleBasedStateMachine):
             name = list(lists)[partition % len(lists)]
             latest = max((row["ts"] for row in lists[name]), default=self.emission.at(8))
             time = latest + later * self.emission.tick_ms
+            if self.emission.joins_again:
+                # Far apart and of few keys, so that many records meet sessions that are published.
+                time, page = max(time + later, 0), "b" if page == "b" else "a"
             lists[name].append({"id": self._ids, "ts": time, "page": page, "n": n})
             self._ids += 1
         self._tell(f"append {rows}")

@@ -103,7 +103,8 @@ class Snapshot:
         if emission.window == EVERYTHING or clock % grid or clock > self.watermark:
             return False
         if emission.has_sessions:
-            return self.closed <= clock
+            # None is open at a border of cells, and those that were then are gone from the cell behind.
+            return self.closed <= clock if unpublished else self.final // grid <= clock // grid
         if emission.has_windows:
             gone = self.closed if unpublished else self.final
             # An assigner is asked for no time before 1970.

@@ -111,8 +111,9 @@ class Simulation:
         # By a random of its own: what else is drawn from a seed stays as it was.
         emitted = random.Random(f"late rows {self.seed}")
         self.emission = emission_of(self.seed)
-        # Sessions grow into each other over steps only where the clock waits.
-        lag_ms = drawn.choice((5, 10, 15) if self.emission.has_sessions else (0, 0, 5)) * self.emission.tick_ms
+        # Sessions grow into each other over steps where the clock waits, or where they take what is late.
+        waits = self.emission.has_sessions and not self.emission.allowed
+        lag_ms = drawn.choice((5, 10, 15) if waits else (0, 0, 5)) * self.emission.tick_ms
         ordered, files = drawn.random() < 0.6, drawn.random() < 0.25
         self.step_rows = drawn.choice((None, 1, 3, 5))
         self.retention = Retention(last=drawn.choice((1, 2, 3, 10)))

@@ -148,7 +148,7 @@ Needs = Callable[[Emission, bool], bool]
 
 
 def _joins(emission: Emission, quiet: bool) -> bool:
-    return emission.has_sessions and emission.late == "retract"
+    return emission.joins_again
 
 
 NEEDS: Mapping[str, Needs] = {
