@@ -71,11 +71,12 @@ class RunReport:
     cautions, a sentence each. ``unfolded``: runs whose fold raised, and that stay unchanged. ``set_aside``: results
     that could not be summed up or presented, and are dead letters. ``reached``: how far the source has been read, if
     known. ``unpublished``: why nothing was published, and when something would be. ``corrected``: results of closed
-    windows that late records have changed, and that were published again. ``late_windows``: late records by task, and
-    by the start of the last window that held them (ms since 1970): of the thousand windows that most have missed; None:
-    of all others. With several states, the records that each has refused, by its name, "task/state": those that another
-    state has taken are partly late, and not in ``late``. ``expired``: with a time to live, the lives of keys that have
-    ended; ``expired_in``: with several states, those of each, by its name.
+    windows that late records have changed, and that were published again; of sessions, those taken back.
+    ``late_windows``: late records by task, and by the start of the last window that held them (ms since 1970): of the
+    thousand windows that most have missed; None: of all others. With several states, the records that each has refused,
+    by its name, "task/state": those that another state has taken are partly late, and not in ``late``. ``expired``:
+    with a time to live, the lives of keys that have ended; ``expired_in``: with several states, those of each, by its
+    name.
     """
 
     engine: str
