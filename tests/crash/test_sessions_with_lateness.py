@@ -29,7 +29,6 @@ ROWS: tuple[Any, ...] = (
 JOB = CrashJob("joining", Joining, ROWS, 2)
 
 
-@pytest.mark.check
 @anywhere
 def test_a_run_killed_anywhere_equals_the_run_that_was_not(deaths: Deaths, folder: Path) -> None:
     """A session that is taken back twice, or not at all, leaves a reader with too few or with one too many."""
