@@ -91,6 +91,11 @@ class StorageError(PersistentError):
     """A store refused or failed an operation. The error names the operation and the place."""
 
 
+class SinkMismatch(StorageError):
+    """The place of a sink is not that of this job: it is another job's, lacks outputs of this one, or cannot take its
+    rows. Unlike a store that fails for a while, it stays so until somebody acts."""
+
+
 class StagedMissing(StorageError):
     """A staged output is neither staged nor published: another driver swept it, or someone deleted it."""
 

@@ -158,7 +158,7 @@ def check_task(task: Any) -> Declared:
         )
     given = type(task)
     if given.process_message is PersistentTask.process_message and given.process_batch is PersistentTask.process_batch:
-        raise InvalidPipeline(f"{given.__name__} defines neither process_message nor process_batch")
+        raise InvalidPipeline(f"{given.__name__} defines neither process_message nor process_batch: define one")
     for method in (given.process_message, given.process_batch):
         if inspect.isgeneratorfunction(method):
             raise InvalidPipeline(f"{given.__name__}.{method.__name__} yields: it updates the state and returns None")
@@ -173,9 +173,9 @@ def check_task(task: Any) -> Declared:
     names = _checked_key(task)
     for name in names:
         if not isinstance(name, str) or not name:
-            raise InvalidPipeline(f"{given.__name__}.key: {name!r} is not a column name")
+            raise InvalidPipeline(f"{given.__name__}.key: {name!r} is not a column name: give names of columns")
     if len(set(names)) != len(names):
-        raise InvalidPipeline(f"{given.__name__}.key names a column twice: {', '.join(names)}")
+        raise InvalidPipeline(f"{given.__name__}.key names a column twice: {', '.join(names)}: name each once")
     return declared
 
 

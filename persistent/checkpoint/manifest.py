@@ -55,7 +55,6 @@ from persistent.task import STATE, state_name
 T = TypeVar("T")
 
 FORMAT = FORMATS[-1]
-HASH_VERSION = 1
 _SHAPE = both(MANIFEST[FORMAT], manifest_agrees)
 _FENCES_KEPT = 16
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=@+-]{0,199}")
@@ -261,7 +260,7 @@ class Manifest:
             ),
             LATENESS: any(state.late for one in self.operators.values() for state in one.states.values()),
             TIME_TO_LIVE: any(
-                "ttl_ms" in state.fingerprint for one in self.operators.values() for state in one.states.values()
+                state.has_time_to_live for one in self.operators.values() for state in one.states.values()
             ),
             QUIET: any(one.quiet_ms for one in self.clocks.values()),
             LIMITED: self.not_after is not None,

@@ -240,6 +240,10 @@ class StateRuns:
         window = self.fingerprint.get("window")
         return window is not None and "everything" not in window
 
+    @property
+    def has_time_to_live(self) -> bool:
+        return "ttl_ms" in self.fingerprint
+
     def final_at(self, closed: int) -> int:
         """The clock up to which its windows are final, where they are closed up to ``closed``."""
         return closed if self.final is None else self.final

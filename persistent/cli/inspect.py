@@ -182,7 +182,7 @@ def _state_figures(manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield "  key", key or ", ".join(operator.key_names) or "none"
         yield "  monoid", monoid_text(state.fingerprint["monoid"])
         yield "  window", window_text(state.fingerprint["window"])
-        if "ttl_ms" in state.fingerprint:
+        if state.has_time_to_live:
             yield "  time to live", part_text("ttl_ms", state.fingerprint["ttl_ms"])
 
 

@@ -156,7 +156,7 @@ def _lacking(copy: Manifest, sinks: Collection[str], *, again: bool) -> frozense
     is_told = bool(copy.result_sinks()) or not state.published
     is_shown = state.emit is not None or (not state.has_windows and is_told)
     new = frozenset(sinks) - known
-    if again and sinks and "ttl_ms" in state.fingerprint:
+    if again and sinks and state.has_time_to_live:
         return new
     if not state.runs or not is_shown or not (new or (again and state.emit)) or (again and holds_deltas(copy)):
         return None

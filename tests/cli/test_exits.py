@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from persistent import __version__
+from persistent import (
+    PersistentError,
+    Refused,
+    SinkMismatch,
+    StagedMissing,
+    StorageError,
+    UnsupportedStore,
+    __version__,
+)
 from persistent.cli import main
-from persistent.cli.exits import EXITS
+from persistent.cli.exits import EXITS, exit_code
 from tests.cli.visits import VISITS, command
 
 
@@ -39,6 +47,14 @@ def test_errors_are_one_line_and_have_their_exit_codes(
     assert text in result.stderr
     assert len([line for line in result.stderr.splitlines() if line.startswith("Error: ")]) == 1
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(StorageError, 6), (UnsupportedStore, 6), (SinkMismatch, 1), (StagedMissing, 4), (Refused, 1)]
+)
+def test_a_supervisor_restarts_only_what_a_restart_can_mend(error: type[PersistentError], code: int) -> None:
+    """A store that is away comes back; the folder of another job stays its own, and was tried again for ever."""
+    assert exit_code(error("...")) == code
 
 
 def test_an_error_in_the_task_names_the_message(folder: Path) -> None:
