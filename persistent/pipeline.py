@@ -34,7 +34,7 @@ from persistent.driver.same_job import check_same_job, chosen_state, view_of
 from persistent.driver.start_from import start
 from persistent.engines.choosing import chosen_engine
 from persistent.engines.protocol import Engine
-from persistent.errors import InvalidPipeline, PersistentError
+from persistent.errors import InvalidPipeline, PersistentError, explanation
 from persistent.promises import Guarantee, guarantee_of, promise_of, promise_of_checkpoint
 from persistent.sinks.file import FileSink
 from persistent.sinks.protocol import AnySink, BatchSink, Sink
@@ -244,6 +244,7 @@ class Pipeline:
         except PersistentError as error:
             if not getattr(chosen, "is_local", True):
                 say_where(error, f"the driver, {process()}")
+            error.add_note(explanation(error))
             raise
         finally:
             if chosen is not engine:

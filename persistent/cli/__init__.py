@@ -28,12 +28,13 @@ from persistent.cli.operate import (
 from persistent.cli.rows import dead_letters, export_command, late, state
 from persistent.cli.run import run
 from persistent.cli.serve import serve
-from persistent.errors import PersistentError
+from persistent.cli.why import why
+from persistent.errors import PersistentError, explanation
 
 _COMMANDS = (
     (run, serve, history, show, clock_command, diff_command, state, late, dead_letters, verify_command, export_command)
     + (savepoint_command, rollback_command, restart_command, pin_command, gc, compact_command, correct_command)
-    + (upgrade_command, merge_command, doctor, laws)
+    + (upgrade_command, merge_command, doctor, laws, why)
 )
 
 
@@ -46,7 +47,7 @@ class _Commands(InOrder):
         except PersistentError as error:
             if ctx.params.get("verbose"):
                 traceback.print_exception(error)
-            raise CommandFailed(str(error), exit_code(error)) from error
+            raise CommandFailed(f"{error} ({explanation(error)})", exit_code(error)) from error
         except KeyboardInterrupt:
             ctx.exit(STOPPED)
 
@@ -78,6 +79,7 @@ def main(verbose: int) -> None:
     persistent verify visits-checkpoint                 read and check every byte of it
     persistent savepoint visits-checkpoint monday       a copy to keep, or to start from
     persistent laws visits.py:pipeline                  test the laws of its state's monoid
+    persistent why CorruptCheckpoint                    what an error means, and what to do
     """
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     handler = _ToStderr()
