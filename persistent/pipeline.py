@@ -24,7 +24,7 @@ from persistent.codec import canonical_json
 from persistent.dedupe import Dedupe
 from persistent.driver.commit import first_manifest
 from persistent.driver.correction import Asked, correct
-from persistent.driver.destinations import check_every_destination, check_not_read_back
+from persistent.driver.destinations import check_every_destination, check_not_read_back, check_reach
 from persistent.driver.evolution import Evolution, Evolutions, checked_evolutions, checked_names
 from persistent.driver.loop import Driver
 from persistent.driver.naming import checked_late_sink, named_sinks, named_sources, sinks_by_state
@@ -35,10 +35,10 @@ from persistent.driver.start_from import start
 from persistent.engines.choosing import chosen_engine
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, PersistentError, explanation
+from persistent.notebook import Told, pipeline_html, plotted_history
 from persistent.promises import Guarantee, guarantee_of, promise_of, promise_of_checkpoint
-from persistent.sinks.file import FileSink
-from persistent.sinks.protocol import AnySink, BatchSink, Sink
-from persistent.sources.protocol import Source, parts_of
+from persistent.sinks.protocol import AnySink
+from persistent.sources.protocol import Source
 from persistent.state import PersistentState
 from persistent.storage import Storage, is_proved, open_storage
 from persistent.task import PersistentTask, check_task, named_states, operator_name, task_name
@@ -150,6 +150,15 @@ class Pipeline:
         source, sink = _one_or_all(self.sources), _one_or_all(self.sinks)
         return f"Pipeline({source!r} -> {type(self.task).__name__} -> {sink!r}, checkpoint={self.storage.url!r})"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the parts, and the newest checkpoint."""
+        return pipeline_html(self.job(), self.guarantee())
+
+    def plot(self) -> Any:
+        """The kept checkpoints as an Altair chart: rows a second, the lag of the clock, records set aside, the size of
+        the state. The job can run, or not. NoCheckpoint, or UnknownCheckpoint if fewer than two are kept."""
+        return plotted_history(self.storage)
+
     @property
     def source(self) -> Source:
         """The only source. InvalidPipeline if the pipeline has several: ``sources`` has them by name."""
@@ -206,18 +215,22 @@ class Pipeline:
         end_of_input: bool = False,
         on_step: Callable[[StepReport], None] | None = None,
         on_idle: Callable[[Idle], None] | None = None,
+        progress: bool | None = None,
     ) -> RunReport:
         """Process the available input exactly once, from where the last run ended.
 
         ``spark``: a SparkSession; without session and ``engine``, the active session, otherwise this process.
         ``follow``: wait for more input until SIGINT or SIGTERM. ``end_of_input``: the input is complete, so close every
         window. ``on_step`` is called with the report of each step; ``on_idle`` is called repeatedly while a followed
-        source has nothing new. Raises the errors of ``persistent.errors``.
+        source has nothing new. ``progress``: True shows figures while it runs, in the cell of a notebook or on the
+        standard error; None in a notebook only. SIGINT, the interrupt of a notebook, ends the run after the current
+        step, a second one at once. Raises the errors of ``persistent.errors``.
         """
         if follow and end_of_input:
             raise InvalidPipeline(
                 "follow=True waits for more input, end_of_input=True declares the input complete: choose one"
             )
+        told = Told(progress, follow, on_step, on_idle)
         # First, because it accesses no store: an unreachable one can take minutes to fail.
         chosen = self._engine(spark, engine)
         self._check_not_read_back()
@@ -227,8 +240,8 @@ class Pipeline:
             end_of_input,
             self.max_future_ms,
             self.retention,
-            on_step,
-            on_idle,
+            told.step,
+            told.idle,
             self.evolve,
             self.allow_dropped,
             self._bare,
@@ -239,7 +252,8 @@ class Pipeline:
             if self.start_from is not None:
                 first = first_manifest(self.job(), new_nonce())
                 start(self.storage, first, self.start_from, self.evolve, self.allow_dropped)
-            report = Driver(self.job(), chosen, options).run()
+            with told:
+                report = Driver(self.job(), chosen, options).run()
             return replace(report, notes=(*report.notes, *self.warnings()))
         except PersistentError as error:
             if not getattr(chosen, "is_local", True):
@@ -343,23 +357,8 @@ class Pipeline:
     def _engine(self, spark: Any, engine: str | Engine | None) -> Engine:
         chosen = chosen_engine(spark, engine)
         if not chosen.in_process:
-            self._check_reach(chosen)
+            check_reach(chosen, self.sources, self.all_sinks, self.storage)
         return chosen
-
-    def _check_reach(self, engine: Engine) -> None:
-        """InvalidPipeline if workers in other processes cannot reach a part."""
-        staging = [sink for sink in self.all_sinks.values() if not isinstance(sink, BatchSink)]
-        parts: list[Storage | Sink] = [self.storage, *staging]
-        for part in parts:
-            if not part.shared:
-                raise InvalidPipeline(
-                    f"{part!r} is in the memory of this process, out of reach of the workers of {engine.name}: "
-                    'use a folder, or engine="embedded"'
-                )
-        check = getattr(engine, "check", None)
-        if check is not None:
-            sinks = [sink.storage for sink in self.all_sinks.values() if isinstance(sink, FileSink)]
-            check([self.storage, *sinks], *parts_of(*self.sources.values()))
 
 
 def _part(what: str, name: str, among: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ from persistent.event_times import checked_timestamp, checked_timestamps
 from persistent.lateness import ALLOWS_NONE, CLOSE, DELTA, Lateness, checked_lateness, checked_totals
 from persistent.state_rows import open_panes
 from persistent.text.figures import utc_text
-from persistent.text.fingerprints import changes_text
+from persistent.text.fingerprints import Described, changes_text
 from persistent.time_to_live import TimeToLive, checked_ttl
 from persistent.window import AnyWindow, Everything, Panes, Window
 from persistent.zone import Zone
@@ -45,7 +45,7 @@ _GRID_MS = 60_000
 """The grid of clocks of a state whose windows have no borders."""
 
 
-class PersistentState:
+class PersistentState(Described):
     """A monoid, and elements by pane: the common part of ``NonWindowState`` and ``WindowState``."""
 
     lateness: Lateness = ALLOWS_NONE

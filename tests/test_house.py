@@ -28,6 +28,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "monoids.arrays",
         "monoids.groupby.sorting",
         "monoids.text",
+        "monoids.html",
         "monoids.decimal_text",
         "monoids.serializer",
         "monoids.widening",
@@ -60,6 +61,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.zone",
         "persistent.stopping",
         "persistent.driver.effects",
+        "persistent.driver.series",
+        "persistent.plots",
         "persistent.promises",
         "persistent.text.figures",
         "persistent.text.spelling",
@@ -142,6 +145,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ),
     ("persistent.driver.evolution", "persistent.driver.migration"),
     ("persistent.driver", "persistent.driver.loop", "persistent.driver.start_from"),
+    ("persistent.progress", "persistent.notebook"),
     ("persistent.pipeline",),
     (
         "persistent.verify",
@@ -176,9 +180,11 @@ ROOMS = {
     "worker": "errors zone text codec storage sources sinks message window session_window time_to_live agenda lateness "
     "state_rows state delta deltas task checkpoint dedupe",
     "driver": "errors clock zone stopping text codec storage sources sinks window session_window time_to_live agenda "
-    "lateness state state_rows task checkpoint engines worker dedupe",
+    "lateness state state_rows task checkpoint engines worker dedupe plots",
+    "plots": "errors text",
+    "notebook": "errors clock stopping text storage sources task checkpoint worker driver progress plots",
     "pipeline": "errors clock promises text codec storage sources sinks state task checkpoint engines worker driver "
-    "dedupe",
+    "dedupe notebook",
     "reading": "errors clock text codec storage window session_window task checkpoint worker driver pipeline",
     "verify": "errors codec storage sources sinks task checkpoint driver pipeline",
     "serve": "errors clock text codec storage sinks window session_window state task checkpoint worker pipeline "
@@ -328,7 +334,20 @@ def test_the_algebra_stands_alone() -> None:
 
 def test_import_persistent_loads_nothing_heavy() -> None:
     """A driver of the embedded engine starts in a moment, and on a machine without Java or a test framework."""
-    heavy = ("pyspark", "hypothesis", "duckdb", "polars", "pandas", "fsspec", "s3fs", "rich", "click", "pytest")
+    heavy = (
+        "pyspark",
+        "hypothesis",
+        "duckdb",
+        "polars",
+        "pandas",
+        "fsspec",
+        "s3fs",
+        "rich",
+        "click",
+        "pytest",
+        "altair",
+        "IPython",
+    )
     code = f"import sys, persistent, monoids; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

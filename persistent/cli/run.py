@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -14,10 +14,10 @@ from persistent.checkpoint.log import Log
 from persistent.cli.exits import STOPPED
 from persistent.cli.load import load_pipeline
 from persistent.cli.options import pipeline_argument, take_over_option
-from persistent.cli.progress import progress
 from persistent.cli.tables import json_text
 from persistent.driver.report import RunReport
 from persistent.operations.fencing import check_none_runs
+from persistent.progress import progress
 
 
 @click.command()
@@ -95,4 +95,6 @@ def _session(engine: str | None, master: str | None) -> Any:
 
 
 def _report_json(report: RunReport) -> dict[str, Any]:
-    return {**asdict(report), "rows_per_second": report.rows_per_second}
+    whole = asdict(replace(report, series=()))
+    del whole["series"]
+    return {**whole, "rows_per_second": report.rows_per_second}

@@ -8,10 +8,11 @@ from typing import Any
 
 from persistent.checkpoint.names import manifest_name, plan_name
 from persistent.checkpoint.output_parts import LATE_SINK
+from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline
 from persistent.lateness import ACCUMULATE, CHANGE
 from persistent.sinks.file import FileSink
-from persistent.sinks.protocol import AnySink
+from persistent.sinks.protocol import AnySink, BatchSink, Sink
 from persistent.sources.file import FileSource
 from persistent.sources.protocol import Source, parts_of
 from persistent.state import PersistentState
@@ -126,3 +127,20 @@ def check_not_read_back(sources: Mapping[str, Source], sinks: Mapping[str, AnySi
                 "Narrow the path of the source to a folder, or a pattern, of its input alone, such as "
                 f"'events/*.jsonl'; or give the {part} another folder, and if it has begun move all its files there"
             )
+
+
+def check_reach(engine: Engine, sources: Mapping[str, Source], sinks: Mapping[str, AnySink], storage: Storage) -> None:
+    """InvalidPipeline if workers in other processes cannot reach a part."""
+    parts: list[Storage | Sink] = [storage, *(sink for sink in sinks.values() if not isinstance(sink, BatchSink))]
+    for part in parts:
+        if not part.shared:
+            raise InvalidPipeline(
+                f"{part!r} is in the memory of this process, out of reach of the workers of {engine.name}: "
+                'use a folder, or engine="embedded"'
+            )
+    check = getattr(engine, "check", None)
+    if check is not None:
+        check(
+            [storage, *(sink.storage for sink in sinks.values() if isinstance(sink, FileSink))],
+            *parts_of(*sources.values()),
+        )
