@@ -29,13 +29,14 @@ from persistent.driver.evolution import Evolution, Evolutions, checked_evolution
 from persistent.driver.loop import Driver
 from persistent.driver.naming import checked_late_sink, named_sinks, named_sources, sinks_by_state
 from persistent.driver.options import Options, check_choices, checked_ms, positive_ms
+from persistent.driver.promised import guarantee_of_job
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.same_job import check_same_job, chosen_state, view_of
 from persistent.driver.start_from import start
 from persistent.engines.choosing import chosen_engine
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, PersistentError
-from persistent.promises import Guarantee, guarantee_of, promise_of, promise_of_checkpoint
+from persistent.promises import Guarantee
 from persistent.sinks.file import FileSink
 from persistent.sinks.protocol import AnySink, BatchSink, Sink
 from persistent.sources.protocol import Source, parts_of
@@ -172,21 +173,7 @@ class Pipeline:
     def guarantee(self) -> Guarantee:
         """The guarantee of this pipeline, and why: the weakest of sources, checkpoint and sinks. ``parts`` has the
         promise of each: "source", "checkpoint", "sink", "late_sink"; with several, "source clicks", "source orders"."""
-        parts = {}
-        for name, source in self.sources.items():
-            parts[_part("source", name, self.sources)] = promise_of(
-                source, "the same positions give the same records", deduplicated=name in self.dedupe
-            )
-        parts["checkpoint"] = promise_of_checkpoint(self.storage, proved=not self.unsafe_single_driver)
-        for name, sink in self.sinks.items():
-            parts[_part("sink", name, self.sinks)] = promise_of(sink, "it publishes committed outputs")
-        if self.late_sink is not None:
-            parts["late_sink"] = promise_of(self.late_sink, "it publishes committed outputs")
-        states = self.job().each().values()
-        discards = self.discard_closed and any(one.state.window is not None and not one.sinks for one in states)
-        limits = ["for the open windows only: those that close are discarded"] if discards else []
-        limits += copies.said(self.dedupe, self.sources)
-        return guarantee_of(parts, "; ".join(limits))
+        return guarantee_of_job(self.job(), proved=not self.unsafe_single_driver)
 
     def warnings(self) -> tuple[str, ...]:
         """Likely mistakes that the sources found in their files or queues."""
@@ -359,10 +346,6 @@ class Pipeline:
         if check is not None:
             sinks = [sink.storage for sink in self.all_sinks.values() if isinstance(sink, FileSink)]
             check([self.storage, *sinks], *parts_of(*self.sources.values()))
-
-
-def _part(what: str, name: str, among: Mapping[str, Any]) -> str:
-    return what if len(among) == 1 else f"{what} {name}"
 
 
 def _one_or_all(parts: Mapping[str, Any]) -> Any:
