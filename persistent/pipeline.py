@@ -36,6 +36,7 @@ from persistent.driver.start_from import start
 from persistent.engines.choosing import chosen_engine
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, PersistentError
+from persistent.metrics.protocol import AnyMetrics, shown
 from persistent.promises import Guarantee
 from persistent.sinks.file import FileSink
 from persistent.sinks.protocol import AnySink, BatchSink, Sink
@@ -193,13 +194,15 @@ class Pipeline:
         end_of_input: bool = False,
         on_step: Callable[[StepReport], None] | None = None,
         on_idle: Callable[[Idle], None] | None = None,
+        metrics: AnyMetrics = None,
     ) -> RunReport:
         """Process the available input exactly once, from where the last run ended.
 
         ``spark``: a SparkSession; without session and ``engine``, the active session, otherwise this process.
         ``follow``: wait for more input until SIGINT or SIGTERM. ``end_of_input``: the input is complete, so close every
         window. ``on_step`` is called with the report of each step; ``on_idle`` is called repeatedly while a followed
-        source has nothing new. Raises the errors of ``persistent.errors``.
+        source has nothing new. ``metrics``: an endpoint for Prometheus at "HOST:PORT", ``PrometheusMetrics``,
+        ``OtelMetrics``, or several. Raises the errors of ``persistent.errors``.
         """
         if follow and end_of_input:
             raise InvalidPipeline(
@@ -223,10 +226,11 @@ class Pipeline:
             self.max_drift_ms,
         )
         try:
-            if self.start_from is not None:
-                first = first_manifest(self.job(), new_nonce())
-                start(self.storage, first, self.start_from, self.evolve, self.allow_dropped)
-            report = Driver(self.job(), chosen, options).run()
+            with shown(metrics, self.storage.url, chosen.name) as boards:
+                if self.start_from is not None:
+                    first = first_manifest(self.job(), new_nonce())
+                    start(self.storage, first, self.start_from, self.evolve, self.allow_dropped)
+                report = Driver(self.job(), chosen, replace(options, observers=boards)).run()
             return replace(report, notes=(*report.notes, *self.warnings()))
         except PersistentError as error:
             if not getattr(chosen, "is_local", True):
