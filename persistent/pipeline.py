@@ -36,6 +36,8 @@ from persistent.driver.start_from import start
 from persistent.engines.choosing import chosen_engine
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, PersistentError
+from persistent.explain.explanation import Explanation
+from persistent.explain.of_job import explained
 from persistent.metrics.protocol import AnyMetrics, shown
 from persistent.promises import Guarantee
 from persistent.sinks.file import FileSink
@@ -175,6 +177,17 @@ class Pipeline:
         """The guarantee of this pipeline, and why: the weakest of sources, checkpoint and sinks. ``parts`` has the
         promise of each: "source", "checkpoint", "sink", "late_sink"; with several, "source clicks", "source orders"."""
         return guarantee_of_job(self.job(), proved=not self.unsafe_single_driver)
+
+    def explain(self, *, parallelism: int | None = None) -> Explanation:
+        """What a run will do, in words: print it. ``parallelism``: how many items its engine runs at once; by default
+        one for each processor. Reads nothing but the newest manifest of the checkpoint."""
+        options = Options(
+            self.step_rows,
+            max_future_ms=self.max_future_ms,
+            quiet_after_ms=self.quiet_after_ms,
+            max_drift_ms=self.max_drift_ms,
+        )
+        return explained(self.job(), options, self.guarantee(), parallelism)
 
     def warnings(self) -> tuple[str, ...]:
         """Likely mistakes that the sources found in their files or queues."""
