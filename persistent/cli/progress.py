@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol, TextIO
-
-from rich.console import Console
-from rich.status import Status
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from persistent.clock import monotonic_s
 from persistent.driver.report import Idle, StepReport, reached_text
 from persistent.sources.protocol import Reached
 from persistent.text.figures import bytes_text, clock_text, count_text, span_text, utc_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.status import Status
 
 _RATE_SECONDS = 10.0
 _LINE_SECONDS = 1.0
@@ -142,6 +143,9 @@ def progress(stream: TextIO, *, follow: bool = False) -> Iterator[Progress]:
     """Show the progress of a run on ``stream``; yields the callback for step reports."""
     figures = RunFigures(monotonic_s(), follow=follow)
     if stream.isatty():
+        from rich.console import Console
+        from rich.status import Status
+
         console = Console(file=stream, markup=False, highlight=False, emoji=False)
         with Status("starting", console=console, spinner="line") as status:
             yield _Shown(figures, status, console)
@@ -197,6 +201,9 @@ def one_line(stream: TextIO) -> Iterator[Callable[[str], None]]:
     if not stream.isatty():
         yield lambda text: None
         return
+    from rich.console import Console
+    from rich.status import Status
+
     with Status("", console=Console(file=stream, markup=False), spinner="line") as status:
         yield status.update
 

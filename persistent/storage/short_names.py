@@ -13,7 +13,7 @@ def short_name(url: str, taken: Collection[str] = ()) -> str:
     >>> short_name("s3://key:secret@bucket/jobs/visits?x=1"), short_name("/jobs/visits/", {"visits"})
     ('visits', 'visits-2')
     """
-    path = without_secrets(url).partition("?")[0]
+    path = without_secrets(url).removesuffix("?...")
     part = path.rstrip("/").rpartition("/")[2] or "checkpoint"
     name = base = "".join(one if one.isalnum() or one in "._-" else "-" for one in part)
     number = 1
