@@ -186,8 +186,10 @@ class Pipeline:
             max_future_ms=self.max_future_ms,
             quiet_after_ms=self.quiet_after_ms,
             max_drift_ms=self.max_drift_ms,
+            evolve=self.evolve,
+            dropped=self.allow_dropped,
         )
-        return explained(self.job(), options, self.guarantee(), parallelism)
+        return explained(self.job(), options, self.guarantee(), parallelism, start_from=self.start_from)
 
     def warnings(self) -> tuple[str, ...]:
         """Likely mistakes that the sources found in their files or queues."""

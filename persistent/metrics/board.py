@@ -6,6 +6,7 @@ changes, so most figures are read from the newest one only when somebody asks.
 
 from __future__ import annotations
 
+import logging
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,8 @@ from persistent.driver.report import StepReport
 from persistent.metrics.table import BOUNDS_SECONDS, BY_NAME, Metric
 from persistent.metrics.values import FROM_MANIFEST
 from persistent.sources.protocol import Reached
+
+logger = logging.getLogger("persistent.metrics")
 
 Labels = tuple[str, ...]
 """The values of the labels of a metric, in its order."""
@@ -107,9 +110,16 @@ class Board:
             counted={name: shown.counted[name] + getattr(report, source) for name, source in _COUNTED.items()},
             timed={name: shown.timed[name].plus(seconds) for name, seconds in timed.items()},
         )
-        for name, seconds in timed.items() if self._record is not None else ():
-            assert self._record is not None
-            self._record(name, self.pipeline, seconds)
+        if self._record is not None:
+            for name, seconds in timed.items():
+                self._recorded(self._record, name, seconds)
+
+    def _recorded(self, record: Recorder, name: str, seconds: float) -> None:
+        """The step is committed: what becomes of its figures must not end the run."""
+        try:
+            record(name, self.pipeline, seconds)
+        except Exception as error:
+            logger.warning("the metric %s of %s was not recorded: %s", name, self.pipeline, error)
 
     def close(self) -> None:
         """The run has ended; its figures stay."""

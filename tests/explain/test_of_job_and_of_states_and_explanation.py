@@ -6,8 +6,18 @@ from typing import Any
 
 import pytest
 
-from monoids import Count
-from persistent import Dedupe, MemorySink, MemorySource, NonWindowState, Pipeline, WindowState, session, tumbling
+from monoids import Count, Max
+from persistent import (
+    Dedupe,
+    Evolution,
+    MemorySink,
+    MemorySource,
+    NonWindowState,
+    Pipeline,
+    WindowState,
+    session,
+    tumbling,
+)
 from persistent.storage import MemoryStorage
 from tests.serve.jobs import Each
 from tests.serve.jobs import pipeline as several
@@ -132,6 +142,21 @@ def test_it_continues_at_the_newest_checkpoint() -> None:
     assert "1 partition." in words(pipeline, "reads")
     assert pipeline.explain()["memory"].facts["row_bytes_from"] == {"Visits": "measured"}
     assert storage.list("") == before
+
+
+def test_a_checkpoint_that_does_not_fit_is_told() -> None:
+    """It would say that a run goes on which is refused."""
+    storage = MemoryStorage("explain-fit")
+    run(pipeline_of(WindowState(Count(), tumbling("1 min")), "fit", checkpoint=storage))
+    other = WindowState(Max(int), tumbling("1 min"))
+    refused = pipeline_of(other, "fit", checkpoint=storage).explain()["pipeline"]
+    assert "The next run is refused: " in " ".join(refused.lines) and "Count() -> Max(int)" in refused.facts["refused"]
+    evolves = pipeline_of(
+        other, "fit", checkpoint=storage, evolve=Evolution(before=Count(), change=lambda count: count)
+    )
+    assert "The next run migrates the state to the task as it is now." in evolves.explain()["pipeline"].lines
+    heir = pipeline_of(WindowState(Count(), tumbling("1 min")), "fit-heir", start_from=storage)
+    assert words(heir, "pipeline").endswith("which begins as a copy of memory://explain-fit.")
 
 
 def test_each_of_several_states_and_sources() -> None:

@@ -51,6 +51,18 @@ def test_counters_go_on_in_the_next_run() -> None:
     assert not list(board.values(BY_NAME["unread"], board.shown))
 
 
+def test_a_recorder_that_fails_ends_no_run(caplog: pytest.LogCaptureFixture) -> None:
+    """A committed step would be reported as failed, because nobody could be told of it."""
+
+    def fails(*words: object) -> None:
+        raise OSError("gone")
+
+    board = Board("visits", fails)
+    board.step(STEP, manifest())
+    assert value(board, "published.rows") == 7
+    assert "step.duration of visits was not recorded: gone" in caplog.text
+
+
 def test_what_was_read_of_a_board_stays_as_it_was() -> None:
     """A scrape during a step would mix two checkpoints."""
     board = Board("visits")

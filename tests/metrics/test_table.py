@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,23 @@ def test_each_query_of_the_dashboard_asks_for_what_there_is(query: str) -> None:
     asked = re.findall(r"[{,]\s*(\w+)\s*[=!]", query)
     asked += [one for group in re.findall(r"\b(?:by|on) \(([^)]*)\)", query) for one in group.split(", ")]
     assert set(asked) <= labels, query
+
+
+@pytest.mark.check
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is Prometheus' own (Debian: prometheus)")
+def test_prometheus_reads_each_query(tmp_path: Path) -> None:
+    """A panel with a query that does not parse shows an error, to whoever looks first."""
+    rules = [
+        {"record": f"query:{number}", "expr": query.replace("$__rate_interval", "5m").replace("$pipeline", ".*")}
+        for number, query in enumerate(sorted(set(queries(DASHBOARD))))
+        if "label_values" not in query
+    ]
+    page = (DOCS / "metrics.md").read_text(encoding="utf-8")
+    rules += [{"record": "query:page", "expr": query} for query in re.findall(r"```promql\n(.*?)```", page, re.S)]
+    file = tmp_path / "rules.yml"
+    file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    done = subprocess.run(["promtool", "check", "rules", file], capture_output=True, text=True)
+    assert done.returncode == 0 and f"{len(rules)} rules found" in done.stdout, done.stdout + done.stderr
 
 
 def test_the_legends_name_labels_that_there_are() -> None:
