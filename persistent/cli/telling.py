@@ -16,7 +16,6 @@ from persistent.clock import monotonic_s
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.pipeline import Pipeline
 from persistent.storage.short_names import short_name
-from persistent.text.figures import clock_text
 
 logger = logging.getLogger(RUN)
 
@@ -54,11 +53,10 @@ class Telling:
 
     def ended(self, report: RunReport) -> None:
         """The run has ended; for people the report says so, on the standard output."""
-        self._common["checkpoint"] = report.checkpoint
+        self._common |= {"checkpoint": report.checkpoint, "clock_ms": report.clock_ms}
         if self._as_json:
             names = ("engine", "steps", "rows", "late", "dead", "duplicates", "outputs", "seconds", "stopped")
-            fields = {name: getattr(report, name) for name in names}
-            logger.info("%s", report, extra={"fields": fields | {"clock": clock_text(report.clock_ms)}})
+            logger.info("%s", report, extra={"fields": {name: getattr(report, name) for name in names}})
 
 
 class _Logged:
@@ -70,7 +68,7 @@ class _Logged:
         self._lines = Lines(self._figures, self._log)
 
     def __call__(self, step: StepReport, /) -> None:
-        self._common |= {"checkpoint": step.id, "clock": clock_text(step.clock_ms)}
+        self._common |= {"checkpoint": step.id, "clock_ms": step.clock_ms}
         self._lines(step)
 
     def idle(self, idle: Idle, /) -> None:

@@ -50,7 +50,7 @@ class Durations:
     def plus(self, seconds: float) -> Durations:
         """With one more.
 
-        >>> Durations().plus(0.02).plus(0.025).plus(1e6).buckets()[:2]
+        >>> Durations().plus(0.02).plus(0.025).plus(1e6).buckets()[2:4]
         [('0.01', 0), ('0.025', 2)]
         """
         at = bisect_left(BOUNDS_SECONDS, seconds)

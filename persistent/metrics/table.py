@@ -28,7 +28,7 @@ ONE: Final = "1"
 _SUFFIXES: Final = {SECONDS: "_seconds", BYTES: "_bytes"}
 _KINDS: Final = {TOTAL: COUNTER}
 
-BOUNDS_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+BOUNDS_SECONDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """The upper bounds of the buckets of a histogram of seconds."""
 
 PIPELINE: Final = ("pipeline",)

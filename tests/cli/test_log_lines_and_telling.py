@@ -41,7 +41,7 @@ def test_each_line_of_a_run_is_an_object(folder: Path) -> None:
     assert {one["level"] for one in lines} <= {"info", "warning"}
     assert any(one["message"].startswith("epoch 1 begins") for one in lines), "the log of the package too"
     progress = next(one for one in lines if one["logger"] == "persistent.run" and "rows/s" in one["message"])
-    assert progress["rows"] == 2 and progress["checkpoint"] > 0 and progress["clock"].startswith("2024-05-01")
+    assert progress["rows"] == 2 and progress["checkpoint"] > 0 and progress["clock_ms"] > 1_714_500_000_000
     last = lines[-1]
     assert (last["rows"], last["late"], last["dead"], last["outputs"]) == (7, 1, 1, 2)
     assert result.stdout.startswith("7 rows in"), "the report is where it was"
