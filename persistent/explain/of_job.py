@@ -18,6 +18,7 @@ from persistent.explain.memory import memory_section, shard_sizes
 from persistent.explain.of_states import closing_section, kept_section, publishing_section
 from persistent.lateness import FINAL
 from persistent.promises import Guarantee
+from persistent.sources.protocol import ListingSource, parts_of
 from persistent.storage import Storage
 from persistent.storage.failures import without_secrets
 from persistent.storage.short_names import short_name
@@ -94,7 +95,8 @@ def _read(job: Job, options: Options, manifest: Manifest | None) -> Section:
         }
     lines = [f"{name}: {_source_text(fact)}." for name, fact in sources.items()]
     facts = {"sources": sources, "step_rows": options.step_rows}
-    return Section("reads", (*lines, *_sizes(options, len(sources)), *_clock(options, sources)), facts)
+    lists = any(isinstance(one, ListingSource) for one in parts_of(*job.sources.values()))
+    return Section("reads", (*lines, *_sizes(options, len(sources)), *_clock(options, sources, lists=lists)), facts)
 
 
 def _source_text(fact: Mapping[str, Any]) -> str:
@@ -114,7 +116,7 @@ def _sizes(options: Options, sources: int) -> Iterator[str]:
         )
 
 
-def _clock(options: Options, sources: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _clock(options: Options, sources: Mapping[str, Mapping[str, Any]], *, lists: bool) -> Iterator[str]:
     lags = {name: one["max_out_of_orderness_ms"] for name, one in sources.items()}
     behind = {duration_text(lag) for lag in lags.values()}
     whose = "of the partition that is furthest behind"
@@ -125,6 +127,8 @@ def _clock(options: Options, sources: Mapping[str, Mapping[str, Any]]) -> Iterat
             ", ".join(f"{name} {duration_text(lag)}" for name, lag in lags.items()) if len(behind) > 1 else behind.pop()
         )
         yield f"The clock is the largest timestamp {whose}, minus the disorder that is waited for: {by}."
+    if lists:
+        yield "It waits for files that are listed and not read yet, unless ordered=True promises that they are in order."
     future = duration_text(options.max_future_ms)
     yield f"A timestamp more than {future} ahead of both clock and time of day is a dead letter."
     if options.quiet_after_ms is not None:

@@ -98,8 +98,8 @@ def _late(lateness: Lateness) -> Iterator[str]:
 def publishing_section(job: Job) -> Section:
     """What goes to which sink, and when."""
     section = _by_state("publishes", job, _publishing)
-    late = "to the late sink too" if job.late_sink is not None else "only there"
-    aside = f"Late records are set aside in the checkpoint, {late}; dead letters are set aside there."
+    late = "" if job.late_sink is None else "; late records go to the late sink too"
+    aside = f"Late records and dead letters are set aside in the checkpoint{late}."
     stops = "" if job.dead_letters else " A record for which the task raises stops the run."
     return Section(
         section.name, (*section.lines, aside + stops), {"sinks": {one: job.takes.get(one) for one in job.sinks}}

@@ -16,6 +16,7 @@ def test_explain_says_what_a_run_will_do(folder: Path) -> None:
     for text in (
         "task Visits: a new job",
         "A step reads exactly 2 records.",
+        "It waits for files that are listed and not read yet",
         'record(visits=Count(), bytes=Sum(int)) for each key (page, status), by tumbling("1 min")',
         "A window closes in the step after the clock has passed its end",
         "To file: each window when it closes.",

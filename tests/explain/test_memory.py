@@ -52,6 +52,8 @@ def test_a_large_state_is_folded_in_shards() -> None:
     large = replace(found, operators={name: operator.with_state(runs=runs)})
     count, size = shard_sizes(large, 8)
     assert count > 8 and size <= 1 << 29
+    runs = tuple(replace(run, rows=10**6) for run in operator.state.runs)
+    assert shard_sizes(replace(found, operators={name: operator.with_state(runs=runs)}), 8)[0] == 8
 
 
 def test_the_estimate_follows_the_step() -> None:
@@ -62,5 +64,7 @@ def test_the_estimate_follows_the_step() -> None:
     small, large = (memory_section(job, views, rows, 2).facts["worker_bytes"] for rows in (1_000, 1_000_000))
     more = memory_section(job, views, 1_000_000, 8).facts["worker_bytes"]
     assert small < more < large
+    facts = memory_section(job, views, 1_000_000, 2).facts
+    assert large == (150 << 20) + 500_000 * (100 + 3 * facts["row_bytes"]["Visits"])
     text = " ".join(memory_section(job, views, 1_000, 2).lines)
     assert "Assumed: 500 records a split" in text

@@ -63,8 +63,8 @@ closes      A window closes in the step after the clock has passed its end (end 
             With --end-of-input (end_of_input=True) every window closes at the end of the input.
 publishes   To memory: each window when it closes.
             A late record that counts corrects a published result by the new value, with a larger revision.
-            Late records are set aside in the checkpoint, only there; dead letters are set aside there. A record
-              for which the task raises stops the run.
+            Late records and dead letters are set aside in the checkpoint. A record for which the task raises
+              stops the run.
 runs        A step is one job of the engine: up to 4 splits of each source, what the clock has closed (state in
               1 shard, by what is stored now), and the runs that are due to be folded.
             Where late records or changes touch what is published, another job follows in the same step: state.
@@ -178,7 +178,10 @@ def test_each_of_several_states_and_sources() -> None:
         "copies of a record by (n)",
     ):
         assert part in text, part
-    assert "to the late sink too" in words(pipeline, "publishes") and "raises" not in words(pipeline, "publishes")
+    assert "late records go to the late sink too" in words(pipeline, "publishes") and "raises" not in words(
+        pipeline, "publishes"
+    )
+    assert "files that are listed" not in text
     assert "source slow: " in words(pipeline, "promises")
     with pytest.raises(KeyError):
         pipeline.explain()["nothing"]

@@ -50,11 +50,16 @@ def test_a_scrape_shows_what_is_committed() -> None:
     """An operator would look at figures that no checkpoint has."""
     metrics = PrometheusMetrics("127.0.0.1:0")
     seen: list[tuple[StepReport, Scrape]] = []
+    urls: list[str] = []
+
+    def look(step: StepReport) -> None:
+        urls.append(str(metrics.url))
+        seen.append((step, scrape(metrics.url)))
+
     pipeline = pipeline_of(source_of([*GOOD, LATE, {"ts": None, "page": "a", "n": 1}]), MemoryStorage("shown"))
-    report = pipeline.run(
-        engine="embedded", metrics=metrics, on_step=lambda step: seen.append((step, scrape(metrics.url)))
-    )
+    report = pipeline.run(engine="embedded", metrics=metrics, on_step=look)
     assert len(seen) == report.steps > 4 and metrics.url is None
+    socket.create_server(("127.0.0.1", int(urls[0].split(":")[2].split("/")[0]))).close()
     rows = published = 0
     for number, (step, found) in enumerate(seen, 1):
         rows, published = rows + step.rows, published + step.outputs
