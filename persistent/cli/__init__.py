@@ -16,6 +16,7 @@ from persistent.cli.exits import STOPPED, CommandFailed, InOrder, exit_code
 from persistent.cli.explain import explain
 from persistent.cli.inspect import diff_command, history, show
 from persistent.cli.laws import laws
+from persistent.cli.log_lines import ToStderr
 from persistent.cli.operate import (
     compact_command,
     correct_command,
@@ -54,13 +55,6 @@ class _Commands(InOrder):
             ctx.exit(STOPPED)
 
 
-class _ToStderr(logging.Handler):
-    """Writes to the current standard error, so that log lines do not break a progress line."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        click.echo(self.format(record), err=True)
-
-
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("-v", "--verbose", count=True, help="Log the actions; -vv: every step. Errors include a traceback.")
 @click.version_option(persistent.__version__, prog_name="persistent")
@@ -92,7 +86,7 @@ def main(verbose: int) -> None:
     persistent laws visits.py:pipeline                  test the laws of its state's monoid
     """
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
-    handler = _ToStderr()
+    handler = ToStderr()
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger("persistent")
     logger.handlers = [handler]

@@ -45,8 +45,8 @@ class JsonFormat(logging.Formatter):
         return json.dumps(body, default=str)
 
 
-class _Echoed(logging.StreamHandler[Any]):
-    """Writes to the current standard error."""
+class ToStderr(logging.Handler):
+    """Writes to the current standard error, so that log lines do not break a progress line."""
 
     def emit(self, record: logging.LogRecord) -> None:
         click.echo(self.format(record), err=True)
@@ -64,7 +64,7 @@ def time_text(seconds: float) -> str:
 @contextmanager
 def json_lines(common: Mapping[str, Any]) -> Iterator[None]:
     """Within, every log line is an object, with the ``common`` fields; an error becomes one too, and its exit code."""
-    written = _Echoed()
+    written = ToStderr()
     written.setFormatter(JsonFormat(common))
     root, ours, told = logging.getLogger(), logging.getLogger("persistent"), logging.getLogger(RUN)
     before = root.handlers, ours.handlers, told.level

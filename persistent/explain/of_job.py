@@ -128,7 +128,7 @@ def _clock(options: Options, sources: Mapping[str, Mapping[str, Any]], *, lists:
         )
         yield f"The clock is the largest timestamp {whose}, minus the disorder that is waited for: {by}."
     if lists:
-        yield "It waits for files that are listed and not read yet, unless ordered=True promises that they are in order."
+        yield "It waits for files that are listed and not read yet, unless ordered=True promises their order."
     future = duration_text(options.max_future_ms)
     yield f"A timestamp more than {future} ahead of both clock and time of day is a dead letter."
     if options.quiet_after_ms is not None:
