@@ -54,18 +54,18 @@ MANY_IMPORTS = {
 }
 IMPORTERS_MAX = 40
 MANY_IMPORTERS = {
-    "persistent.errors": 194,  # Errors, columns and the one class all monoids derive from are everybody's words.
+    "persistent.errors": 195,  # Errors, columns and the one class all monoids derive from are everybody's words.
     "monoids.monoid": 60,
     "monoids.column": 66,
     "monoids.groupby.cells": 45,  # The types of arrays.
     "persistent.clock": 84,  # Durations and pauses; nobody else reads the time.
     "persistent.codec": 52,
-    "persistent.storage": 46,  # Where a checkpoint lies: what every command is given.
-    "persistent.checkpoint.manifest": 60,
+    "persistent.storage": 48,  # Where a checkpoint lies: what every command is given.
+    "persistent.checkpoint.manifest": 61,
     "persistent.checkpoint.names": 44,  # What files are called.
     "persistent.task": 44,  # What a user declares: its keys, and the names of its states.
-    "persistent.worker.job": 53,  # What a step is made of.
-    "persistent.sources.protocol": 51,  # What a source is, said to each of them and to who drives it.
+    "persistent.worker.job": 54,  # What a step is made of.
+    "persistent.sources.protocol": 52,  # What a source is, said to each of them and to who drives it.
 }
 
 

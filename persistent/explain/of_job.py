@@ -8,22 +8,18 @@ from typing import Any
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.clock import duration_text
-from persistent.driver.commit import first_manifest
-from persistent.driver.evolution import adapted, check_emission
 from persistent.driver.options import ROWS_FIRST, ROWS_MAX, Options
 from persistent.engines.embedded import Embedded
-from persistent.errors import PersistentError
 from persistent.explain.explanation import Explanation, Section
 from persistent.explain.memory import memory_section, shard_sizes
+from persistent.explain.of_checkpoint import continued_section
 from persistent.explain.of_states import closing_section, kept_section, publishing_section
 from persistent.lateness import FINAL
 from persistent.promises import Guarantee
 from persistent.sources.protocol import ListingSource, parts_of
 from persistent.storage import Storage
 from persistent.storage.failures import without_secrets
-from persistent.storage.short_names import short_name
-from persistent.task import task_name
-from persistent.text.figures import clock_text, count_text
+from persistent.text.figures import count_text
 from persistent.worker.job import Job
 
 
@@ -40,7 +36,7 @@ def explained(
     }
     return Explanation(
         (
-            _continued(job, options, manifest, start_from),
+            continued_section(job, options, manifest, start_from),
             _read(job, options, manifest),
             kept_section(job),
             closing_section(job),
@@ -50,37 +46,6 @@ def explained(
             memory_section(job, views, options.step_rows, parallelism),
         )
     )
-
-
-def _continued(job: Job, options: Options, manifest: Manifest | None, start_from: Storage | None) -> Section:
-    url, name = without_secrets(job.storage.url), short_name(job.storage.url)
-    facts: dict[str, Any] = {"pipeline": name, "checkpoint_url": url, "task": task_name(job.task), "checkpoint": None}
-    if manifest is None or not manifest.base:
-        facts["start_from"] = None if start_from is None else without_secrets(start_from.url)
-        copy = "" if start_from is None else f", which begins as a copy of {facts['start_from']}"
-        return Section("pipeline", (f"{name}, task {facts['task']}: a new job, in {url}{copy}.",), facts)
-    clock = manifest.clock.watermark
-    facts |= {"checkpoint": manifest.base, "clock_ms": clock}
-    read = sum(one.read for one in manifest.accounts.values())
-    line = (
-        f"{name}, task {facts['task']}: continues at checkpoint {manifest.base} of {url}, clock {clock_text(clock)}, "
-        f"with {count_text(read, 'record')} read."
-    )
-    facts |= _fit(job, options, manifest)
-    refused = (f"The next run is refused: {facts['refused']}",) if facts["refused"] else ()
-    migrates = ("The next run migrates the state to the task as it is now.",) if facts["migrates"] else ()
-    return Section("pipeline", (line, *refused, *migrates), facts)
-
-
-def _fit(job: Job, options: Options, manifest: Manifest) -> dict[str, Any]:
-    """Whether the checkpoint is refused, and why, or migrated."""
-    first, url = first_manifest(job, ""), job.storage.url
-    try:
-        view = adapted(manifest, first, options.evolve, options.dropped, url)
-        check_emission(view, first, url)
-    except PersistentError as error:
-        return {"refused": without_secrets(str(error)), "migrates": False}
-    return {"refused": None, "migrates": view is not manifest}
 
 
 def _read(job: Job, options: Options, manifest: Manifest | None) -> Section:

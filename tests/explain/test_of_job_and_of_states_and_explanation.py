@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from monoids import Count, Max
+from monoids import Count
 from persistent import (
     Dedupe,
-    Evolution,
     MemorySink,
     MemorySource,
     NonWindowState,
@@ -18,10 +17,9 @@ from persistent import (
     session,
     tumbling,
 )
-from persistent.storage import MemoryStorage
 from tests.serve.jobs import Each
 from tests.serve.jobs import pipeline as several
-from tests.visits import GOOD, Visits, run
+from tests.visits import GOOD, Visits
 
 
 class Kept(Visits):
@@ -129,34 +127,6 @@ def test_when_results_are_published_and_what_is_late(name: str) -> None:
     assert closes in words(pipeline, "closes")
     assert publishes in words(pipeline, "publishes")
     assert ("another job follows" in words(pipeline, "runs")) == (name in ("living", "change", "early"))
-
-
-def test_it_continues_at_the_newest_checkpoint() -> None:
-    """It would say what the first run did."""
-    storage = MemoryStorage("explain-again")
-    pipeline = pipeline_of(WindowState(Count(), tumbling("1 min")), "again", checkpoint=storage)
-    run(pipeline)
-    before = storage.list("")
-    text = words(pipeline, "pipeline")
-    assert "continues at checkpoint " in text and "with 20 records read" in text
-    assert "1 partition." in words(pipeline, "reads")
-    assert pipeline.explain()["memory"].facts["row_bytes_from"] == {"Visits": "measured"}
-    assert storage.list("") == before
-
-
-def test_a_checkpoint_that_does_not_fit_is_told() -> None:
-    """It would say that a run goes on which is refused."""
-    storage = MemoryStorage("explain-fit")
-    run(pipeline_of(WindowState(Count(), tumbling("1 min")), "fit", checkpoint=storage))
-    other = WindowState(Max(int), tumbling("1 min"))
-    refused = pipeline_of(other, "fit", checkpoint=storage).explain()["pipeline"]
-    assert "The next run is refused: " in " ".join(refused.lines) and "Count() -> Max(int)" in refused.facts["refused"]
-    evolves = pipeline_of(
-        other, "fit", checkpoint=storage, evolve=Evolution(before=Count(), change=lambda count: count)
-    )
-    assert "The next run migrates the state to the task as it is now." in evolves.explain()["pipeline"].lines
-    heir = pipeline_of(WindowState(Count(), tumbling("1 min")), "fit-heir", start_from=storage)
-    assert words(heir, "pipeline").endswith("which begins as a copy of memory://explain-fit.")
 
 
 def test_each_of_several_states_and_sources() -> None:

@@ -199,7 +199,7 @@ def test_a_scrape_waits_for_no_step() -> None:
 
 def test_every_name_of_the_table_is_shown_and_no_other(caplog: pytest.LogCaptureFixture) -> None:
     """The table would promise what no scrape has."""
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="persistent")
     texts: list[str] = []
     metrics = PrometheusMetrics("127.0.0.1:0")
     storage = MemoryStorage("me:secret@named/jobs?key=secret")
