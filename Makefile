@@ -2,7 +2,8 @@
 # death. Each does its own set-up in .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test types tests check docs laws browser integration matrix marathon proof mutants coverage soak bench clean
+.PHONY: help run test types tests check docs laws browser integration matrix marathon proof mutants coverage soak bench \
+	dist clean
 
 python = .venv/bin/python
 HOURS ?= 1
@@ -32,6 +33,7 @@ help:
 	@echo 'make coverage every branch of the same code must be taken by its tests'
 	@echo 'make soak    the same with other seeds until HOURS=n are over'
 	@echo 'make bench   the benchmarks, one after the other; BENCH="views memory" chooses'
+	@echo 'make dist    wheel and source archive, checked, installed in a new environment and tried; a bill of materials'
 	@echo 'make clean   remove what these have made'
 
 # Hundreds of the tests start a Python of their own: from byte code it starts in half the time, whatever the shell says.
@@ -111,6 +113,13 @@ soak: .venv/installed
 bench: .venv/installed-bench
 	@for name in $(BENCH); do echo "$$ $(python) -m benchmarks.$$name"; $(python) -m benchmarks.$$name || exit 1; done
 
+# Nothing is uploaded.
+dist: .venv/installed-dist
+	rm -rf build dist *.egg-info
+	$(python) -m build --outdir dist .
+	$(python) -m twine check --strict dist/*
+	$(python) -m tests.distribution dist --install
+
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutants .coverage spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -129,6 +138,10 @@ clean:
 
 .venv/installed-docs: .venv/installed
 	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[test,docs]'
+	@touch $@
+
+.venv/installed-dist: .venv/installed
+	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[test,dist]'
 	@touch $@
 
 .venv/installed-bench: .venv/installed

@@ -29,14 +29,18 @@ from persistent.driver.evolution import Evolution, Evolutions, checked_evolution
 from persistent.driver.loop import Driver
 from persistent.driver.naming import checked_late_sink, named_sinks, named_sources, sinks_by_state
 from persistent.driver.options import Options, check_choices, checked_ms, positive_ms
+from persistent.driver.promised import guarantee_of_job
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.same_job import check_same_job, chosen_state, view_of
 from persistent.driver.start_from import start
 from persistent.engines.choosing import chosen_engine
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, PersistentError, explanation
+from persistent.explain.explanation import Explanation
+from persistent.explain.of_job import explained
+from persistent.metrics.protocol import AnyMetrics, shown
 from persistent.notebook import Told, pipeline_html, plotted_history
-from persistent.promises import Guarantee, guarantee_of, promise_of, promise_of_checkpoint
+from persistent.promises import Guarantee
 from persistent.sinks.protocol import AnySink
 from persistent.sources.protocol import Source
 from persistent.state import PersistentState
@@ -181,21 +185,20 @@ class Pipeline:
     def guarantee(self) -> Guarantee:
         """The guarantee of this pipeline, and why: the weakest of sources, checkpoint and sinks. ``parts`` has the
         promise of each: "source", "checkpoint", "sink", "late_sink"; with several, "source clicks", "source orders"."""
-        parts = {}
-        for name, source in self.sources.items():
-            parts[_part("source", name, self.sources)] = promise_of(
-                source, "the same positions give the same records", deduplicated=name in self.dedupe
-            )
-        parts["checkpoint"] = promise_of_checkpoint(self.storage, proved=not self.unsafe_single_driver)
-        for name, sink in self.sinks.items():
-            parts[_part("sink", name, self.sinks)] = promise_of(sink, "it publishes committed outputs")
-        if self.late_sink is not None:
-            parts["late_sink"] = promise_of(self.late_sink, "it publishes committed outputs")
-        states = self.job().each().values()
-        discards = self.discard_closed and any(one.state.window is not None and not one.sinks for one in states)
-        limits = ["for the open windows only: those that close are discarded"] if discards else []
-        limits += copies.said(self.dedupe, self.sources)
-        return guarantee_of(parts, "; ".join(limits))
+        return guarantee_of_job(self.job(), proved=not self.unsafe_single_driver)
+
+    def explain(self, *, parallelism: int | None = None) -> Explanation:
+        """What a run will do, in words: print it. ``parallelism``: how many items its engine runs at once; by default
+        one for each processor. Reads nothing but the newest manifest of the checkpoint."""
+        options = Options(
+            self.step_rows,
+            max_future_ms=self.max_future_ms,
+            quiet_after_ms=self.quiet_after_ms,
+            max_drift_ms=self.max_drift_ms,
+            evolve=self.evolve,
+            dropped=self.allow_dropped,
+        )
+        return explained(self.job(), options, self.guarantee(), parallelism, start_from=self.start_from)
 
     def warnings(self) -> tuple[str, ...]:
         """Likely mistakes that the sources found in their files or queues."""
@@ -216,6 +219,7 @@ class Pipeline:
         on_step: Callable[[StepReport], None] | None = None,
         on_idle: Callable[[Idle], None] | None = None,
         progress: bool | None = None,
+        metrics: AnyMetrics = None,
     ) -> RunReport:
         """Process the available input exactly once, from where the last run ended.
 
@@ -223,8 +227,9 @@ class Pipeline:
         ``follow``: wait for more input until SIGINT or SIGTERM. ``end_of_input``: the input is complete, so close every
         window. ``on_step`` is called with the report of each step; ``on_idle`` is called repeatedly while a followed
         source has nothing new. ``progress``: True shows figures while it runs, in the cell of a notebook or on the
-        standard error; None in a notebook only. SIGINT, the interrupt of a notebook, ends the run after the current
-        step, a second one at once. Raises the errors of ``persistent.errors``.
+        standard error; None in a notebook only. ``metrics``: an endpoint for Prometheus at "HOST:PORT",
+        ``PrometheusMetrics``, ``OtelMetrics``, or several. SIGINT, the interrupt of a notebook, ends the run after the
+        current step, a second one at once. Raises the errors of ``persistent.errors``.
         """
         if follow and end_of_input:
             raise InvalidPipeline(
@@ -249,11 +254,11 @@ class Pipeline:
             self.max_drift_ms,
         )
         try:
-            if self.start_from is not None:
-                first = first_manifest(self.job(), new_nonce())
-                start(self.storage, first, self.start_from, self.evolve, self.allow_dropped)
-            with told:
-                report = Driver(self.job(), chosen, options).run()
+            with shown(metrics, self.storage.url, chosen.name) as boards, told:
+                if self.start_from is not None:
+                    first = first_manifest(self.job(), new_nonce())
+                    start(self.storage, first, self.start_from, self.evolve, self.allow_dropped)
+                report = Driver(self.job(), chosen, replace(options, observers=boards)).run()
             return replace(report, notes=(*report.notes, *self.warnings()))
         except PersistentError as error:
             if not getattr(chosen, "is_local", True):
@@ -359,10 +364,6 @@ class Pipeline:
         if not chosen.in_process:
             check_reach(chosen, self.sources, self.all_sinks, self.storage)
         return chosen
-
-
-def _part(what: str, name: str, among: Mapping[str, Any]) -> str:
-    return what if len(among) == 1 else f"{what} {name}"
 
 
 def _one_or_all(parts: Mapping[str, Any]) -> Any:

@@ -6,7 +6,7 @@ On a terminal one line changes in place; elsewhere each line is new, at most onc
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TextIO
 
@@ -146,7 +146,7 @@ def progress(stream: TextIO, *, follow: bool = False) -> Iterator[Progress]:
         with Status("starting", console=console, spinner="line") as status:
             yield _Shown(figures, status, console)
     else:
-        yield _Printed(figures, stream)
+        yield Lines(figures, lambda parts: print("  ".join(parts), file=stream, flush=True))
 
 
 class _Shown:
@@ -167,12 +167,12 @@ class _Shown:
         self._status.update(fitting(parts, self._console.width - _SPINNER))
 
 
-class _Printed:
-    """Prints an idle run once, and then every five minutes."""
+class Lines:
+    """Shows a line at most once a second, and an idle run once, and then every five minutes."""
 
-    def __init__(self, figures: RunFigures, stream: TextIO) -> None:
+    def __init__(self, figures: RunFigures, show: Callable[[Sequence[str]], None]) -> None:
         self._figures = figures
-        self._stream = stream
+        self._show = show
         self._printed_s = -_LINE_SECONDS
         self._idle_s = _LINE_SECONDS
 
@@ -182,13 +182,10 @@ class _Printed:
         self._idle_s = _LINE_SECONDS
         if now_s - self._printed_s >= _LINE_SECONDS:
             self._printed_s = now_s
-            self._print(parts)
+            self._show(parts)
 
     def idle(self, idle: Idle, /) -> None:
         now_s = monotonic_s()
         if self._figures.idle_s(now_s) >= self._idle_s:
             self._idle_s = self._figures.idle_s(now_s) + _IDLE_SECONDS
-            self._print(self._figures.idle(idle, now_s))
-
-    def _print(self, parts: Sequence[str]) -> None:
-        print("  ".join(parts), file=self._stream, flush=True)
+            self._show(self._figures.idle(idle, now_s))

@@ -64,6 +64,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.driver.series",
         "persistent.plots",
         "persistent.promises",
+        "persistent.text.address",
         "persistent.text.figures",
         "persistent.text.spelling",
     ),
@@ -146,6 +147,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("persistent.driver.evolution", "persistent.driver.migration"),
     ("persistent.driver", "persistent.driver.loop", "persistent.driver.start_from"),
     ("persistent.progress", "persistent.notebook"),
+    ("persistent.metrics", "persistent.explain"),
     ("persistent.pipeline",),
     (
         "persistent.verify",
@@ -179,12 +181,15 @@ ROOMS = {
     "engines": "errors storage worker.requirements",
     "worker": "errors zone text codec storage sources sinks message window session_window time_to_live agenda lateness "
     "state_rows state delta deltas task checkpoint dedupe",
-    "driver": "errors clock zone stopping text codec storage sources sinks window session_window time_to_live agenda "
-    "lateness state state_rows task checkpoint engines worker dedupe plots",
+    "driver": "errors clock zone stopping promises text codec storage sources sinks window session_window time_to_live "
+    "agenda lateness state state_rows task checkpoint engines worker dedupe plots",
     "plots": "errors text",
     "notebook": "errors clock stopping text storage sources task checkpoint worker driver progress plots",
+    "metrics": "errors clock text storage sources task checkpoint driver",
+    "explain": "errors clock promises text storage sources window session_window lateness state task checkpoint worker "
+    "driver engines",
     "pipeline": "errors clock promises text codec storage sources sinks state task checkpoint engines worker driver "
-    "dedupe notebook",
+    "dedupe notebook metrics explain",
     "reading": "errors clock text codec storage window session_window task checkpoint worker driver pipeline",
     "verify": "errors codec storage sources sinks task checkpoint driver pipeline",
     "serve": "errors clock text codec storage sinks window session_window state task checkpoint worker pipeline "

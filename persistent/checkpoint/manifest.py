@@ -78,9 +78,9 @@ class Manifest:
     ``max_future``. ``corrections``: what was put into the state or taken out of it after the fact, by name; no name is
     used twice. ``format``: the one it was read in.
 
-    ``sources``, ``sinks``: by name. ``clocks``, ``operators``: by operator, which is ``task``, or ``task/state`` if the task has several
-    states. ``ledger``: by operator, input and partition.
-    ``aside``: late rows and dead letters that may still be unpublished, oldest first.
+    ``sources``, ``sinks``: by name. ``clocks``, ``operators``: by operator, which is ``task``, or ``task/state`` if the
+    task has several states. ``ledger``: by operator, input and partition. ``aside``: late rows and dead letters that may
+    still be unpublished, oldest first.
     """
 
     job: str

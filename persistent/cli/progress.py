@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from rich.console import Console
-from rich.status import Status
-
 from persistent.clock import monotonic_s
 
 
@@ -18,6 +15,9 @@ def one_line(stream: TextIO) -> Iterator[Callable[[str], None]]:
     if not stream.isatty():
         yield lambda text: None
         return
+    from rich.console import Console
+    from rich.status import Status
+
     with Status("", console=Console(file=stream, markup=False), spinner="line") as status:
         yield status.update
 

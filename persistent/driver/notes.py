@@ -92,6 +92,8 @@ class Notes:
         self._note_fates(ended=False)
         if self._is_new:
             self._note_times(committed)
+        for observer in self._bench.options.observers:
+            observer.step(report, committed)
         if self._bench.options.on_step is not None:
             self._bench.options.on_step(report)
 

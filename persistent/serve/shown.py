@@ -25,7 +25,7 @@ from persistent.pipeline import Pipeline
 from persistent.reading import ClockReading, Place, clock_reading
 from persistent.serve.wording import corrections_words
 from persistent.storage import Storage
-from persistent.storage.failures import without_secrets
+from persistent.storage.short_names import short_name
 
 _LOOK_S = 1.0
 _READ_S = 4.0
@@ -240,11 +240,6 @@ def named(targets: Sequence[tuple[str, Storage, Pipeline | None]]) -> dict[str, 
     """The shown jobs by a short name: the last part of the URL, numbered where two would be equal."""
     found: dict[str, Shown] = {}
     for target, storage, pipeline in targets:
-        part = without_secrets(storage.url).rstrip("/").rpartition("/")[2] or "checkpoint"
-        name = base = "".join(one if one.isalnum() or one in "._-" else "-" for one in part)
-        number = 1
-        while name in found:
-            number += 1
-            name = f"{base}-{number}"
+        name = short_name(storage.url, found)
         found[name] = Shown(name, target, storage, pipeline)
     return found
