@@ -17,7 +17,7 @@ from tests.figures import (
     rows,
 )
 
-MODULES_MAX = {"monoids": 106, "persistent": 346}
+MODULES_MAX = {"monoids": 106, "persistent": 353}
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 58
 
@@ -54,18 +54,18 @@ MANY_IMPORTS = {
 }
 IMPORTERS_MAX = 40
 MANY_IMPORTERS = {
-    "persistent.errors": 190,  # Errors, columns and the one class all monoids derive from are everybody's words.
+    "persistent.errors": 195,  # Errors, columns and the one class all monoids derive from are everybody's words.
     "monoids.monoid": 60,
     "monoids.column": 66,
     "monoids.groupby.cells": 45,  # The types of arrays.
-    "persistent.clock": 80,  # Durations and pauses; nobody else reads the time.
+    "persistent.clock": 82,  # Durations and pauses; nobody else reads the time.
     "persistent.codec": 52,
     "persistent.storage": 46,  # Where a checkpoint lies: what every command is given.
     "persistent.checkpoint.manifest": 55,
     "persistent.checkpoint.names": 44,  # What files are called.
     "persistent.task": 41,  # What a user declares: its keys, and the names of its states.
     "persistent.worker.job": 49,  # What a step is made of.
-    "persistent.sources.protocol": 50,  # What a source is, said to each of them and to who drives it.
+    "persistent.sources.protocol": 52,  # What a source is, said to each of them and to who drives it.
 }
 
 

@@ -144,6 +144,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("persistent.driver", "persistent.driver.loop", "persistent.driver.start_from"),
     ("persistent.pipeline",),
     (
+        "persistent.project",
         "persistent.verify",
         "persistent.reading",
         "persistent.operations",
@@ -184,6 +185,7 @@ ROOMS = {
     "serve": "errors clock text codec storage sinks window session_window state task checkpoint worker pipeline "
     "reading verify",
     "operations": "errors clock text codec storage sources sinks task checkpoint worker driver pipeline",
+    "project": "errors clock sources driver pipeline",
 }
 """What each room may import of the others."""
 NOT_REACHED = {

@@ -12,6 +12,7 @@ import persistent
 from persistent.cli.check import doctor, verify_command
 from persistent.cli.clock import clock_command
 from persistent.cli.exits import STOPPED, CommandFailed, InOrder, exit_code
+from persistent.cli.init import init
 from persistent.cli.inspect import diff_command, history, show
 from persistent.cli.laws import laws
 from persistent.cli.operate import (
@@ -31,7 +32,8 @@ from persistent.cli.serve import serve
 from persistent.errors import PersistentError
 
 _COMMANDS = (
-    (run, serve, history, show, clock_command, diff_command, state, late, dead_letters, verify_command, export_command)
+    (init, run, serve, history, show, clock_command, diff_command, state, late, dead_letters)
+    + (verify_command, export_command)
     + (savepoint_command, rollback_command, restart_command, pin_command, gc, compact_command, correct_command)
     + (upgrade_command, merge_command, doctor, laws)
 )
@@ -68,6 +70,7 @@ def main(verbose: int) -> None:
     package.module:NAME of its pipeline: a Pipeline, or a function without arguments that returns one.
 
     \b
+    persistent init visits                              a project: a task, its test, how to run both
     persistent run visits.py:pipeline                   process the available input
     persistent run visits.py:pipeline --end-of-input    ... and close every window
     persistent run visits.py:pipeline --follow          ... and new input, until Ctrl-C
