@@ -22,7 +22,7 @@ from persistent.sources.parquet import Parquet
 from persistent.sources.protocol import NO_TIMESTAMP, Budget, Records, SourceState
 from persistent.sources.reader import Unreadable
 from persistent.sources.text import Text
-from persistent.sources.timestamps import UNITS, milliseconds
+from persistent.sources.timestamps import UNITS, milliseconds, misread
 
 ROWS: Final = 1_000
 """How many records are looked at."""
@@ -99,13 +99,8 @@ def _schema_of(files: Files) -> pa.Schema:
 
 
 def _require_columns(schema: pa.Schema, where: str) -> None:
-    for separator in (";", "\t", "|"):
-        if len(schema.names) == 1 and separator in schema.names[0]:
-            raise SourceError(
-                f"{where}: its only column is {schema.names[0]!r}: its fields seem to be separated by {separator!r}, "
-                "and those of a CSV file are by commas. Write it anew with commas, for example with "
-                f"pandas.read_csv({where!r}, sep={separator!r}).to_csv(..., index=False)"
-            )
+    if hint := misread(schema.names):
+        raise SourceError(f"{where}: its columns are {', '.join(schema.names)}. {hint}")
 
 
 def _first(path: str, names: list[str]) -> tuple[Records, dict[str, str | None]]:

@@ -26,11 +26,13 @@ from persistent.sources.lines import (
 from persistent.sources.reader import Unreadable
 from persistent.sources.schemas import timeless
 from persistent.sources.text import mistyped
+from persistent.sources.timestamps import misread
 
 _HEADER_BYTES = 64 * 1024
 _RETURN = 13
 _COLUMN = re.compile(r"In CSV column #(\d+): ")
 _MISTYPED = "CSV conversion error"
+_NO_UTF8 = "invalid UTF8 data"
 _ROW = re.compile(r"Row #\d+: ")
 _UNPAIRED = (
     "the line is not one record: a quote in it is not closed, or there is a carriage return in it; "
@@ -97,7 +99,8 @@ class CsvLines:
         missing = [repr(name) for name in schema.names if name not in names]
         if not missing:
             return None
-        return f"its header has no column {' nor '.join(missing)}; it reads {', '.join(names)}"
+        hint = misread(names)
+        return f"its header has no column {' nor '.join(missing)}; it reads {', '.join(names)}{hint and f'. {hint}'}"
 
 
 def _with_nulls(table: pa.Table, text: memoryview | bytes, names: Sequence[str]) -> pa.Table:
@@ -147,7 +150,8 @@ def _names(line: bytes) -> tuple[str, ...]:
     try:
         names = tuple(pyarrow.csv.read_csv(pa.BufferReader(line + b"\n")).column_names)
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise Unreadable(f"its header cannot be read: {error}") from error
+        hint = ". A CSV file is UTF-8: write it so, as with iconv -t UTF-8" if _is_no_utf8(line) else ""
+        raise Unreadable(f"its header cannot be read: {error}{hint}") from error
     twice = [repr(name) for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
         raise Unreadable(f"its header names {', '.join(twice)} twice")
@@ -171,4 +175,14 @@ def _has_lone_return(text: memoryview | bytes) -> bool:
 def _reason(text: str, names: Sequence[str]) -> str:
     named = _COLUMN.sub(lambda match: f"column {names[int(match[1])]!r}: ", text)
     reason = _ROW.sub("", named)
+    if _NO_UTF8 in reason:
+        return f"{reason}. A CSV file is UTF-8: write it so, as with iconv -t UTF-8"
     return mistyped(reason) if _MISTYPED in reason else reason
+
+
+def _is_no_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return True
+    return False

@@ -88,6 +88,7 @@ def test_a_compressed_file(tmp_path: Path) -> None:
     ("name", "lines", "parts"),
     [
         ("a.csv", ["t;user;n", "2024-05-01;a;1"], ("a.csv", "separated by ';'", "with commas", "read_csv")),
+        ("a.csv", ["2024-05-01,a,1", "2024-05-02,a,1"], ("a.csv", "seems to be a record", "add them")),
         ("a.csv", ["user,n", "a,1"], ("a.csv", "no column holds times", "user, n", "'a'", "ISO 8601")),
         ("a.csv", ["t,user", "05/01/2024,a"], ("no column holds times", "05/01/2024", "ISO 8601")),
         ("a.csv", ["t,user"], ("a.csv", "no file with a record", "check the path")),
