@@ -15,7 +15,7 @@ from persistent.errors import InvalidPipeline, SourceError
 from persistent.project.answers import Field, is_name
 from persistent.sources.csv_lines import CsvLines
 from persistent.sources.file import FileSource
-from persistent.sources.formats import InputFile, bad_file, format_of
+from persistent.sources.formats import Format, InputFile, bad_file, format_of
 from persistent.sources.json_lines import JsonLines
 from persistent.sources.listing import Files
 from persistent.sources.parquet import Parquet
@@ -82,7 +82,7 @@ def proposal_of(path: str) -> Proposal:
 
 def _schema_of(files: Files) -> pa.Schema:
     """The columns of the first file that holds a record."""
-    formats = {"parquet": Parquet("", None), "json": Text(JsonLines()), "csv": Text(CsvLines(False))}
+    formats: dict[str, Format] = {"parquet": Parquet("", None), "json": Text(JsonLines()), "csv": Text(CsvLines(False))}
     for listed in files.list():
         file = InputFile(files, listed.path, listed.size)
         try:

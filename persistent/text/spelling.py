@@ -22,7 +22,7 @@ def spelled(function: Callable[P, R]) -> Callable[P, R]:
     TypeError: brew() has no option 'minuts'. Did you mean minutes=? Its options: tea, minutes
     >>> brew("mint", 5)
     Traceback (most recent call last):
-    TypeError: brew() was given 2 values without a name, and takes 1: name the others, as in minutes=... Its options: \
+    TypeError: brew() was given 2 values without a name, and takes 1: name the others, as in minutes=. Its options: \
 tea, minutes
     """
     name = function.__qualname__.removesuffix(".__init__")
@@ -52,13 +52,13 @@ def _unbound(signature: inspect.Signature, given: int, named: Mapping[str, Any],
         return ""
     if given > len(by_place):
         others = [one.name for one in options[len(by_place) :] if one.name not in named]
-        such = f": name the others, as in {others[0]}=.." if others else ""
+        such = f": name the others, as in {others[0]}=" if others else ""
         return f"was given {given - is_method} values without a name, and takes {len(by_place) - is_method}{such}"
     needed = [one for one in options if one.default is inspect.Parameter.empty and one.name not in named]
     missing = [one for one in needed if one not in by_place[:given]]
     if not missing:
         return ""
     kind = "keyword-only" if missing[0] not in by_place else "positional"
-    (first, *more) = [one.name for one in missing]
-    others = f", and {', '.join(more)}" if more else ""
-    return f"is missing 1 required {kind} argument: {first!r}{others}: give {first}=..."
+    names = [one.name for one in missing]
+    others = f", and {', '.join(names[1:])}" if names[1:] else ""
+    return f"is missing 1 required {kind} argument: {names[0]!r}{others}: give {names[0]}="
