@@ -60,5 +60,5 @@ def _unbound(signature: inspect.Signature, given: int, named: Mapping[str, Any],
         return ""
     kind = "keyword-only" if missing[0] not in by_place else "positional"
     names = [one.name for one in missing]
-    others = f", and {', '.join(names[1:])}" if names[1:] else ""
-    return f"is missing 1 required {kind} argument: {names[0]!r}{others}: give {names[0]}="
+    besides = f", and {', '.join(names[1:])}" if names[1:] else ""
+    return f"is missing 1 required {kind} argument: {names[0]!r}{besides}: give {names[0]}="
