@@ -38,7 +38,7 @@ class Variants(PersistentTask):
 def views() -> list[dict[str, Any]]:
     """A view for each of 12,000 visitors, and a second one for some. Of variant B more buy."""
     rng = random.Random(3)
-    found = []
+    found: list[dict[str, Any]] = []
     for visitor in range(12_000):
         variant = "AB"[visitor % 2]
         for _ in range(1 + (rng.random() < 0.3)):
@@ -88,9 +88,8 @@ def main() -> None:
     (visitors, sales, _), (others, theirs, _) = counted["A"], counted["B"]
     rate = (sales + theirs) / (visitors + others)
     errors = (theirs / others - sales / visitors) / math.sqrt(rate * (1 - rate) * (1 / visitors + 1 / others))
-    print(
-        f"the difference is {errors:.1f} standard errors: {'no mere chance' if abs(errors) > SURE else 'perhaps chance'}"
-    )
+    verdict = "no mere chance" if abs(errors) > SURE else "perhaps chance"
+    print(f"the difference is {errors:.1f} standard errors: {verdict}")
     plain = expected(found)
     same = counted.keys() == plain.keys() and all(
         counted[variant][:2] == plain[variant][:2] and math.isclose(counted[variant][2], plain[variant][2])

@@ -52,7 +52,7 @@ def events() -> list[dict[str, Any]]:
         while left and rng.random() < 0.75:
             part = left if rng.random() < 0.5 else rng.randrange(1, left + 1)
             what = rng.choice(["trade", "cancel"])
-            found.append({**order, "ts": order["ts"] + 60_000, "what": what, "quantity": part})
+            found.append({**order, "ts": 1_000 * number + 60_000, "what": what, "quantity": part})
             left -= part
     return sorted(found, key=lambda event: event["ts"])
 
