@@ -147,11 +147,14 @@ def _from_files(source: End, questions: _Questions) -> tuple[str, str | None, Fi
     proposed = found.key or _NO_KEY
     name = questions.answer("key", f"Whose state does a record change ({', '.join(choices)}; {_NO_KEY})", proposed)
     key = None if name == _NO_KEY else found.field(checked_name(name, "--key"), "--key")
+    if key is not None and key.name == timestamp:
+        raise InvalidPipeline(f"--key {key.name!r} is the time of the records: choose another field, or {_NO_KEY}")
     proposed_values = tuple(name for name in found.values if key is None or name != key.name)
     values = tuple(found.field(checked_name(name, "--value"), "--value") for name in questions.values(proposed_values))
     for field in values:
-        if field.type not in ("int", "float"):
-            raise InvalidPipeline(f"--value {field.name!r} is of type {field.type}, and only numbers are summed up")
+        if field.type not in ("int", "float") or field.name == timestamp:
+            what = "the time of the records" if field.name == timestamp else f"of type {field.type}"
+            raise InvalidPipeline(f"--value {field.name!r} is {what}, and only numbers are summed up: choose another")
     read = dict.fromkeys([timestamp, *([key.name] if key else []), *(field.name for field in values)])
     schema = {name: found.schema[name] for name in read if name in found.schema}
     return timestamp, unit, key, values, schema

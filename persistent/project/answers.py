@@ -17,6 +17,8 @@ SESSION: Final = "session"
 NO_WINDOW: Final = "none"
 _GAP: Final = "30 min"
 _CUT_MS: Final = 86_400_000
+_LONGEST_MS: Final = 3_650 * _CUT_MS
+_OURS: Final = ("window_start", "window_end", "revision", "retracted")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TOPIC: Final = re.compile(r"([^/]+:\d+)/([A-Za-z0-9._-]{1,249})")
 _PASSWORD: Final = re.compile(r"://[^/@]*:[^/]*@|\bpassword=")
@@ -129,14 +131,19 @@ def window_of(text: str) -> WindowChoice:
             f"--window {text!r} is no window ({error}): give minute, hour, day, a duration such as '15 min', session, "
             "session with its gap, such as 'session 10 min', or none"
         ) from error
-    if ms < 10 or (is_session and ms > _CUT_MS):
-        limits = "at least 10 ms, and the gap of a session at most a day"
+    if not 10 <= ms <= (_CUT_MS if is_session else _LONGEST_MS):
+        limits = "at least 10 ms and at most ten years, and the gap of a session at most a day"
         raise InvalidPipeline(f"--window {text!r}: give another length: a window has {limits}")
     return WindowChoice(SESSION if is_session else "tumbling", length)
 
 
 def checked_name(name: str, option: str) -> str:
-    """The name of a field. InvalidPipeline unless it can be a name in Python and in every sink."""
+    """The name of a field. InvalidPipeline unless it can be one in Python, and a column of results in every sink."""
+    if name in _OURS:
+        raise InvalidPipeline(
+            f"{option} {name!r} is the name of a column that results have of themselves: choose another one, or rename "
+            "the column in the file"
+        )
     if is_name(name):
         return name
     by_hand = f"message.value[{name!r}]"
@@ -150,7 +157,7 @@ def checked_name(name: str, option: str) -> str:
 
 def is_name(name: str) -> bool:
     """Whether a field can be called so in Python and in every sink."""
-    return _NAME.fullmatch(name) is not None
+    return _NAME.fullmatch(name) is not None and name not in _OURS
 
 
 def _topic_of(text: str, option: str) -> End:

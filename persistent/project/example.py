@@ -8,6 +8,7 @@ from persistent.project.answers import NO_WINDOW, SESSION, Answers
 
 _AROUND_MS: Final = 1_714_989_600_000
 """2024-05-06, 10 o'clock."""
+_DAY_MS: Final = 86_400_000
 _KEYS: Final[dict[str, tuple[Any, Any]]] = {
     "str": ("ann", "bob"),
     "int": (1, 2),
@@ -28,7 +29,8 @@ def count_name(answers: Answers) -> str:
 def records_of(answers: Answers) -> list[dict[str, Any]]:
     """Three records of a window, of two keys, and one of a later window."""
     size = answers.window.ms
-    start = _AROUND_MS - _AROUND_MS % size
+    # Long windows begin earlier: a record of the future would be a dead letter.
+    start = (_AROUND_MS - 3 * size if size > _DAY_MS else _AROUND_MS) // size * size
     times = (start, start + size // 10, start + size // 5, start + 2 * size + size // 10)
     records = []
     for place, time in enumerate(times):

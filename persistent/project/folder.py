@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from persistent.driver.destinations import check_not_read_back
-from persistent.errors import InvalidPipeline
+from persistent.errors import InvalidPipeline, PersistentError
 from persistent.pipeline import Pipeline
 
 
@@ -33,7 +33,14 @@ def _check_runs(task: str, folder: Path) -> None:
     """InvalidPipeline unless the task makes a pipeline, whose results no one reads as its input."""
     module = ModuleType("task")
     module.__file__ = str(folder / "task.py")
-    exec(compile(task, module.__file__, "exec"), module.__dict__)
+    try:
+        exec(compile(task, module.__file__, "exec"), module.__dict__)
+    except PersistentError:
+        raise
+    except Exception as error:
+        raise InvalidPipeline(
+            f"{module.__file__}: these answers make no pipeline ({type(error).__name__}: {error}): give others"
+        ) from error
     pipeline = module.__dict__["pipeline"]
     assert isinstance(pipeline, Pipeline)
     check_not_read_back(pipeline.sources, pipeline.all_sinks, pipeline.storage)

@@ -74,6 +74,8 @@ def test_every_answer_can_be_an_option(here: Path) -> None:
         (["--source", "files:views.csv", "--key", "pgae"], 1, ["--key 'pgae'", "is no column", "page"]),
         (["--source", "files:views.csv", "--timestamp", "page"], 1, ["--timestamp 'page'", "choose one of time"]),
         (["--source", "files:views.csv", "--value", "page"], 1, ["--value 'page'", "is of type str", "numbers"]),
+        (["--source", "files:views.csv", "--key", "time"], 1, ["--key 'time'", "is the time", "another field"]),
+        (["--value", "time"], 1, ["--value 'time'", "choose"]),
         (["--timestamp-unit", "min"], 2, ["--timestamp-unit", "'ms'"]),
         (["--sink", "postgres:postgresql://a:b@c/d"], 1, ["password", "PGPASSWORD"]),
     ],
