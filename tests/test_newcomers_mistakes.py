@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import os
 import shutil
 import sys
@@ -183,6 +184,23 @@ def without_java(*words: str) -> str:
         patch.delenv("JAVA_HOME", raising=False)
         patch.setenv("PATH", "/nowhere")
         return said(*words)
+
+
+def logged(call: Callable[[], object]) -> str:
+    """What the log says meanwhile."""
+    found: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(record.getMessage())
+
+    kept = Kept()
+    logging.getLogger("persistent").addHandler(kept)
+    try:
+        call()
+    finally:
+        logging.getLogger("persistent").removeHandler(kept)
+    return "\n".join(found)
 
 
 def truncated() -> FileSource:
@@ -535,6 +553,12 @@ MISTAKES = {
         "/views/a.csv",
         "the columns are time, page, n. Give timestamp=",
     ),
+    "a code that looks like a number": Mistake(
+        lambda: logged(lambda: run(source=files("a.csv", "time,page", "2024-05-06T10:00Z,007", "2024-05-06T10:00Z,7"))),
+        "007 in column 'page' is read as the number 7",
+        "/views/a.csv",
+        "schema={'page': 'string', ...}",
+    ),
     "a CSV with semicolons": Mistake(
         lambda: run(source=files("a.csv", *(line.replace(",", ";") for line in CSV))),
         "separated by ';'",
@@ -696,3 +720,6 @@ def test_these_are_no_mistakes(here: Path) -> None:
     assert "2 rows published" in run(sink=FileSink("checkpoint/results"))
     assert "2 rows published" in run(task(key=["page"]), checkpoint="list")
     assert "note" not in run(task(WindowState(Count(), sliding("1 min", every="1 min"))), checkpoint="sliding")
+    Path("views", "a.csv").write_text("time,page\n2024-05-06T10:00Z,0\n2024-05-06T10:00Z,-0\n2024-05-06T10:00:01Z,10\n")
+    numbers = FileSource("views", timestamp="time")
+    assert logged(lambda: run(source=numbers, checkpoint="numbers")) == ""

@@ -63,35 +63,41 @@ class Proposal:
 def proposal_of(path: str) -> Proposal:
     """What the first records below ``path`` suggest. SourceError if they cannot be read, or hold no time."""
     files = Files(path)
-    names = _schema_of(files).names
-    records, times = _first(path, names)
+    columns, codes = _columns_of(files)
+    names = columns.names
+    # A number that begins with zeros is the text of a code.
+    read = pa.schema([(one.name, pa.string() if one.name in codes else one.type) for one in columns])
+    records, times = _first(path, names, read if codes else None)
     batch = records.batch.slice(0, ROWS)
     times = dict(sorted(times.items(), key=lambda one: _likelihood(one[0], batch)))
-    fields = {name: Field(name, kind) for name in names if (kind := _type_of(batch.schema.field(name).type))}
-    others = {name: str(batch.schema.field(name).type) for name in names if name not in fields}
+    types = dict(zip(batch.schema.names, batch.schema.types))
+    fields = {name: Field(name, kind) for name in names if (kind := _type_of(types[name]))}
+    others = {name: str(types[name]) for name in names if name not in fields}
     time = next(iter(times))
     key = _key_of(batch, [one for one in fields.values() if one.name != time and is_name(one.name)])
     values = [one.name for one in fields.values() if one.type in ("int", "float") and one.name not in (time, key)]
     is_text = format_of(files, files.list()[0]) != "parquet"
-    schema = {name: str(batch.schema.field(name).type) for name in (*fields, *times)} if is_text else {}
+    schema = {name: str(types[name]) for name in (*fields, *times)} if is_text else {}
     values = [name for name in values if is_name(name) and not _ID_WORDS.search(name)]
     return Proposal(
         fields, others, times, key, tuple(values), schema, batch.num_rows + len(records.dead), len(records.dead)
     )
 
 
-def _schema_of(files: Files) -> pa.Schema:
-    """The columns of the first file that holds a record."""
-    formats: dict[str, Format] = {"parquet": Parquet("", None), "json": Text(JsonLines()), "csv": Text(CsvLines(False))}
+def _columns_of(files: Files) -> tuple[pa.Schema, frozenset[str]]:
+    """The columns of the first file that holds a record, and those of codes that look like numbers."""
+    csv = Text(CsvLines(False), warns=False)
+    formats: dict[str, Format] = {"parquet": Parquet("", None), "json": Text(JsonLines()), "csv": csv}
     for listed in files.list():
         file = InputFile(files, listed.path, listed.size)
         try:
-            schema = formats[format_of(files, listed)].infer(file)
+            name = format_of(files, listed)
+            schema = formats[name].infer(file)
         except Unreadable as error:
             raise bad_file(file, str(error)) from error
         if schema is not None:
             _require_columns(schema, file.where)
-            return schema
+            return schema, csv.codes(file) if name == "csv" else frozenset()
     raise SourceError(
         f"{files.url}: no file with a record exists, so no columns can be proposed: check the path; or leave out "
         "--source, and start with records that are made"
@@ -103,12 +109,12 @@ def _require_columns(schema: pa.Schema, where: str) -> None:
         raise SourceError(f"{where}: its columns are {', '.join(schema.names)}. {hint}")
 
 
-def _first(path: str, names: list[str]) -> tuple[Records, dict[str, str | None]]:
+def _first(path: str, names: list[str], schema: pa.Schema | None) -> tuple[Records, dict[str, str | None]]:
     """The first records, as the source reads them, and the columns that hold times in them. SourceError if none do."""
     records = None
     for name in names:
         try:
-            records = records or next(_read(FileSource(path, timestamp=name, timestamp_unit="ms")), None)
+            records = records or next(_read(FileSource(path, timestamp=name, timestamp_unit="ms", schema=schema)), None)
         except SourceError:
             continue
     times = {} if records is None else dict(_times_in(records.batch.slice(0, ROWS)))

@@ -32,6 +32,8 @@ _HEADER_BYTES = 64 * 1024
 _RETURN = 13
 _COLUMN = re.compile(r"In CSV column #(\d+): ")
 _MISTYPED = "CSV conversion error"
+_PADDED = re.compile(rb'(?:^|[,"])[+-]?0[0-9]', re.MULTILINE)
+_PADDED_FIELD = "^[+-]?0[0-9]"
 _NO_UTF8 = "invalid UTF8 data"
 _ROW = re.compile(r"Row #\d+: ")
 _UNPAIRED = (
@@ -71,6 +73,18 @@ class CsvLines:
 
     def infer(self, lines: Block, names: Sequence[str]) -> pa.Schema:
         return timeless(_parse(_unmarked(lines.text()), names, None, **self._nulls).schema)
+
+    def padded(self, lines: Block, names: Sequence[str]) -> dict[str, str]:
+        if _PADDED.search(bytes(lines.text())) is None:
+            return {}
+        whole = [field.name for field in self.infer(lines, names) if pa.types.is_integer(field.type)]
+        if not whole:
+            return {}
+        texts = _parse(_unmarked(lines.text()), names, pa.schema([(name, pa.string()) for name in whole]), skips=True)
+        found = {}
+        for name, column in zip(texts.column_names, texts.columns):
+            found[name] = column.filter(pc.match_substring_regex(column, _PADDED_FIELD))
+        return {name: str(column[0]) for name, column in found.items() if len(column)}
 
     def decode(self, lines: Block, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
         text = _unmarked(lines.text())
@@ -134,10 +148,13 @@ def _unmarked(text: memoryview | bytes) -> memoryview | bytes:
     return b"\n" + bytes(text) if bytes(text[:3]) == BYTE_ORDER_MARK else text
 
 
-def _parse(text: memoryview | bytes, names: Sequence[str], schema: pa.Schema | None, **nulls: Any) -> pa.Table:
-    """The columns of the schema; without one, all columns as inferred from lines with the right number of fields."""
+def _parse(
+    text: memoryview | bytes, names: Sequence[str], schema: pa.Schema | None, *, skips: bool = False, **nulls: Any
+) -> pa.Table:
+    """The columns of the schema; without one, all columns as inferred. ``skips``, and without a schema: lines with
+    another number of fields are left out."""
     wanted = {} if schema is None else {"column_types": schema, "include_columns": schema.names}
-    skip = (lambda row: "skip") if schema is None else None
+    skip = (lambda row: "skip") if skips or schema is None else None
     return pyarrow.csv.read_csv(
         pa.BufferReader(text),
         read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=list(names)),

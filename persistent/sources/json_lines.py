@@ -51,6 +51,10 @@ class JsonLines:
                 bad.append((number, _no_object(line)))
         return np.flatnonzero(objects), bad
 
+    def padded(self, lines: Block, names: Sequence[str]) -> dict[str, str]:
+        """JSON has no number that begins with a zero."""
+        return {}
+
     def infer(self, lines: Block, names: Sequence[str]) -> pa.Schema:
         _require_shallow(lines)
         try:

@@ -36,6 +36,15 @@ def test_a_csv_file(tmp_path: Path) -> None:
     assert (found.read, found.dead) == (6, 0)
 
 
+def test_a_code_is_text_although_it_looks_like_a_number(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Without it the places 01234 and 1234 would be one, and shown as a number that is neither's code."""
+    path = csv(tmp_path / "a.csv", "t,zip,n", "2024-05-01,01234,1", "2024-05-02,1234,2", "2024-05-02,01234,0")
+    found = proposal_of(path)
+    assert found.fields["zip"] == Field("zip", "str") and found.schema["zip"] == "string"
+    assert (found.key, found.values) == ("zip", ("n",))
+    assert not caplog.records
+
+
 @pytest.mark.parametrize(("unit", "per_second"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
 def test_the_unit_of_whole_numbers(unit: str, per_second: int, tmp_path: Path) -> None:
     """Without it seconds would be taken for milliseconds, and all records be of January 1970."""
