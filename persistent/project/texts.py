@@ -163,12 +163,8 @@ def _source(answers: Answers, folder: Path) -> str:
     times = f'timestamp="{answers.timestamp}"{unit}'
     place = answers.source
     if place.kind == "kafka":
-        return (
-            "    # The values are JSON objects. A record may come 10 s behind a later one, and is still on time.\n"
-            "    source=KafkaSource(\n"
-            f'        "{place.server}", "{place.path}", {times}, max_out_of_orderness="10 s"\n'
-            "    ),"
-        )
+        told = "    # The values are JSON objects. A record may come 10 s behind a later one, and is still on time.\n"
+        return told + _call("KafkaSource", f'"{place.server}", "{place.path}"', times, 'max_out_of_orderness="10 s"')
     lines = [_path(place.path, folder) if place.path else f'HERE / "{SAMPLE}"', times]
     if answers.schema:
         types = ", ".join(f'"{name}": "{kind}"' for name, kind in answers.schema.items())
@@ -176,10 +172,17 @@ def _source(answers: Answers, folder: Path) -> str:
     told = "    # Each file is read once. New ones may appear at any time; one that was read must not change.\n"
     if answers.schema:
         told += "    # schema names the fields that are read; a line that does not fit their types is a dead letter.\n"
-    line = f"    source=FileSource({', '.join(lines)}),"
-    if len(line) > 120:
-        line = "    source=FileSource(\n" + "".join(f"        {one},\n" for one in lines) + "    ),"
-    return told + line
+    return told + _call("FileSource", *lines)
+
+
+def _call(source: str, *given: str) -> str:
+    """The source with its options, in the lines that the formatter gives it."""
+    line = f"    source={source}({', '.join(given)}),"
+    return (
+        line
+        if len(line) <= _WIDTH
+        else f"    source={source}(\n" + "".join(f"        {one},\n" for one in given) + "    ),"
+    )
 
 
 def _path(path: str, folder: Path) -> str:

@@ -127,7 +127,7 @@ def _with_nulls(table: pa.Table, text: memoryview | bytes, names: Sequence[str])
         # Only the parser knows which fields are quoted, and it applies one rule for nulls to all columns it reads.
         # Without the newline it takes the last field for quoted if the previous one is.
         told = pa.schema([table.schema.field(name) for name in empty])
-        rule = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}
+        rule: dict[str, Any] = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}
         columns = _parse(data + b"\n", names, told, **rule).columns
     else:
         found = [table.column(name) for name in empty]
