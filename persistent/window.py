@@ -273,7 +273,7 @@ def everything() -> Everything:
 def no_window(given: object) -> str:
     """What to give in place of what is no window.
 
-    >>> no_window("1 hour")[-36:]
+    >>> no_window("1 hour")[-38:]
     "not '1 hour': write tumbling('1 hour')"
     """
     meant = f": write tumbling({given!r})" if isinstance(given, str) else ""

@@ -55,7 +55,7 @@ def misread(names: Sequence[str]) -> str:
     """What to do about names that are likely to be no names of columns, but a line that was read as such; empty if they
     may be names.
 
-    >>> misread(["time;page"])[:57], misread(["time", "page"])
+    >>> misread(["time;page"])[:58], misread(["time", "page"])
     ("The names seem to be separated by ';', and commas separate", '')
     """
     for separator in (";", "\t", "|"):

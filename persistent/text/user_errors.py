@@ -66,7 +66,7 @@ def error_text(error: BaseException) -> str:
     >>> error_text(KeyError("no field 'user'")), error_text(KeyError("user")), error_text(ValueError())
     ("KeyError: no field 'user'", "KeyError: 'user'", 'ValueError')
     >>> error_text(TypeError("Delta.update() missing 1 required positional argument: 'value'"))[11:52]
-    "state.update() missing 1 required positio"
+    'state.update() missing 1 required positio'
     """
     name = type(error).__name__
     try:
