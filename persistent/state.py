@@ -35,8 +35,9 @@ from persistent.lateness import ALLOWS_NONE, CLOSE, DELTA, Lateness, checked_lat
 from persistent.state_rows import open_panes
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import Described, changes_text
+from persistent.text.spelling import spelled
 from persistent.time_to_live import TimeToLive, checked_ttl
-from persistent.window import AnyWindow, Everything, Panes, Window
+from persistent.window import AnyWindow, Everything, Panes, Window, no_window
 from persistent.zone import Zone
 
 _FORMAT = 1
@@ -221,6 +222,7 @@ class NonWindowState(PersistentState):
     10
     """
 
+    @spelled
     def __init__(
         self,
         monoid: Monoid[Any],
@@ -311,6 +313,7 @@ class WindowState(PersistentState):
     {(0, 10): 3, (5, 15): 3, (10, 20): 1}
     """
 
+    @spelled
     def __init__(
         self,
         monoid: Monoid[Any],
@@ -325,10 +328,7 @@ class WindowState(PersistentState):
         early_by: str = "event",
     ) -> None:
         if not isinstance(window, Window | CalendarWindow | AssignedWindow | Everything):
-            raise TypeError(
-                "a window is made by tumbling(size), sliding(size, every), session(gap), calendar(unit), "
-                f"assigned(assigner) or everything(), not {window!r}"
-            )
+            raise TypeError(no_window(window))
         interval = None if interval_ms is None else duration_ms(interval_ms, "interval_ms")
         if interval is not None and interval < 1:
             raise ValueError("interval_ms is at least 1 ms")

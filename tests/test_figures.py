@@ -41,6 +41,7 @@ MANY_PARAMETERS = {
 IMPORTS_MAX = 18
 MANY_IMPORTS = {
     "persistent": 23,  # What users name.
+    "persistent.state": 19,  # A state on its own is panes, windows, lateness and a time to live.
     "persistent.pipeline": 41,  # Where sources, sinks, engines, the driver, readers and metrics meet.
     "monoids": 31,  # The catalogue.
     "persistent.sources.file": 22,  # One source with three formats, and the index of what it has listed.

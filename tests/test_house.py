@@ -150,6 +150,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("persistent.metrics", "persistent.explain"),
     ("persistent.pipeline",),
     (
+        "persistent.project",
         "persistent.verify",
         "persistent.reading",
         "persistent.operations",
@@ -195,6 +196,7 @@ ROOMS = {
     "serve": "errors clock text codec storage sinks window session_window state task checkpoint worker pipeline "
     "reading verify",
     "operations": "errors clock text codec storage sources sinks task checkpoint worker driver pipeline",
+    "project": "errors clock sources driver pipeline",
 }
 """What each room may import of the others."""
 NOT_REACHED = {

@@ -79,8 +79,8 @@ class Manifest:
     used twice. ``format``: the one it was read in.
 
     ``sources``, ``sinks``: by name. ``clocks``, ``operators``: by operator, which is ``task``, or ``task/state`` if the
-    task has several states. ``ledger``: by operator, input and partition. ``aside``: late rows and dead letters that may
-    still be unpublished, oldest first.
+    task has several states. ``ledger``: by operator, input and partition. ``aside``: late rows and dead letters that
+    may still be unpublished, oldest first.
     """
 
     job: str

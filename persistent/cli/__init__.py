@@ -14,6 +14,7 @@ from persistent.cli.clock import clock_command
 from persistent.cli.completion import print_completion
 from persistent.cli.exits import STOPPED, CommandFailed, InOrder, exit_code
 from persistent.cli.explain import explain
+from persistent.cli.init import init
 from persistent.cli.inspect import diff_command, history, show
 from persistent.cli.laws import laws
 from persistent.cli.log_lines import ToStderr
@@ -35,8 +36,8 @@ from persistent.cli.why import why
 from persistent.errors import PersistentError, explanation
 
 _COMMANDS = (
-    (run, explain, serve, history, show, clock_command, diff_command, state, late, dead_letters, verify_command)
-    + (export_command,)
+    (init, run, explain, serve, history, show, clock_command, diff_command, state, late, dead_letters)
+    + (verify_command, export_command)
     + (savepoint_command, rollback_command, restart_command, pin_command, gc, compact_command, correct_command)
     + (upgrade_command, merge_command, doctor, laws, why)
 )
@@ -74,6 +75,7 @@ def main(verbose: int) -> None:
     package.module:NAME of its pipeline: a Pipeline, or a function without arguments that returns one.
 
     \b
+    persistent init visits                              a project: a task, its test, how to run both
     persistent run visits.py:pipeline                   process the available input
     persistent run visits.py:pipeline --end-of-input    ... and close every window
     persistent run visits.py:pipeline --follow          ... and new input, until Ctrl-C

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from persistent.checkpoint.names import manifest_name, plan_name
+from persistent.checkpoint.names import manifest_name, plan_name, savepoint_name
 from persistent.checkpoint.output_parts import LATE_SINK
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline
@@ -118,6 +118,8 @@ def check_not_read_back(sources: Mapping[str, Source], sinks: Mapping[str, AnySi
                 f"{sink!r} writes where {source!r} reads: the results would be counted as input. Give the sink a "
                 "place of its own"
             )
+    for sink in (one for one in sinks.values() if isinstance(one, FileSink)):
+        _check_apart(sink, storage)
     places: list[tuple[str, str, tuple[str, ...]]] = [("checkpoint", storage.url, CHECKPOINT_NAMES)]
     places += [("sink", sink.url, sink.names()) for sink in sinks.values() if isinstance(sink, FileSink)]
     for source, (part, url, names) in product((one for one in read if isinstance(one, FileSource)), places):
@@ -144,3 +146,18 @@ def check_reach(engine: Engine, sources: Mapping[str, Source], sinks: Mapping[st
             [storage, *(sink.storage for sink in sinks.values() if isinstance(sink, FileSink))],
             *parts_of(*sources.values()),
         )
+
+
+def _check_apart(sink: FileSink, storage: Storage) -> None:
+    """InvalidPipeline if results would lie among the files of the checkpoint. Another folder in its own is fine."""
+    ours = {name.partition("/")[0] for name in (*CHECKPOINT_NAMES, savepoint_name("name"))}
+    url, checkpoint = f"{sink.url.rstrip('/')}/", f"{storage.url.rstrip('/')}/"
+    below = url.removeprefix(checkpoint)
+    if not url.startswith(checkpoint) or (below and below.partition("/")[0] not in ours):
+        return
+    what = "a folder that the checkpoint itself has" if below else "the folder of the checkpoint"
+    raise InvalidPipeline(
+        f"the sink {sink.url} is {what}: readers of the results would find its files, and 'persistent verify' those of "
+        "the results. Give the sink a folder of its own; if it has begun, move its results there, with its folders "
+        "_published, _staged and _retracted"
+    )
