@@ -25,8 +25,8 @@ _SECTION = re.compile(r"^### (\w+)\n\n(.*?)(?=^#|\Z)", re.M | re.S)
 def why(error: str | None, as_json: bool) -> None:
     """Explain an error: what it means for the data, and what to do.
 
-    ERROR is its name, with which a message ends. Without it, or with an exit code, the exit codes are listed, and when
-    a supervisor should start a run again. It needs no network, and no checkpoint.
+    ERROR is its name, with which a message ends, or a line of a log that has it. Without it, or with an exit code, the
+    exit codes are listed, and when a supervisor should start a run again. It needs no network, and no checkpoint.
 
     \b
     persistent why CorruptCheckpoint
@@ -39,11 +39,12 @@ def why(error: str | None, as_json: bool) -> None:
             _print(page().partition("\n## ")[0] + f"\n\nErrors: {', '.join(sections())}.")
         return
     names = {name.lower(): name for name in sections()}
-    if error.lower() not in names:
+    named = [names[word] for word in re.findall(r"\w+", error.lower()) if word in names]
+    if not named:
         near = get_close_matches(error.lower(), names, 1)
         meant = f" Did you mean {names[near[0]]}?" if near else ""
         raise click.UsageError(f"no error is named {error!r}.{meant} 'persistent why' lists them")
-    name = names[error.lower()]
+    name = named[0]
     if as_json:
         print_json([{"error": name, "text": sections()[name]}])
     else:
