@@ -38,17 +38,23 @@ def why(error: str | None, as_json: bool) -> None:
         else:
             _print(page().partition("\n## ")[0] + f"\n\nErrors: {', '.join(sections())}.")
         return
-    names = {name.lower(): name for name in sections()}
-    named = [names[word] for word in re.findall(r"\w+", error.lower()) if word in names]
-    if not named:
-        near = get_close_matches(error.lower(), names, 1)
-        meant = f" Did you mean {names[near[0]]}?" if near else ""
-        raise click.UsageError(f"no error is named {error!r}.{meant} 'persistent why' lists them")
-    name = named[0]
+    name = _named(error)
     if as_json:
         print_json([{"error": name, "text": sections()[name]}])
     else:
         _print(f"# {name}\n\n{sections()[name]}")
+
+
+def _named(error: str) -> str:
+    """The error that is named: alone in any case of letters, in a line as it is written, at its end first."""
+    names = {name.lower(): name for name in sections()}
+    words = re.findall(r"\w+", error.rpartition("persistent why ")[2])
+    found = [names[error.lower()]] if error.lower() in names else [word for word in words if word in sections()]
+    if not found:
+        near = get_close_matches(error.lower(), names, 1)
+        meant = f" Did you mean {names[near[0]]}?" if near else ""
+        raise click.UsageError(f"no error is named {error!r}.{meant} 'persistent why' lists them")
+    return found[0]
 
 
 @cache
@@ -57,6 +63,7 @@ def page() -> str:
     return files("persistent.cli").joinpath("errors.md").read_text(encoding="utf-8")
 
 
+@cache
 def sections() -> Mapping[str, str]:
     """The section of each error."""
     return dict(_SECTION.findall(page()))
