@@ -25,8 +25,8 @@ _SECTION = re.compile(r"^### (\w+)\n\n(.*?)(?=^#|\Z)", re.M | re.S)
 def why(error: str | None, as_json: bool) -> None:
     """Explain an error: what it means for the data, and what to do.
 
-    ERROR is its name, with which a message ends. Without it, or with an exit code, the exit codes are listed, and when
-    a supervisor should start a run again. It needs no network, and no checkpoint.
+    ERROR is its name, with which a message ends, or a line of a log that has it. Without it, or with an exit code, the
+    exit codes are listed, and when a supervisor should start a run again. It needs no network, and no checkpoint.
 
     \b
     persistent why CorruptCheckpoint
@@ -38,16 +38,23 @@ def why(error: str | None, as_json: bool) -> None:
         else:
             _print(page().partition("\n## ")[0] + f"\n\nErrors: {', '.join(sections())}.")
         return
-    names = {name.lower(): name for name in sections()}
-    if error.lower() not in names:
-        near = get_close_matches(error.lower(), names, 1)
-        meant = f" Did you mean {names[near[0]]}?" if near else ""
-        raise click.UsageError(f"no error is named {error!r}.{meant} 'persistent why' lists them")
-    name = names[error.lower()]
+    name = _named(error)
     if as_json:
         print_json([{"error": name, "text": sections()[name]}])
     else:
         _print(f"# {name}\n\n{sections()[name]}")
+
+
+def _named(error: str) -> str:
+    """The error that is named: alone in any case of letters, in a line as it is written, at its end first."""
+    names = {name.lower(): name for name in sections()}
+    words = re.findall(r"\w+", error.rpartition("persistent why ")[2])
+    found = [names[error.lower()]] if error.lower() in names else [word for word in words if word in sections()]
+    if not found:
+        near = get_close_matches(error.lower(), names, 1)
+        meant = f" Did you mean {names[near[0]]}?" if near else ""
+        raise click.UsageError(f"no error is named {error!r}.{meant} 'persistent why' lists them")
+    return found[0]
 
 
 @cache
@@ -56,6 +63,7 @@ def page() -> str:
     return files("persistent.cli").joinpath("errors.md").read_text(encoding="utf-8")
 
 
+@cache
 def sections() -> Mapping[str, str]:
     """The section of each error."""
     return dict(_SECTION.findall(page()))

@@ -23,6 +23,11 @@ def test_every_error_is_explained(name: str) -> None:
     assert shown.exit_code == 0
     assert name in shown.stdout and "Do:" in shown.stdout
     assert command("why", name.upper()).stdout == shown.stdout
+    for line in (
+        f"persistent.errors.{name}: it was refused, Fenced",
+        f"Error: Refused, Stopped (persistent why {name})",
+    ):
+        assert command("why", line).stdout == shown.stdout
 
 
 def test_every_error_that_ends_a_job_is_known_by_the_class_that_it_names() -> None:
