@@ -85,12 +85,22 @@ class PrometheusMetrics:
         for metric in METRICS:
             yield _family(metric, [])
 
+    def _register(self) -> None:
+        if self._registered:
+            return
+        try:
+            self._registry.register(self)
+        except ValueError as error:
+            raise InvalidPipeline(
+                "metrics: the registry has metrics of these names already: give all pipelines of this process the same "
+                "PrometheusMetrics"
+            ) from error
+        self._registered = True
+
     def _begin(self) -> None:
         client = _client()
         if self._registry is not None:
-            if not self._registered:
-                self._registry.register(self)
-                self._registered = True
+            self._register()
             return
         assert self._address is not None
         self._server = _server(client, self._address, self)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from persistent import InvalidPipeline, MemorySink, MemorySource, OtelMetrics, P
 from persistent.metrics.otel import over_otlp
 from persistent.metrics.table import METRICS, TOTAL
 from persistent.storage import MemoryStorage
+from tests.cli.visits import FIRST, VISITS, command
 from tests.metrics.test_prometheus import Minutes
 from tests.visits import GOOD
 
@@ -124,6 +126,19 @@ def test_the_last_figures_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     points = sent["persistent.records"].sum.data_points
     assert sum(point.as_int or int(point.as_double) for point in points) == 20
     assert sent["persistent.step.duration"].histogram.data_points[0].count == 4
+
+
+def test_the_command_sends_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The option would be there, and nothing be sent."""
+    (here / "visits.py").write_text(VISITS)
+    (here / "views").mkdir()
+    (here / "views" / "1.csv").write_text(FIRST)
+    with receiver() as server:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}")
+        result = command("run", "visits.py:pipeline", "--engine", "embedded", "--otel", "--metrics", "127.0.0.1:0")
+    assert result.exit_code == 0, result.output
+    assert len(server.sent) == 1
+    assert result.stderr.startswith("the metrics of this run are at http://127.0.0.1:")
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

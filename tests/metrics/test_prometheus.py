@@ -165,6 +165,10 @@ def test_a_registry_of_the_user() -> None:
     assert sum(records(found).values()) == len(GOOD) and metrics.url is None
     assert found["step_duration_seconds_count", "registered"] == 5, "counters of the process go on"
     assert found["run_active", "registered"] == 0
+    other = MemoryStorage("registered-twice")
+    with pytest.raises(InvalidPipeline, match="give all pipelines of this process the same PrometheusMetrics"):
+        pipeline_of(source_of(GOOD), other).run(engine="embedded", metrics=PrometheusMetrics(registry=registry))
+    assert not other.list("")
 
 
 def test_a_scrape_waits_for_no_step() -> None:
