@@ -76,6 +76,7 @@ def test_every_answer_can_be_an_option(here: Path) -> None:
         (["--source", "files:views.csv", "--value", "page"], 1, ["--value 'page'", "is of type str", "numbers"]),
         (["--source", "files:views.csv", "--key", "time"], 1, ["--key 'time'", "is the time", "another field"]),
         (["--value", "time"], 1, ["--value 'time'", "choose"]),
+        (["--source", "files:numbers.csv", "--value", "ts"], 1, ["--value 'ts'", "is the time", "choose another"]),
         (["--timestamp-unit", "min"], 2, ["--timestamp-unit", "'ms'"]),
         (["--sink", "postgres:postgresql://a:b@c/d"], 1, ["password", "PGPASSWORD"]),
     ],
@@ -83,10 +84,11 @@ def test_every_answer_can_be_an_option(here: Path) -> None:
 def test_a_wrong_answer_writes_nothing(words: list[str], code: int, parts: list[str], here: Path) -> None:
     """Without it half a project would be in the way of the next try."""
     (here / "views.csv").write_text(FIRST)
+    (here / "numbers.csv").write_text("ts,n\n1700000000,1\n")
     result = command("init", *words)
     assert result.exit_code == code
     assert [part for part in parts if part not in result.stderr] == [], result.stderr
-    assert [path.name for path in here.iterdir()] == ["views.csv"]
+    assert sorted(path.name for path in here.iterdir()) == ["numbers.csv", "views.csv"]
 
 
 def test_a_second_project_replaces_nothing(here: Path) -> None:

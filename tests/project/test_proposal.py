@@ -75,8 +75,9 @@ def test_a_parquet_file(times: Any, tmp_path: Path) -> None:
 
 def test_the_likeliest_time_comes_first(tmp_path: Path) -> None:
     """Without it a number in the range of seconds would be taken for the time of the record."""
-    path = csv(tmp_path / "a.csv", "phone,updated,created_at", "1700000001,2024-05-01,2024-05-01T10:00Z")
-    assert list(proposal_of(path).times) == ["created_at", "updated", "phone"]
+    line = "1700000001,1700000002,2024-05-01,2024-05-01T10:00Z"
+    path = csv(tmp_path / "a.csv", "phone,made_at,updated,created_at", line)
+    assert list(proposal_of(path).times) == ["created_at", "updated", "made_at", "phone"]
 
 
 def test_a_line_that_does_not_decode_is_counted(tmp_path: Path) -> None:
