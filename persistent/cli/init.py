@@ -101,6 +101,11 @@ class _Questions:
             raise InvalidPipeline(f"--{name} is missing, and nothing can be proposed: give it ({question})")
         return proposed
 
+    def file_here(self) -> str:
+        """The only file with records in this folder, as a proposal to somebody who is asked."""
+        here = [path.name for path in Path().iterdir() if path.suffix in (".csv", ".jsonl", ".ndjson", ".parquet")]
+        return f"files:{here[0]}" if self._asks and len(here) == 1 else ""
+
     def given(self, option: str) -> str | None:
         """The option, if it was given."""
         return None if self._given[option] is None else str(self._given[option])
@@ -116,7 +121,8 @@ class _Questions:
 
 
 def _answers(questions: _Questions) -> Answers:
-    source = source_of(questions.answer("source", f"Where are the records ({SOURCES}; sample makes some)", "sample"))
+    proposed = questions.file_here() or "sample"
+    source = source_of(questions.answer("source", f"Where are the records ({SOURCES}; sample makes some)", proposed))
     read = _from_topic if source.kind == "kafka" else _from_files
     timestamp, unit, key, values, schema = read(source, questions)
     window = window_of(
