@@ -205,7 +205,8 @@ def _path(path: str, folder: Path) -> str:
 
 def _text(text: str) -> str:
     """The literal of a text, in double quotes where that needs no escape."""
-    return f'"{text}"' if repr(text) == f"'{text}'" and '"' not in text else repr(text)
+    literal = repr(text)
+    return f'"{literal[1:-1]}"' if literal.startswith("'") and '"' not in text else literal
 
 
 def _sink(answers: Answers) -> str:
