@@ -101,6 +101,11 @@ class _Questions:
             raise InvalidPipeline(f"--{name} is missing, and nothing can be proposed: give it ({question})")
         return proposed
 
+    def file_here(self) -> str:
+        """The only file with records in this folder, as a proposal to somebody who is asked."""
+        here = [path.name for path in Path().iterdir() if path.suffix in (".csv", ".jsonl", ".ndjson", ".parquet")]
+        return f"files:{here[0]}" if self._asks and len(here) == 1 else ""
+
     def given(self, option: str) -> str | None:
         """The option, if it was given."""
         return None if self._given[option] is None else str(self._given[option])
@@ -116,7 +121,8 @@ class _Questions:
 
 
 def _answers(questions: _Questions) -> Answers:
-    source = source_of(questions.answer("source", f"Where are the records ({SOURCES}; sample makes some)", "sample"))
+    proposed = questions.file_here() or "sample"
+    source = source_of(questions.answer("source", f"Where are the records ({SOURCES}; sample makes some)", proposed))
     read = _from_topic if source.kind == "kafka" else _from_files
     timestamp, unit, key, values, schema = read(source, questions)
     window = window_of(
@@ -147,14 +153,9 @@ def _from_files(source: End, questions: _Questions) -> tuple[str, str | None, Fi
     proposed = found.key or _NO_KEY
     name = questions.answer("key", f"Whose state does a record change ({', '.join(choices)}; {_NO_KEY})", proposed)
     key = None if name == _NO_KEY else found.field(checked_name(name, "--key"), "--key")
-    if key is not None and key.name == timestamp:
-        raise InvalidPipeline(f"--key {key.name!r} is the time of the records: choose another field, or {_NO_KEY}")
     proposed_values = tuple(name for name in found.values if key is None or name != key.name)
     values = tuple(found.field(checked_name(name, "--value"), "--value") for name in questions.values(proposed_values))
-    for field in values:
-        if field.type not in ("int", "float") or field.name == timestamp:
-            what = "the time of the records" if field.name == timestamp else f"of type {field.type}"
-            raise InvalidPipeline(f"--value {field.name!r} is {what}, and only numbers are summed up: choose another")
+    _check_apart(timestamp, key, values)
     read = dict.fromkeys([timestamp, *([key.name] if key else []), *(field.name for field in values)])
     schema = {name: found.schema[name] for name in read if name in found.schema}
     return timestamp, unit, key, values, schema
@@ -168,4 +169,21 @@ def _from_topic(source: End, questions: _Questions) -> tuple[str, str | None, Fi
     name = questions.answer("key", f"Whose state does a record change (a field; {_NO_KEY} for none)", None)
     key = None if name == _NO_KEY else Field(checked_name(name, "--key"), "str")
     values = tuple(Field(checked_name(name, "--value"), "float") for name in questions.values(()))
-    return checked_name(timestamp, "--timestamp"), unit, key, values, {}
+    _check_apart(timestamp, key, values)
+    schema = {} if timestamp == broker else {checked_name(timestamp, "--timestamp"): "int64" if unit else "string"}
+    schema |= {key.name: "string"} if key else {}
+    schema |= {field.name: "double" for field in values}
+    return timestamp, unit, key, values, schema
+
+
+def _check_apart(timestamp: str, key: Field | None, values: tuple[Field, ...]) -> None:
+    """InvalidPipeline if one field is to be two things, or what is summed up is no number."""
+    taken = {timestamp: "the time of the records"}
+    if key is not None:
+        if key.name in taken:
+            raise InvalidPipeline(f"--key {key.name!r} is {taken[key.name]}: choose another field, or {_NO_KEY}")
+        taken[key.name] = "the key"
+    for field in values:
+        what = taken.get(field.name) or ("" if field.type in ("int", "float") else f"of type {field.type}")
+        if what:
+            raise InvalidPipeline(f"--value {field.name!r} is {what}, and other numbers are summed up: choose another")

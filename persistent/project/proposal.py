@@ -67,7 +67,7 @@ def proposal_of(path: str) -> Proposal:
     names = columns.names
     # A number that begins with zeros is the text of a code.
     read = pa.schema([(one.name, pa.string() if one.name in codes else one.type) for one in columns])
-    records, times = _first(path, names, read if codes else None)
+    records, times = _first(path, read, typed=bool(codes))
     batch = records.batch.slice(0, ROWS)
     times = dict(sorted(times.items(), key=lambda one: _likelihood(one[0], batch)))
     types = dict(zip(batch.schema.names, batch.schema.types))
@@ -109,22 +109,20 @@ def _require_columns(schema: pa.Schema, where: str) -> None:
         raise SourceError(f"{where}: its columns are {', '.join(schema.names)}. {hint}")
 
 
-def _first(path: str, names: list[str], schema: pa.Schema | None) -> tuple[Records, dict[str, str | None]]:
-    """The first records, as the source reads them, and the columns that hold times in them. SourceError if none do."""
-    records = None
-    for name in names:
-        try:
-            records = records or next(_read(FileSource(path, timestamp=name, timestamp_unit="ms", schema=schema)), None)
-        except SourceError:
-            continue
+def _first(path: str, columns: pa.Schema, *, typed: bool) -> tuple[Records, dict[str, str | None]]:
+    """The first records, as the source reads them, and the columns that hold times in them. SourceError if none do.
+    ``typed``: the source would infer other columns."""
+    able = [field.name for field in columns if _may_be_time(field.type)]
+    schema = columns if typed else None
+    found = _read(FileSource(path, timestamp=able[0], timestamp_unit="ms", schema=schema)) if able else iter(())
+    records = next(found, None)
     times = {} if records is None else dict(_times_in(records.batch.slice(0, ROWS)))
     if records is None or not times:
-        seen = ", ".join(names)
         first = "" if records is None else f", in the first record {_shown(records.batch)}"
         raise SourceError(
-            f"{path}: no column holds times in each of its first records; the columns are {seen}{first}. A time is ISO "
-            "8601, as in 2024-05-01T10:00:00Z, or a whole number of seconds, ms, us or ns since 1970. Correct or add "
-            "one where the file is written"
+            f"{path}: no column holds times in each of its first records; the columns are {', '.join(columns.names)}"
+            f"{first}. A time is ISO 8601, as in 2024-05-01T10:00:00Z, or a whole number of seconds, ms, us or ns "
+            "since 1970. Correct or add one where the file is written"
         )
     return records, times
 
@@ -144,15 +142,20 @@ def _times_in(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None]]:
     """The columns in which every value that is there is a time of these years, and its unit."""
     for name, column in zip(batch.schema.names, batch.columns):
         kind, there = column.type, column.drop_null()
-        is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
-        if not len(there) or not (is_time or pa.types.is_string(kind) or pa.types.is_integer(kind)):
+        if not len(there) or not _may_be_time(kind):
             continue
+        is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
         for unit in (None,) if is_time else UNITS if pa.types.is_integer(kind) else (None, *UNITS):
             found = milliseconds(there, unit)
             is_read = (found != NO_TIMESTAMP).all() and (found >= 0).all()
             if is_read and (unit is None or bool(((found >= _LIKELY_MS[0]) & (found < _LIKELY_MS[1])).all())):
                 yield name, unit
                 break
+
+
+def _may_be_time(kind: pa.DataType) -> bool:
+    types = pa.types
+    return any(is_kind(kind) for is_kind in (types.is_timestamp, types.is_date, types.is_string, types.is_integer))
 
 
 def _likelihood(name: str, batch: pa.RecordBatch) -> tuple[bool, bool, bool, int]:

@@ -164,15 +164,22 @@ def _source(answers: Answers, folder: Path) -> str:
     place = answers.source
     if place.kind == "kafka":
         told = "    # The values are JSON objects. A record may come 10 s behind a later one, and is still on time.\n"
-        return told + _call("KafkaSource", f'"{place.server}", "{place.path}"', times, 'max_out_of_orderness="10 s"')
+        given = [f'"{place.server}", "{place.path}"', times, 'max_out_of_orderness="10 s"', *_schema(answers)]
+        return told + _told_schema(answers) + _call("KafkaSource", *given)
     lines = [_path(place.path, folder) if place.path else f'HERE / "{SAMPLE}"', times]
-    if answers.schema:
-        types = ", ".join(f'"{name}": "{kind}"' for name, kind in answers.schema.items())
-        lines.append(f"schema={{{types}}}")
     told = "    # Each file is read once. New ones may appear at any time; one that was read must not change.\n"
-    if answers.schema:
-        told += "    # schema names the fields that are read; a line that does not fit their types is a dead letter.\n"
-    return told + _call("FileSource", *lines)
+    return told + _told_schema(answers) + _call("FileSource", *lines, *_schema(answers))
+
+
+def _schema(answers: Answers) -> list[str]:
+    types = ", ".join(f'"{name}": "{kind}"' for name, kind in answers.schema.items())
+    return [f"schema={{{types}}}"] if types else []
+
+
+def _told_schema(answers: Answers) -> str:
+    if not answers.schema:
+        return ""
+    return "    # schema names the fields that are read; a record that does not fit their types is a dead letter.\n"
 
 
 def _call(source: str, *given: str) -> str:
@@ -198,7 +205,8 @@ def _path(path: str, folder: Path) -> str:
 
 def _text(text: str) -> str:
     """The literal of a text, in double quotes where that needs no escape."""
-    return f'"{text}"' if repr(text) == f"'{text}'" and '"' not in text else repr(text)
+    literal = repr(text)
+    return f'"{literal[1:-1]}"' if literal.startswith("'") and '"' not in text else literal
 
 
 def _sink(answers: Answers) -> str:

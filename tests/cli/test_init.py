@@ -58,7 +58,10 @@ def test_every_answer_can_be_an_option(here: Path) -> None:
     result = command("init", *words)
     assert result.exit_code == 0, result.output
     task = (here / "task.py").read_text()
-    for part in ('"localhost:9092", "views", timestamp="ts", timestamp_unit="s"', 'session("5 min")', "millis_max"):
+    options = " ".join(task.split())
+    assert '"localhost:9092", "views", timestamp="ts", timestamp_unit="s", max_out_of_orderness="10 s",' in options
+    assert 'schema={"ts": "int64", "page": "string", "bytes": "double", "millis": "double"}' in options
+    for part in ('session("5 min")', "millis_max"):
         assert part in task
     assert "persistent-monoids[kafka]" in (here / "README.md").read_text()
     assert "cd " not in result.stdout
@@ -69,13 +72,20 @@ def test_every_answer_can_be_an_option(here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "parts"),
     [
+        (["--source", "kafka:a:1/b", "--key", "n", "--value", "n"], 1, ["--value 'n'", "is the key", "choose another"]),
+        (["--source", "kafka:a:1/b", "--key", "_timestamp"], 1, ["--key '_timestamp'", "is the time"]),
         (["--source", "kafka:a:1/b"], 1, ["--key is missing", "give it"]),
         (["--source", "files:none.csv"], 1, ["none.csv", "check the path"]),
         (["--source", "files:views.csv", "--key", "pgae"], 1, ["--key 'pgae'", "is no column", "page"]),
         (["--source", "files:views.csv", "--timestamp", "page"], 1, ["--timestamp 'page'", "choose one of time"]),
-        (["--source", "files:views.csv", "--value", "page"], 1, ["--value 'page'", "is of type str", "numbers"]),
+        (
+            ["--source", "files:views.csv", "--key", "status", "--value", "page"],
+            1,
+            ["--value 'page'", "is of type str", "numbers"],
+        ),
         (["--source", "files:views.csv", "--key", "time"], 1, ["--key 'time'", "is the time", "another field"]),
         (["--value", "time"], 1, ["--value 'time'", "choose"]),
+        (["--source", "files:numbers.csv", "--value", "ts"], 1, ["--value 'ts'", "is the time", "choose another"]),
         (["--timestamp-unit", "min"], 2, ["--timestamp-unit", "'ms'"]),
         (["--sink", "postgres:postgresql://a:b@c/d"], 1, ["password", "PGPASSWORD"]),
     ],
@@ -83,10 +93,11 @@ def test_every_answer_can_be_an_option(here: Path) -> None:
 def test_a_wrong_answer_writes_nothing(words: list[str], code: int, parts: list[str], here: Path) -> None:
     """Without it half a project would be in the way of the next try."""
     (here / "views.csv").write_text(FIRST)
+    (here / "numbers.csv").write_text("ts,n\n1700000000,1\n")
     result = command("init", *words)
     assert result.exit_code == code
     assert [part for part in parts if part not in result.stderr] == [], result.stderr
-    assert [path.name for path in here.iterdir()] == ["views.csv"]
+    assert sorted(path.name for path in here.iterdir()) == ["numbers.csv", "views.csv"]
 
 
 def test_a_second_project_replaces_nothing(here: Path) -> None:
@@ -112,13 +123,13 @@ def test_it_asks_on_a_terminal(here: Path) -> None:
         text=True,
     )
     os.close(theirs)
-    os.write(ours, b"files:views.csv\n\n-\nbytes\nday\n\n")
+    os.write(ours, b"\n\n-\nbytes\nday\n\n")
     said, _ = process.communicate(timeout=60)
     os.close(ours)
     assert process.returncode == 0, said
     for part in (
         "Where are the records",
-        "[sample]",
+        "[files:views.csv]",
         "Whose state does a record change",
         "[page]",
         "[hour]",

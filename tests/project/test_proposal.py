@@ -75,8 +75,9 @@ def test_a_parquet_file(times: Any, tmp_path: Path) -> None:
 
 def test_the_likeliest_time_comes_first(tmp_path: Path) -> None:
     """Without it a number in the range of seconds would be taken for the time of the record."""
-    path = csv(tmp_path / "a.csv", "phone,updated,created_at", "1700000001,2024-05-01,2024-05-01T10:00Z")
-    assert list(proposal_of(path).times) == ["created_at", "updated", "phone"]
+    line = "1700000001,1700000002,2024-05-01,2024-05-01T10:00Z"
+    path = csv(tmp_path / "a.csv", "phone,made_at,updated,created_at", line)
+    assert list(proposal_of(path).times) == ["created_at", "updated", "made_at", "phone"]
 
 
 def test_a_line_that_does_not_decode_is_counted(tmp_path: Path) -> None:
@@ -99,6 +100,7 @@ def test_a_compressed_file(tmp_path: Path) -> None:
         ("a.csv", ["t;user;n", "2024-05-01;a;1"], ("a.csv", "separated by ';'", "with commas", "read_csv")),
         ("a.csv", ["2024-05-01,a,1", "2024-05-02,a,1"], ("a.csv", "seems to be a record", "add them")),
         ("a.csv", ["user,n", "a,1"], ("a.csv", "no column holds times", "user, n", "'a'", "ISO 8601")),
+        ("a.csv", ["kg,is_new", "0.5,true"], ("a.csv", "no column holds times", "kg, is_new", "ISO 8601")),
         ("a.csv", ["t,user", "05/01/2024,a"], ("no column holds times", "05/01/2024", "ISO 8601")),
         ("a.csv", ["t,user"], ("a.csv", "no file with a record", "check the path")),
         ("a.txt", ["t,user"], ("a.txt", "does not show its format", ".csv")),
@@ -112,6 +114,15 @@ def test_a_file_that_nothing_can_be_made_of(
     with pytest.raises(SourceError) as error:
         proposal_of(csv(tmp_path / name, *lines))
     says(error, *parts)
+
+
+def test_files_of_two_formats(tmp_path: Path) -> None:
+    """Without it the times would be looked for, and blamed, where the files are at fault."""
+    csv(tmp_path / "a.csv", "t,user", "2024-05-01,a")
+    csv(tmp_path / "b.jsonl", "{}")
+    with pytest.raises(SourceError) as error:
+        proposal_of(str(tmp_path))
+    says(error, "b.jsonl", "the first file is csv", "narrow the path")
 
 
 def test_no_file(tmp_path: Path) -> None:

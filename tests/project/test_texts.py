@@ -66,6 +66,18 @@ def test_the_test_of_a_project_notices_a_mistake(window: str, here: Path) -> Non
     assert done.returncode == 1 and "differs from the expected result" in done.stdout
 
 
+@pytest.mark.parametrize(
+    "name", one_in(6, ["it's.csv", 'a "b".csv', 'it\'s "b".csv', "back\\slash.csv", "{x} y.csv", "ä.csv"])
+)
+def test_a_file_of_any_name_is_read(name: str, here: Path) -> None:
+    """Without it a path could end the text that it stands in, and be code."""
+    made = answers(None, "hour", (), source=f"files:{name}")
+    folder = project(here, made)
+    (here / "rows.csv").rename(here / name)
+    assert load_pipeline(f"{folder}/task.py:pipeline").run(engine="embedded").rows == 60
+    ruff(folder, "format", "--check", "--config", str(ROOT / "pyproject.toml"), "task.py")
+
+
 def pytest_in(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words],
