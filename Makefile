@@ -68,7 +68,7 @@ tests:
 check: .venv/installed
 	@echo 'the seed of this run is $(SEED)'
 	@# Three for two processors: servers and Spark are waited for half of the time.
-	$(python) -m pytest -n 3 -m '(check or hypothesis) and not browser' --durations=10
+	$(python) -m pytest -n 3 -m '(check or hypothesis) and not apart' --durations=10
 	$(python) -m pytest -n 2 --monoid-laws=monoids --monoid-laws-examples=200 --quiet
 
 # Each test has a minute; what has to be fetched is fetched before. Where CI is set, a server that is missing is a failure.
@@ -88,7 +88,7 @@ marathon: .venv/installed
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build --strict
 
-# Apart: a page that waits for a processor for half a minute is no fault of the page.
+# More of them than make check draws.
 browser: .venv/installed
 	$(python) -m pytest -m browser
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -44,25 +43,6 @@ FINDS = {
 }
 
 
-def chromium() -> str:
-    found = shutil.which("chromium") or shutil.which("google-chrome")
-    if found is None and "CI" in os.environ:
-        pytest.fail("no browser: apt-get install chromium")
-    if found is None:
-        pytest.skip("no browser: apt-get install chromium")
-    return found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = chromium()
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 def run(folder: Path, name: str) -> None:
     python(folder, "-m", "persistent", "run", f"visits.py:{name}", "--engine", "embedded")
 
@@ -91,20 +71,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
         assert found
         yield folder, found[0]
         process.terminate()
-
-
-@pytest.fixture
-def page(browser: Any, served: tuple[Path, str]) -> Iterator[Any]:
-    """A page on which nothing may fail: no script, and nothing that the policy forbids."""
-    context = browser.new_context(viewport={"width": 1280, "height": 800}, accept_downloads=True)
-    page = context.new_page()
-    said: list[str] = []
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("dialog", lambda dialog: said.append(f"a dialog: {dialog.message}"))
-    page.on("console", lambda one: said.append(one.text) if "Content Security Policy" in one.text else None)
-    yield page
-    assert said == []
-    context.close()
 
 
 @pytest.mark.parametrize("width", [1280, 390])

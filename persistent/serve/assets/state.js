@@ -29,7 +29,7 @@ export async function stateView(context) {
   if (asked.key && page.rows.length) pick(page.rows[0]);
   return {
     changed(line) {
-      if (asked.at || asked.as_of || line.error) return;
+      if (asked.at || asked.as_of || line.error || line.checkpoint.id === page.id) return;
       fill(marked, h("p", { class: "small soft" }, `Checkpoint ${format.number(line.checkpoint.id)} is newer. `, h("button", { class: "link", onclick: () => window.dispatchEvent(new HashChangeEvent("hashchange")) }, "Show it")));
     },
     close: () => fill(detail, ),
@@ -40,7 +40,8 @@ export async function stateView(context) {
 async function searched(context, asked, page) {
   const until = Date.now() + SEARCH_MS, rows = page.rows;
   while (asked.find && !asked.sort && page.next !== null && rows.length < ROWS && Date.now() < until && context.current()) {
-    context.put(h("section", { class: "card" }, h("p", { class: "waiting" }, `Searching for ${asked.find}: ${format.number(rows.length)} found`), h("progress", { max: 1, value: page.progress })));
+    context.put(h("section", { class: "card" }, h("p", { class: "waiting" }, `Searching for ${asked.find}: ${format.number(rows.length)} found`), h("progress", { max: 1, value: page.progress, "aria-label": "share of the state that was searched" })),
+      rows.length > 0 && h("section", { class: "card" }, valueRows({ ...page, rows }, { label: "rows found so far" })));
     page = await context.get("state", { ...asked, at: asked.as_of ? null : page.id, cursor: page.next, limit: ROWS - rows.length });
     rows.push(...page.rows);
   }

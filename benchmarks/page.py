@@ -1,0 +1,138 @@
+"""The page that shows jobs: each view, cold, over 10,000 checkpoints and over 10 million keys.
+
+Every request is the first of a server that knows nothing: it has read no manifest, and the files of the checkpoint are
+not in the cache of the system. So each figure holds what the disk takes. The median of the runs counts for each view,
+and the slowest view has to meet the target.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pyarrow as pa
+
+from benchmarks import engines, measure
+from monoids import Count, Max, record
+from persistent import MemorySource, NonWindowState, PersistentTask, Pipeline, Retention
+
+TARGET_MS = 300
+
+
+class Visits(PersistentTask):
+    """Visits and the largest amount by user."""
+
+    key = "user"
+
+    def persistent_state(self) -> Any:
+        return NonWindowState(record(visits=Count(), largest=Max()))
+
+    def process_batch(self, state: Any, batch: Any) -> None:
+        state.update_batch(batch.timestamps, {"visits": 1, "largest": batch["amount"]})
+
+
+def job(place: Path, keys: int, rows: int, step_rows: int, retention: Retention, seed: int) -> Pipeline:
+    random = np.random.default_rng(seed)
+    numbers = random.permutation(rows) % keys
+    table = pa.table(
+        {
+            "ts": np.arange(rows, dtype=np.int64),
+            "user": pa.array(np.char.mod("user-%09d", numbers)),
+            "amount": random.integers(0, 1_000_000, rows),
+        }
+    )
+    source = MemorySource(table, timestamp="ts", timestamp_unit="ms", ordered=True)
+    return Pipeline(source=source, task=Visits(), checkpoint=str(place), step_rows=step_rows, retention=retention)
+
+
+def views(pipeline: Pipeline, key: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """What is asked, by name: the address of a view, and its query."""
+    from persistent.serve import Shown
+    from persistent.serve.time_line import kept
+
+    ids = [id for id, _ in kept(Shown("job", "", pipeline.storage))["kept"]]
+    earlier, one = ids[len(ids) // 2], json.dumps([key])
+    return {
+        "now": ("now", {}),
+        "time line": ("timeline", {}),
+        "time line, further down": ("timeline", {"before": earlier}),
+        "manifest": ("manifest", {"id": earlier}),
+        "difference": ("difference", {"from": earlier, "to": ids[-1]}),
+        "state": ("state", {}),
+        "state, further down": ("state", {"cursor": "700.0"}),
+        "state, before": ("state", {"at": earlier}),
+        "state, a key": ("state", {"key": one}),
+        "state, a search": ("state", {"find": key}),
+        "state, its slider": ("kept", {}),
+        "why": ("why", {"key": one}),
+        "account": ("account", {}),
+        "late rows": ("late", {}),
+        "storage": ("storage", {}),
+        "storage, a key": ("storage", {"key": one}),
+    }
+
+
+def cold_ms(pipeline: Pipeline, place: Path, view: str, asked: Mapping[str, Any]) -> float:
+    """The milliseconds of the first request of a new server, for files that the system has forgotten."""
+    from starlette.testclient import TestClient
+
+    from persistent.serve import Shown, application
+
+    client = TestClient(
+        application({"job": Shown("job", "job", pipeline.storage, pipeline)}), base_url="http://127.0.0.1"
+    )
+    with client:
+        client.get("/assets/main.js")
+        forget(place)
+        start = time.perf_counter()
+        answer = client.get(f"/api/job/{view}", params=dict(asked))
+        taken = time.perf_counter() - start
+    if answer.status_code != 200:
+        raise measure.RowsDiffer(f"{view}: {answer.text}")
+    return 1000 * taken
+
+
+def forget(place: Path) -> None:
+    """Drop the files of a folder from the cache of the system."""
+    os.sync()
+    for path in place.rglob("*"):
+        if path.is_file():
+            file = os.open(path, os.O_RDONLY)
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(file)
+
+
+def measured(name: str, pipeline: Pipeline, place: Path, key: str, runs: int) -> list[measure.Figure]:
+    found = []
+    for said, (view, asked) in views(pipeline, key).items():
+        taken = measure.median([cold_ms(pipeline, place, view, asked) for _ in range(runs)])
+        click.echo(f"{name}: {said} {taken:,.0f} ms")
+        found.append(measure.Figure(f"{name}: {said}", taken, "ms", None, TARGET_MS, at_least=False))
+    return found
+
+
+@click.command(help="Each view of the page, cold, over many checkpoints and over many keys.")
+@click.option("--checkpoints", default=10_000, show_default=True)
+@click.option("--keys", default=10_000_000, show_default=True)
+@click.option("--runs", default=3, show_default=True)
+@measure.common
+def main(checkpoints: int, keys: int, runs: int, cache: Path, work: Path | None, seed: int) -> None:
+    with measure.empty_folder(work or cache) as folder:
+        many = job(folder / "many", 1_000, checkpoints, 1, Retention(last=checkpoints), seed)
+        engines.drain(many, end_of_input=False)
+        figures = measured("many checkpoints", many, folder / "many", "user-000000007", runs)
+        large = job(folder / "large", keys, keys + keys // 10, max(keys // 5, 1), Retention(last=4), seed)
+        engines.drain(large, end_of_input=False)
+        figures += measured("many keys", large, folder / "large", "user-000000007", runs)
+    slowest = max(figures, key=lambda one: one.value)
+    measure.publish("page", {"checkpoints": checkpoints, "keys": keys, "runs": runs}, figures, slowest=slowest.name)
+
+
+if __name__ == "__main__":
+    main()
