@@ -20,6 +20,8 @@ from persistent.text.figures import utc_text
 from persistent.window import AnyWindow
 from persistent.worker.job import Job
 
+_DAY = len("2024-05-06")
+
 Landing = Callable[[int | None], str]
 
 
@@ -67,10 +69,12 @@ def _in_windows(window: AnyWindow, view: Manifest, timestamp: int) -> str:
     start, end = int(window.start_of(first)), int(window.end_of(first))
     # The first of them that ends is the first to be final.
     if end <= view.final:
-        fate = "is final: no correction can change it"
+        fate = "is final"
     elif end <= view.clock.closed:
-        fate = "is closed, and a correction publishes it anew"
+        fate = "is closed, and published anew"
     else:
         fate = "is open"
     others = f", the first of {last - first + 1:,} windows," if last > first else ""
-    return f"{utc_text(start)} to {utc_text(end)}{others} {fate}"
+    begins, ends = utc_text(start), utc_text(end)
+    same_day = begins[:_DAY] == ends[:_DAY]
+    return f"{begins} to {ends[_DAY + 1 :] if same_day else ends}{others} {fate}"

@@ -21,7 +21,7 @@ from persistent.text.fingerprints import window_text
 from persistent.worker.state_tables import folded_tables, state_of
 
 PAGE = 50
-_BUDGET_S = 0.25
+_BUDGET_S = 0.15
 _OFFSET_MAX = 20_000
 _RUNS_SHOWN = 50
 
@@ -32,8 +32,10 @@ def state_page(shown: Shown, wanted: Wanted, cursor: str = "", limit: int = PAGE
     group, skip = _cursor(cursor)
 
     def read(found: StateReading) -> dict[str, Any]:
+        until = monotonic_s() + _BUDGET_S
         first = found.of_the_key()
-        rows, following = _walked(found, first, (group, skip), limit - (0 if cursor else first.num_rows))
+        most = limit - (0 if cursor else first.num_rows)
+        rows, following = _walked(found, first, (group, skip), most, until)
         rows = rows if cursor else pa.concat_tables([first, rows])
         return {**_described(found), **_table(rows), "next": following, "progress": _progress(found, following)}
 
@@ -76,9 +78,11 @@ def _cursor(text: str) -> tuple[int, int]:
     return min(int(parts[0]), KEY_GROUPS), int(parts[1])
 
 
-def _walked(found: StateReading, first: pa.Table, place: tuple[int, int], limit: int) -> tuple[pa.Table, str | None]:
-    """Rows from a place on, but those of ``first``."""
-    started, parts, count = monotonic_s(), [found.empty], 0
+def _walked(
+    found: StateReading, first: pa.Table, place: tuple[int, int], limit: int, until: float
+) -> tuple[pa.Table, str | None]:
+    """Rows from a place on, but those of ``first``, until there are enough of them, or it is late."""
+    parts, count = [found.empty], 0
     group, skip = place
     for low, high, table in found.slices(group):
         if first.num_rows:
@@ -89,7 +93,7 @@ def _walked(found: StateReading, first: pa.Table, place: tuple[int, int], limit:
         if skip + part.num_rows < table.num_rows:
             return pa.concat_tables(parts), f"{low}.{skip + part.num_rows}"
         skip = 0
-        over = count >= limit or monotonic_s() - started > _BUDGET_S
+        over = count >= limit or monotonic_s() > until
         if over and high < found.part.high:
             return pa.concat_tables(parts), f"{high}.0"
     return pa.concat_tables(parts), None

@@ -129,7 +129,7 @@ def json(client: httpx.Client, path: str, status: int = 200, **asked: Any) -> An
 def serving(*shown: Shown) -> Iterator[str]:
     """The page of these jobs on a free port of loopback."""
     config = uvicorn.Config(
-        application({one.name: one for one in shown}), "127.0.0.1", 0, log_level="warning", timeout_graceful_shutdown=1
+        application({one.name: one for one in shown}), "127.0.0.1", 0, log_level="warning", lifespan="off"
     )
     server, socket = uvicorn.Server(config), config.bind_socket()
     thread = Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)

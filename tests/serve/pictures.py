@@ -14,7 +14,7 @@ from threading import Event, Thread
 from typing import Any
 from unittest import mock
 
-from monoids import Count, HeavyHitters, Histogram, Max, Quantiles, record
+from monoids import Bag, Count, Histogram, Max, Quantiles, record
 from persistent import FileSink, FileSource, MemorySink, PersistentTask, Pipeline, Retention, WindowState, tumbling
 from persistent.clock import wall_ms
 from persistent.serve import Shown
@@ -31,7 +31,7 @@ class Views(PersistentTask):
 
     def persistent_state(self) -> Any:
         latency, spread = Quantiles(), Histogram([0, 50, 100, 200, 400, 800])
-        monoid = record(visits=Count(), slowest=Max(), latency=latency, spread=spread, referrers=HeavyHitters(10, str))
+        monoid = record(visits=Count(), slowest=Max(), latency=latency, spread=spread, referrers=Bag(str))
         return WindowState(monoid, tumbling("5 min"))
 
     def process_message(self, state: Any, message: Any) -> None:
@@ -81,31 +81,31 @@ def job(folder: Path) -> Pipeline:
 
 
 PICTURES = {
-    "now": ("now", "Clock by partition", 800),
-    "timeline": ("timeline", "A step was counted", 800),
-    "state": ('state?key=["/","de"]', "together", 1000),
-    "account": ("account?rows=late", "Set aside, newest first", 800),
-    "storage": ('storage?key=["/","de"]', "Every run, the largest first", 900),
+    "now": ("light", "now", "Clock by partition", 960),
+    "now-dark": ("dark", "now", "Clock by partition", 960),
+    "timeline": ("light", "timeline", "A step was counted", 800),
+    "state": ("light", 'state?key=["/","de"]', "together", 1000),
+    "account": ("light", "account?rows=late", "Set aside, newest first", 800),
+    "storage-dark": ("dark", 'storage?key=["/","de"]', "Every run, the largest first", 900),
 }
 
 
 def take(url: str, into: Path) -> None:
-    """A picture of each view, in light and dark."""
+    """A picture of each view, in light or dark."""
     from playwright.sync_api import sync_playwright
 
     from tests.serve.conftest import chromium
 
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        for scheme, suffix in (("light", ""), ("dark", "-dark")):
-            for name, (view, text, height) in PICTURES.items():
-                size = {"width": 1280, "height": height}
-                page = browser.new_page(viewport=size, color_scheme=scheme, reduced_motion="reduce")
-                page.goto(f"{url}#/views/{view}")
-                page.get_by_text(text).first.wait_for()
-                page.wait_for_timeout(600)
-                page.screenshot(path=str(into / f"serve-{name}{suffix}.png"))
-                page.close()
+        for name, (scheme, view, text, height) in PICTURES.items():
+            size = {"width": 1280, "height": height}
+            page = browser.new_page(viewport=size, color_scheme=scheme, reduced_motion="reduce")
+            page.goto(f"{url}#/views/{view}")
+            page.get_by_text(text).first.wait_for()
+            page.wait_for_timeout(600)
+            page.screenshot(path=str(into / f"serve-{name}.png"))
+            page.close()
         browser.close()
 
 

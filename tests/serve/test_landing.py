@@ -60,8 +60,8 @@ def said(state: Any, timestamp: int | None) -> str:
 @pytest.mark.parametrize(
     "state, timestamp, text",
     [
-        (WindowState(Count(), tumbling("1 min")), 10_000, "00:00:00Z to 1970-01-01 00:01:00Z is final"),
-        (WindowState(Count(), tumbling("1 min")), 130_000, "00:02:00Z to 1970-01-01 00:03:00Z is open"),
+        (WindowState(Count(), tumbling("1 min")), 10_000, "1970-01-01 00:00:00Z to 00:01:00Z is final"),
+        (WindowState(Count(), tumbling("1 min")), 130_000, "00:02:00Z to 00:03:00Z is open"),
         (WindowState(Count(), tumbling("1 min"), allowed_lateness="1 h", late="accumulate"), 10_000, "is closed, and"),
         (WindowState(Count(), sliding("2 min", "1 min")), 70_000, ", the first of 2 windows, is final"),
         (WindowState(Count(), sliding("1 min", "2 min")), 70_000, "no window holds it"),

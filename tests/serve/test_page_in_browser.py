@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.made import ROOT
 
-pytestmark = [pytest.mark.check, pytest.mark.browser]
+pytestmark = [pytest.mark.check, pytest.mark.browser, pytest.mark.apart]
 
 JOB = """
 import sys
@@ -103,7 +103,7 @@ def test_a_state_of_several_is_chosen(page: Any, served: tuple[Path, str]) -> No
     page.get_by_label("State", exact=True).select_option("living")
     page.get_by_role("heading", name="State living").wait_for()
     page.locator("tr.pick").first.click()
-    page.get_by_text("A key lives 2500 ms after its last message").wait_for()
+    page.get_by_text("A key lives 2500 ms after its last message, and begins at zero").wait_for()
 
 
 def test_the_values_of_a_chosen_state_are_compared(page: Any, served: tuple[Path, str]) -> None:
@@ -179,6 +179,18 @@ def test_the_keyboard(page: Any, served: tuple[Path, str]) -> None:
     page.wait_for_url(re.compile(r"timeline\?id=\d+"))
     page.keyboard.press("?")
     page.get_by_role("dialog").wait_for()
+
+
+def test_all_jobs_are_seen_at_once(page: Any, served: tuple[Path, str]) -> None:
+    """Somebody who watches ten jobs would have to open each of them."""
+    page.goto(served[1])
+    jobs = page.get_by_role("table", name="jobs")
+    jobs.get_by_role("row").filter(has_text="visits").get_by_text("Stopped").wait_for()
+    jobs.get_by_role("row").filter(has_text="empty").get_by_text("No checkpoint yet").wait_for()
+    jobs.get_by_role("link", name="each").click()
+    page.get_by_role("heading", name="each", exact=True).wait_for()
+    page.keyboard.press("0")
+    page.get_by_role("heading", name="4 jobs").wait_for()
 
 
 def test_an_empty_folder_is_said(page: Any, served: tuple[Path, str]) -> None:

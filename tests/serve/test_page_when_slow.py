@@ -128,6 +128,18 @@ def test_what_failed_is_asked_again(page: Any, url: str, view: str, address: str
     page.get_by_text("The page's server does not answer").wait_for(state="detached")
 
 
+def test_what_is_drawn_stays_while_the_rest_is_waited_for(page: Any, url: str) -> None:
+    """The time line would be replaced by the word that it is read, for as long as nothing else happens."""
+    held = Held(page, "**/api/slow/manifest*")
+    page.goto(f"{url}#/slow/timeline")
+    held.wait()
+    page.wait_for_timeout(600)
+    assert page.get_by_text("checkpoints are kept").is_visible()
+    held.go()
+    page.get_by_text("A step was counted").wait_for()
+    assert page.get_by_text("checkpoints are kept").is_visible()
+
+
 def test_the_time_line_grows_whole_from_parts(page: Any, url: str) -> None:
     """A time line that a busy server gives in parts would stay short once a part fails."""
     asked = []
@@ -234,10 +246,12 @@ def test_a_view_that_has_grown_old_says_so(page: Any, url: str) -> None:
     """What is shown would look like what is."""
     page.goto(f"{url}#/slow/now")
     page.get_by_text("all 20 records").wait_for()
-    failing(page, "**/api/slow/now", 1)
+    away = [True]
+    page.route("**/api/slow/now", lambda route: route.abort() if away else route.continue_())
     run(22)
     page.get_by_text("What you see is the last answer").wait_for()
     assert page.get_by_text("all 20 records").is_visible()
+    away.clear()
     page.get_by_text("all 22 records").wait_for()
     page.get_by_text("What you see is the last answer").wait_for(state="detached")
 

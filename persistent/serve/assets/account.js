@@ -113,7 +113,7 @@ function rowsOf(context, list, folder) {
     const gone = `${format.number(total)} were counted, and their files are gone: a rollback has taken them back, or they were deleted.`;
     renew(list,
       h("div", { class: "head" }, h("h2", {}, "Set aside, newest first"), h("div", { class: "bar" }, button("late", "Late rows"), button("dead", "Dead letters"))),
-      rows.length > 0 && page.correct && h("p", { class: "small soft" }, "A corrected record is put in, once, by ", h("code", {}, page.correct), ", if every window that holds it still takes records."),
+      rows.length > 0 && page.correct && h("p", { class: "small soft" }, "A corrected record is put in, once, by ", h("code", {}, page.correct), ". A window that is final takes none."),
       rows.length ? table(columns.filter((one) => one.name !== "would go to" || page.correct), rows, { label: folder }) : h("p", { class: "empty" }, total ? gone : none[folder]));
     if (next) list.append(h("div", { class: "pages" }, more, h("span", { class: "soft small" }, total > rows.length ? `${format.number(rows.length)} of about ${format.number(total)}` : `${format.number(rows.length)} rows`), failed));
     if (focused) more.focus({ preventScroll: true });

@@ -107,7 +107,9 @@ export function table(columns, rows, { pick, label, rowClass, selected, key } = 
     return h("tr", { class: [pick && "pick", rowClass?.(row)].filter(Boolean).join(" ") || null, "data-key": key?.(row) ?? null, ...chosen }, cells);
   });
   const head = columns.map((one) => h("th", { scope: "col", class: one.kind === "num" ? "num" : null, "aria-sort": one.sorted ?? null }, one.head ?? one.name));
-  return h("div", { class: "scroll" }, h("table", { "aria-label": label ?? null }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
+  // What scrolls is reached by the keyboard; lines that can be picked are already.
+  const reached = pick ? {} : { tabindex: 0, role: "group", "aria-label": label ?? "table" };
+  return h("div", { class: "scroll", ...reached }, h("table", { "aria-label": label ?? null }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
 }
 
 export const words = (pairs) => h("dl", { class: "words" }, pairs.flatMap(({ name, text }) => [h("dt", {}, name), h("dd", {}, text)]));

@@ -3,6 +3,7 @@
 import { get, said } from "./api.js";
 import { fill, h, notice, renew } from "./dom.js";
 import { again } from "./fresh.js";
+import { jobsView } from "./jobs.js";
 import { nowView } from "./now.js";
 import { timelineView } from "./timeline.js";
 import { stateView } from "./state.js";
@@ -10,6 +11,8 @@ import { accountView } from "./account.js";
 import { storageView } from "./storage.js";
 
 const VIEWS = [["now", "Now", nowView], ["timeline", "Time line", timelineView], ["state", "State", stateView], ["account", "Account", accountView], ["storage", "Storage", storageView]];
+const JOBS = ["jobs", "Jobs", jobsView];
+const views = () => (lines.size > 1 ? [JOBS, ...VIEWS] : VIEWS);
 const main = document.getElementById("main");
 const lines = new Map();
 let shown = null;
@@ -20,7 +23,8 @@ const decoded = (text) => { try { return decodeURIComponent(text); } catch { ret
 function place() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [job, view] = path.split("/").map(decoded);
-  return { job: lines.has(job) ? job : [...lines.keys()][0], view: VIEWS.some(([name]) => name === view) ? view : "now", query: new URLSearchParams(query ?? "") };
+  const whole = job ? "now" : views()[0][0];
+  return { job: lines.has(job) ? job : [...lines.keys()][0], view: views().some(([name]) => name === view) ? view : whole, query: new URLSearchParams(query ?? "") };
 }
 
 export const link = (job, view, query = {}) => {
@@ -35,24 +39,27 @@ async function show() {
   const mine = ++turn;
   const { job, view, query } = place();
   head(job, view);
-  document.title = `${job} · ${VIEWS.find(([name]) => name === view)[1]} · persistent`;
+  const [, text, made] = views().find(([name]) => name === view);
+  document.title = view === "jobs" ? `${text} · persistent` : `${job} · ${text} · persistent`;
+  let waiting = null;
   const troubles = new Map(), seen = lines.get(job)?.version;
   const context = {
-    job, query, line: () => lines.get(job), current: () => mine === turn,
+    job, query, line: () => lines.get(job), lines: () => [...lines.values()], linkTo: link, current: () => mine === turn,
     get: (path, asked) => get(`${job}/${path}`, asked),
     go: (to, asked) => { location.hash = link(job, to, asked); },
     link: (to, asked) => link(job, to, asked),
-    put: (...children) => { if (mine === turn) fill(main, title(job), ...children); },
+    // Once something is drawn, it is not replaced by the word that it is waited for.
+    put: (...children) => { clearTimeout(waiting); if (mine === turn) fill(main, view === "jobs" ? h("h1", {}, `${lines.size} jobs`) : title(job), ...children); },
     trouble: (of, error) => { if (mine === turn) { error ? troubles.set(of, error) : troubles.delete(of); stale([...troubles.values()][0]); } },
   };
   shown?.leave?.();
   shown = null;
   stale(null);
-  const waiting = setTimeout(() => context.put(h("p", { class: "waiting" }, "Reading…")), 250);
+  waiting = setTimeout(() => context.put(h("p", { class: "waiting" }, "Reading…")), 250);
   try {
-    const made = await VIEWS.find(([name]) => name === view)[2](context);
-    if (mine !== turn) { made?.leave?.(); return; }
-    shown = made ?? {};
+    const drawn = await made(context);
+    if (mine !== turn) { drawn?.leave?.(); return; }
+    shown = drawn ?? {};
     failures = 0;
     // What has changed while it was made.
     if (lines.get(job)?.version !== seen) shown.changed?.(lines.get(job));
@@ -93,7 +100,7 @@ function head(job, view) {
     const options = [...lines.values()].map((line) => h("option", { value: line.name, selected: line.name === job }, `${{ bad: "✕", good: "●" }[level(line)] ?? "○"} ${line.name} – ${line.error ? line.error.title : line.verdicts[0].title}`));
     if (document.activeElement?.parentNode !== box) fill(box, h("select", { "aria-label": "Job", onchange: (event) => { location.hash = link(event.target.value, place().view); } }, options));
   }
-  renew(document.getElementById("tabs"), ...VIEWS.map(([name, text]) => h("a", { href: link(job, name), "aria-current": name === view ? "page" : null }, text)));
+  renew(document.getElementById("tabs"), ...views().map(([name, text]) => h("a", { href: link(job, name), "aria-current": name === view ? "page" : null }, text)));
 }
 
 function live(text, kind) {
@@ -123,7 +130,9 @@ function heard(line) {
   lines.set(line.name, line);
   const { job, view } = place();
   head(job, view);
-  if (line.name !== job || before?.version === line.version) return;
+  if (before?.version === line.version) return;
+  if (view === "jobs") { shown?.changed?.(); return; }
+  if (line.name !== job) return;
   if (before?.error || line.error) show();
   else shown?.changed?.(line);
 }
@@ -136,7 +145,7 @@ document.addEventListener("visibilitychange", () => {
 
 // -- keyboard --------------------------------------------------------------------------------------------------------
 
-const KEYS = [["1 … 5", "the views"], ["[ and ]", "the job before, the next"], ["↑ ↓ or k j", "the row above, below"], ["Enter", "open the row"], ["/", "search"], ["Esc", "leave a field; close"], ["?", "this list"]];
+const KEYS = [["1 … 5", "the views"], ["0", "all jobs"], ["[ and ]", "the job before, the next"], ["↑ ↓ or k j", "the row above, below"], ["Enter", "open the row"], ["/", "search"], ["Esc", "leave a field; close"], ["?", "this list"]];
 
 function help() {
   const dialog = document.getElementById("help");
@@ -164,6 +173,7 @@ document.addEventListener("keydown", (event) => {
     j: () => move(1), k: () => move(-1), ArrowDown: () => event.target.closest("tr.pick") && move(1), ArrowUp: () => event.target.closest("tr.pick") && move(-1),
     Escape: () => shown?.close?.(),
   };
+  if (lines.size > 1) actions["0"] = () => { location.hash = link(job, "jobs"); };
   VIEWS.forEach(([name], place) => { actions[String(place + 1)] = () => { location.hash = link(job, name); }; });
   const act = actions[event.key];
   if (!act) return;

@@ -9,7 +9,11 @@ const ASKED = { alive: "Is it alive?", behind: "How far behind?", lost: "Is anyt
 
 export async function nowView(context) {
   const box = h("div", { class: "cards" });
+  let drawn = 0;
   const shown = fresh(context, () => context.get("now"), (data) => {
+    // A server that has many manifests to read answers with the last ones, and knows more when it is asked again.
+    if (data.series.length > drawn) shown.changed();
+    drawn = data.series.length;
     renew(box, verdicts(data), figures(data), h("div", { class: "two" }, rowsCard(data), stateCard(data)), statesCard(context, data), clockCard(data), sinksCard(data));
     if (!box.isConnected) context.put(box);
   });

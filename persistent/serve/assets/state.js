@@ -144,7 +144,7 @@ function why(context, found, key) {
 async function shape(context, said) {
   const found = await context.get("shape", { at: context.query.get("at") });
   context.put(notice(said, "warn"), ...found.states.map((one) => h("section", { class: "card" }, h("h2", {}, `State ${one.name}`),
-    h("dl", { class: "figures" }, figure("rows, about", format.number(one.rows)), figure("size", format.bytes(one.bytes)), figure("runs", format.number(one.runs)), one.pane_min !== null && figure("first pane", format.seconds(one.pane_min)), one.pane_max !== null && figure("last pane", format.seconds(one.pane_max))),
+    h("dl", { class: "figures" }, figure("rows, about", format.number(one.rows)), figure("size", format.bytes(one.bytes)), figure("runs", format.number(one.runs)), one.pane_min !== null && figure("first pane", format.seconds(one.pane_min), null, true), one.pane_max !== null && figure("last pane", format.seconds(one.pane_max), null, true)),
     h("br"), h("p", { class: "small" }, h("span", { class: "soft" }, "key "), one.key.join(", ") || "none"), h("p", { class: "small" }, h("span", { class: "soft" }, "monoid "), one.monoid), h("p", { class: "small" }, h("span", { class: "soft" }, "window "), one.window), one.time_to_live && h("p", { class: "small" }, h("span", { class: "soft" }, "time to live "), one.time_to_live), found.states.length > 1 && h("p", { class: "small" }, h("span", { class: "soft" }, "clock "), format.clock(one.clock_ms)))));
   return null;
 }

@@ -20,7 +20,7 @@ export async function storageView(context) {
   context.put(h("section", { class: "card" }, h("dl", { class: "figures" },
     figure("runs", format.number(found.count)), figure("bytes in runs", format.bytes(found.bytes)), figure("manifests", format.number(found.manifests)),
     figure("this manifest", format.bytes(found.manifest_bytes)), found.needed && figure("runs this key needs", format.number(found.needed.runs.length), `of ${format.number(found.count)}`))),
-  h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Runs of checkpoint ${format.number(found.id)}`), h("p", { class: "small soft" }, "across: key groups; up: the checkpoints whose deltas a run sums; dark: what still counts")), marked, map(found), keyForm(context, found, asked)),
+  h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Runs of checkpoint ${format.number(found.id)}`), h("p", { class: "small soft" }, "across: key groups; up: the checkpoints whose deltas a run sums; dashed: what no longer counts")), marked, map(found), keyForm(context, found, asked)),
   verifying.card, list(found));
   return { leave: verifying.leave, changed: (line) => { if (!asked.at && !line.error && line.checkpoint.id !== found.id) fill(marked, h("p", { class: "small soft" }, `Checkpoint ${format.number(line.checkpoint.id)} is newer. `, h("button", { class: "link", onclick: () => window.dispatchEvent(new HashChangeEvent("hashchange")) }, "Show it"))); } };
 }
