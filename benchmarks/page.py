@@ -22,6 +22,9 @@ import pyarrow as pa
 from benchmarks import engines, measure
 from monoids import Count, Max, record
 from persistent import MemorySource, NonWindowState, PersistentTask, Pipeline, Retention
+from persistent.checkpoint.manifest import manifest_sha256
+from persistent.checkpoint.names import manifest_name, new_nonce
+from persistent.codec import decode_document, encode_document
 
 TARGET_MS = 300
 KEY = "user-000000007"
@@ -51,6 +54,22 @@ def job(place: Path, keys: int, rows: int, step_rows: int, retention: Retention)
     )
     source = MemorySource(table, timestamp="ts", timestamp_unit="ms", ordered=True)
     return Pipeline(source=source, task=Visits(), checkpoint=str(place), step_rows=step_rows, retention=retention)
+
+
+def grow(place: Path, checkpoints: int) -> None:
+    """The manifests that a job writes which keeps so many checkpoints: each names all that are kept before it. Those
+    of a step that reads nothing, so the last runs are those of all."""
+    folder = place / "m"
+    data = max(folder.iterdir()).read_bytes()
+    body = decode_document(data, str(folder))
+    bases, last, now = list(body["bases"]), body["id"], body["committed_ms"]
+    for id in range(last + 1, checkpoints + 1):
+        now += 1_000
+        bases.append([id, now])
+        parent = {"id": id - 1, "sha256": manifest_sha256(data)}
+        body |= {"id": id, "base": id, "parent": parent, "bases": bases, "committed_ms": now, "nonce": new_nonce()}
+        data = encode_document(body)
+        (place / manifest_name(id)).write_bytes(data)
 
 
 def views(pipeline: Pipeline, key: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
@@ -144,7 +163,8 @@ def main(checkpoints: int, keys: int, runs: int, make: Path | None, cache: Path,
             figures += measured("many keys", pipeline, place, runs)
         if checkpoints:
             place = folder / "checkpoints"
-            pipeline = on_disk(made / "many", place, 1_000, checkpoints, 1, Retention(last=checkpoints))
+            pipeline = on_disk(made / "many", place, 1_000, 1_000, 50, Retention(last=checkpoints))
+            grow(place, checkpoints)
             figures += measured("many checkpoints", pipeline, place, runs)
     slowest = max(figures, key=lambda one: one.value)
     parameters = {"checkpoints": checkpoints, "keys": keys, "runs": runs}

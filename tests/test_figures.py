@@ -17,7 +17,7 @@ from tests.figures import (
     rows,
 )
 
-MODULES_MAX = {"monoids": 106, "persistent": 346}
+MODULES_MAX = {"monoids": 106, "persistent": 347}
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 58
 
@@ -54,7 +54,7 @@ MANY_IMPORTS = {
 }
 IMPORTERS_MAX = 40
 MANY_IMPORTERS = {
-    "persistent.errors": 190,  # Errors, columns and the one class all monoids derive from are everybody's words.
+    "persistent.errors": 191,  # Errors, columns and the one class all monoids derive from are everybody's words.
     "monoids.monoid": 60,
     "monoids.column": 66,
     "monoids.groupby.cells": 45,  # The types of arrays.

@@ -139,7 +139,7 @@ def _doing(plan: StepPlan | None, newest: int, speed: dict[str, Any], at_ms: int
         return _verdict("alive", GOOD, "At work", ", waits for records")
     splits = sum(len(one.splits) for one in plan.sources.values())
     for_ms, usual = max(at_ms - plan.wall_ms, 0), speed["step_ms"]
-    text = f", works on {count_text(splits, 'split')} after checkpoint {newest:,} since {span_text(for_ms)}"
+    text = f", in the step after checkpoint {newest:,} for {span_text(for_ms)} ({count_text(splits, 'split')})"
     if for_ms > max(_LONG_STEP_MS, _LONG_STEPS * (usual or 0)):
         usually = f", where a step usually takes {span_text(usual)}" if usual else ""
         return _verdict("alive", WARN, "In a long step", f"{text}{usually}")

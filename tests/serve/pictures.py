@@ -84,7 +84,7 @@ PICTURES = {
     "now": ("light", "now", "Clock by partition", 960),
     "now-dark": ("dark", "now", "Clock by partition", 960),
     "timeline": ("light", "timeline", "A step was counted", 800),
-    "state": ("light", 'state?key=["/","de"]', "together", 1000),
+    "state": ("light", 'state?key=["/","de"]', "together", 1200),
     "account": ("light", "account?rows=late", "Set aside, newest first", 800),
     "storage-dark": ("dark", 'storage?key=["/","de"]', "Every run, the largest first", 900),
 }

@@ -115,7 +115,7 @@ def test_what_a_driver_does_is_said() -> None:
         plan = replace(plan, sources=_nothing_read(newest), tasks={newest.task_name: TaskStep(99_000)})
         shown.log.put_plan(plan)
         time.advance("30 s")
-        assert f"works on 0 splits after checkpoint {newest.id} since 30.0 s" in now(shown)["verdicts"][0]["text"]
+        assert f"in the step after checkpoint {newest.id} for 30.0 s (0 splits)" in now(shown)["verdicts"][0]["text"]
         assert verdicts(shown)["alive"] == ("good", "At work")
         time.advance("31 s")
         assert verdicts(shown)["alive"] == ("warn", "In a long step")

@@ -103,7 +103,7 @@ function sinksCard(data) {
     { name: "takes", kind: "text", cell: (one) => one.takes },
     { name: "when", kind: "text", cell: (one) => one.when },
     { name: "last batch", kind: "num", cell: (one) => (one.last === null ? "–" : format.number(one.last)) },
-    { name: "published", kind: "text", cell: (one) => (one.owed ? `${format.number(one.owed)} batches wait` : "all") },
+    { name: "published", kind: "text", cell: (one) => (one.owed ? one.owed === 1 ? "1 batch waits" : `${format.number(one.owed)} batches wait` : "all") },
   ];
   return h("section", { class: "card" }, h("h2", {}, "Sinks"), table(columns, data.sinks, { label: "sinks" }));
 }
