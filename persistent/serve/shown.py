@@ -31,7 +31,7 @@ from persistent.storage.failures import without_secrets
 
 _LOOK_S = 1.0
 _READ_S = 4.0
-_RECENT_S = 0.1
+_RECENT_S = 0.05
 _MANIFESTS_MAX = 256
 _FACTS_MAX = 50_000
 
@@ -146,11 +146,11 @@ class Shown:
 
     def clock(self) -> ClockReading:
         """Where the clock of the newest checkpoint stands, and what holds it back."""
-        nonce = self.look().newest.manifest.nonce
+        newest = self.look().newest.manifest
         with self._lock:
             known = self._clock
-        if known is None or known[0] != nonce:
-            known = self._clock = nonce, clock_reading(self.storage)
+        if known is None or known[0] != newest.nonce:
+            known = self._clock = newest.nonce, clock_reading(self.storage, newest)
         return known[1]
 
     def pending(self) -> StepPlan | None:

@@ -296,3 +296,21 @@ def test_more_rows_come_once(page: Any, url: str) -> None:
     held.go()
     page.wait_for_timeout(300)
     assert page.get_by_text("No dead letters").is_visible()
+
+
+def test_a_tab_that_nobody_sees_takes_no_connection(page: Any, url: str) -> None:
+    """Six tabs of a page, and a browser would open no seventh; or a tab that is looked at again would show what was."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{url}#/slow/now")
+    page.get_by_text("all 20 records").wait_for()
+    hide = "Object.defineProperty(document, 'hidden', {configurable: true, get: () => %s});"
+    hide += "document.dispatchEvent(new Event('visibilitychange'))"
+    page.evaluate(hide % "true")
+    page.get_by_role("status").get_by_text("paused").wait_for()
+    run(22)
+    page.wait_for_timeout(400)
+    assert page.get_by_text("all 20 records").is_visible()
+    page.evaluate(hide % "false")
+    page.get_by_text("all 22 records").wait_for()
+    assert sum(one.endswith("/api/events") for one in asked) == 2

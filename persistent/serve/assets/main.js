@@ -49,7 +49,7 @@ async function show() {
     go: (to, asked) => { location.hash = link(job, to, asked); },
     link: (to, asked) => link(job, to, asked),
     // Once something is drawn, it is not replaced by the word that it is waited for.
-    put: (...children) => { clearTimeout(waiting); if (mine === turn) fill(main, view === "jobs" ? h("h1", {}, `${lines.size} jobs`) : title(job), ...children); },
+    put: (...children) => { clearTimeout(waiting); if (mine === turn) fill(main, view === "jobs" ? h("div", { class: "title" }, h("h1", {}, `${lines.size} jobs`)) : title(job), ...children); },
     trouble: (of, error) => { if (mine === turn) { error ? troubles.set(of, error) : troubles.delete(of); stale([...troubles.values()][0]); } },
   };
   shown?.leave?.();

@@ -152,6 +152,6 @@ function planned(ms) {
   return h("span", { title: text }, text.slice(0, 10) === today.slice(0, 10) ? text.slice(11) : text.slice(0, 16));
 }
 
-const side = (text) => (/^-?[\d,]+$/.test(text) || /^[\d-]+ [\d:.]+Z$/.test(text) ? h("span", { class: "whole" }, text) : format.run(text));
+const side = (text) => (/^-?[\d,]+$/.test(text) ? h("span", { class: "whole" }, text) : format.run(text));
 
 const number = (text) => (text === null || text === "" ? null : Number(text));
