@@ -132,6 +132,7 @@ def serving(*shown: Shown) -> Iterator[str]:
         application({one.name: one for one in shown}), "127.0.0.1", 0, log_level="warning", lifespan="off"
     )
     server, socket = uvicorn.Server(config), config.bind_socket()
+    socket.listen()
     thread = Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
     thread.start()
     try:
