@@ -15,7 +15,7 @@ covered = 'persistent/storage/*,persistent/driver/commit.py,persistent/driver/pu
 covering = tests/driver/test_commit*.py tests/driver/test_publish_*.py tests/checkpoint tests/codec tests/storage \
 	tests/operations/test_savepoints.py tests/operations/test_collection.py tests/worker/test_merge_runs.py
 MINUTES ?= 40
-BENCH ?= clicks views checkpoint memory many_steps kernels sketches verify stores kafka log sinks copies late changes sliding week
+BENCH ?= clicks views checkpoint memory many_steps kernels sketches verify stores kafka log sinks copies late changes sliding week page
 
 help:
 	@echo 'make run     make events, run a task over them, kill its driver twice with -9, compare every row'
@@ -70,7 +70,7 @@ tests:
 check: .venv/installed
 	@echo 'the seed of this run is $(SEED)'
 	@# Three for two processors: servers and Spark are waited for half of the time.
-	$(python) -m pytest -n 3 -m '(check or hypothesis) and not browser' --durations=10
+	$(python) -m pytest -n 3 -m '(check or hypothesis) and not apart' --durations=10
 	$(python) -m pytest -n 2 --monoid-laws=monoids --monoid-laws-examples=200 --quiet
 
 # Each test has a minute; what has to be fetched is fetched before. Where CI is set, a server that is missing is a failure.
@@ -90,7 +90,7 @@ marathon: .venv/installed
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build --strict
 
-# Apart: a page that waits for a processor for half a minute is no fault of the page.
+# More of them than make check draws.
 browser: .venv/installed
 	$(python) -m pytest -m browser
 

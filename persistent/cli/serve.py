@@ -60,7 +60,9 @@ def serve(
     server = uvicorn.Server(config)
     try:
         socket = config.bind_socket()
-    except SystemExit as error:
+        # Before its address is printed: who connects at once is answered.
+        socket.listen(config.backlog)
+    except (SystemExit, OSError) as error:
         raise CommandFailed(
             f"cannot listen on {host}, port {port}: another process has the port, or the address is not this "
             "machine's. Choose another --port (0 finds a free one), or another --host"

@@ -23,7 +23,7 @@ PAGE = 100
 _VALUES_ROWS_MAX = 2_000_000
 _VALUES_SHOWN = 100
 _LINES_MAX = 200
-_BUDGET_S = 0.15
+_BUDGET_S = 0.1
 
 
 def time_line(shown: Shown, before: int | None = None, limit: int = PAGE) -> dict[str, Any]:
