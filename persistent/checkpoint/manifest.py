@@ -138,6 +138,10 @@ class Manifest:
         (sink,) = self.sinks.values() or (SinkPart(),)
         return sink
 
+    def has_left(self, id: int) -> bool:
+        """Whether a rollback has abandoned the checkpoint of that id."""
+        return any(first <= id < stop for first, stop, _ in self.left)
+
     @property
     def task_name(self) -> str:
         """The name of the only state, which is that of the task if the state has none."""

@@ -40,7 +40,7 @@ def line(storage: Storage) -> list[Manifest]:
     rollback. NoCheckpoint if there is none."""
     log = Log(storage)
     newest = newest_of(log).manifest
-    ids = [id for id in log.kept_ids(newest) if not any(first <= id < stop for first, stop, _ in newest.left)]
+    ids = [id for id in log.kept_ids(newest) if not newest.has_left(id)]
     return [one for id in ids[-CHECKPOINTS_MAX:] if (one := _read(log, id, newest)) is not None and one.is_base]
 
 

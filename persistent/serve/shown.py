@@ -169,7 +169,7 @@ class Shown:
         ids = {id for id in newest.bases if id <= newest.id} | {newest.base}
         with self._lock:
             ids |= {id for id, facts in self._facts.items() if facts["base"] == id}
-        line = [id for id in sorted(ids) if not any(first <= id < stop for first, stop, _ in newest.left)]
+        line = [id for id in sorted(ids) if not newest.has_left(id)]
         found, until = list[CheckpointFacts](), monotonic_s() + _RECENT_S
         for id in reversed(line[-count:]):
             if monotonic_s() > until and id not in self._facts:

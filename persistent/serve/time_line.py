@@ -66,7 +66,7 @@ def _line(facts: CheckpointFacts, newest: Manifest) -> dict[str, Any]:
         **facts,
         "pinned": id in newest.pins,
         "kept_by_policy": id < newest.oldest and id not in newest.pins,
-        "abandoned": any(first <= id < stop for first, stop, _ in newest.left),
+        "abandoned": newest.has_left(id),
     }
 
 
