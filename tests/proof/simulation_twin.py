@@ -81,12 +81,12 @@ class Step:
 class Snapshot:
     """What a checkpoint must hold: the ``sums`` of the windows that are not final, and all that ever ``counted``.
     ``changed``: without windows, or with early results, the places of which something is not published. ``published``:
-    of early results, what was last published of each place, and ``passed``, where their clock stood; ``shows``: whether
-    any step has published since. ``began``: whether there was a step, and ``marked``: whether a rollback came after
-    one; then early results are not held back until some are published. ``seen``: the panes of the rows seen, by name.
-    ``largest``: the largest time of each partition. ``quiet_ms``: for how long no row had come. ``outputs``, ``late``,
-    ``dead``: what its own step stages; rows by their "id", also those that are late in some of their windows only,
-    which the account does not count as late."""
+    of keys that expire, what readers hold; of early results, what was last published of each place, and ``passed``,
+    where their clock stood; ``shows``: whether any step has published since. ``began``: whether there was a step, and
+    ``marked``: whether a rollback came after one; then early results are not held back until some are published.
+    ``seen``: the panes of the rows seen, by name. ``largest``: the largest time of each partition. ``quiet_ms``: for
+    how long no row had come. ``outputs``, ``late``, ``dead``: what its own step stages; rows by their "id", also those
+    that are late in some of their windows only, which the account does not count as late."""
 
     sums: Mapping[Place, Sums] = field(default_factory=dict)
     changed: frozenset[Place] = frozenset()
@@ -145,7 +145,7 @@ class Snapshot:
         final = emission.final(judged, step.close_at)
         return replace(
             self._published(step, emission, sums, own, judged),
-            sums={place: one for place, one in sums.items() if emission.end(place[1]) > final},
+            sums={place: one for place, one in sums.items() if emission.left(place[1]) > final},
             counted=(*self.counted, *counted),
             read=self.read + len(rows),
             late_count=self.late_count + late_count,
@@ -183,6 +183,8 @@ class Snapshot:
         """The same, with what the step publishes, which has counted in its ``own`` places."""
         if emission.early is not None:
             return self._published_early(step, emission, sums, own, judged)
+        if emission.has_lives:
+            return self._published_lives(step, emission, sums, own)
         if emission.has_windows:
             due = [place for place in sums if self.closed < emission.end(place[1]) <= step.close_at]
         else:
@@ -190,6 +192,17 @@ class Snapshot:
         outputs = emission.outputs(self.sums, sums, dict.fromkeys(own), due, self.closed)
         changed = frozenset() if step.ends else self.changed.union(own)
         return replace(self, changed=changed, outputs=tuple(sorted(outputs, key=repr)))
+
+    def _published_lives(
+        self, step: Step, emission: Emission, sums: Mapping[Place, Sums], own: Sequence[Place]
+    ) -> Snapshot:
+        """By the clock at which the step begins: what it reads moves it for the next."""
+        changed = self.changed.union((page, None) for page, _ in own)
+        if not (step.ends or emission.of_changes):
+            return replace(self, changed=changed, outputs=())
+        living = emission.living(sums, step.close_at)
+        outputs = emission.outputs(self.published, living, changed, (), self.closed)
+        return replace(self, changed=frozenset(), published=living, outputs=tuple(sorted(outputs, key=repr)))
 
     def _published_early(
         self, step: Step, emission: Emission, sums: Mapping[Place, Sums], own: Sequence[Place], judged: int
