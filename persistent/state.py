@@ -106,8 +106,9 @@ class PersistentState:
         return None
 
     def knows(self, clock: int, watermark: int) -> bool:
-        """Whether a checkpoint at ``watermark`` can separate records before ``clock`` from later ones."""
-        return self.panes.is_cut(clock) and clock <= watermark
+        """Whether a checkpoint at ``watermark`` can separate records before ``clock`` from later ones. There are none
+        before 1970."""
+        return 0 <= clock <= watermark and self.panes.is_cut(clock)
 
     def fingerprint(self) -> dict[str, Any]:
         """JSON values by which a checkpoint recognises this state and refuses another."""
