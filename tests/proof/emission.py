@@ -58,13 +58,13 @@ class Emission:
         emit = {} if self.emit == "close" else {"emit": self.emit, "changes": self.changes}
         if self.window is None:
             return NonWindowState(monoid, **emit, **options)
+        early: dict[str, Any] = {"early": self.early_ms, "early_by": self.early_by} if self.early is not None else {}
         if isinstance(self.window, Life):
-            return NonWindowState(monoid, ttl=self.window.ttl, **emit, **options)
+            early |= {"changes": self.changes} if early else {}
+            return NonWindowState(monoid, ttl=self.window.ttl, **emit, **early, **options)
         if self.window == EVERYTHING:
             return WindowState(monoid, everything(), **options)
-        late: dict[str, Any] = {"allowed_lateness": self.allowed_ms, **({"late": self.late} if self.late else {})}
-        if self.early is not None:
-            late |= {"early": self.early_ms, "early_by": self.early_by}
+        late = {"allowed_lateness": self.allowed_ms, **({"late": self.late} if self.late else {}), **early}
         has_late = self.allowed or self.early is not None
         return WindowState(monoid, self._window(), **emit, **(late if has_late else {}), **options)
 
@@ -344,8 +344,12 @@ def drawn_emission(drawn: random.Random, window: Span | None) -> Emission:
         early_by = "processing" if drawn.random() < 0.3 else "event"
         return Emission(around, allowed, late, names=names, early=drawn.choice((1, 7, 30)), early_by=early_by)
     if window is None and drawn.random() < 0.6:
+        life, early = Life(drawn.choice((3, 10, 30))), drawn.choice((None, None, 1, 7, 30))
+        if early is not None:
+            early_by = "processing" if drawn.random() < 0.3 else "event"
+            return Emission(life, changes=changes, names=three, early=early, early_by=early_by)
         emit, changes = drawn.choice((("close", "update"), ("change", "update"), ("change", "retract")))
-        return Emission(Life(drawn.choice((3, 10, 30))), emit=emit, changes=changes, names=three)
+        return Emission(life, emit=emit, changes=changes, names=three)
     if window is None:
         return Emission(EVERYTHING, names=three) if chance < 0.7 else Emission(None, 0, None, "change", changes, three)
     around = drawn.choice((DAYS, SHIFTS, window, window))

@@ -181,10 +181,10 @@ class Snapshot:
         self, step: Step, emission: Emission, sums: Mapping[Place, Sums], own: Sequence[Place], judged: int
     ) -> Snapshot:
         """The same, with what the step publishes, which has counted in its ``own`` places."""
-        if emission.early is not None:
-            return self._published_early(step, emission, sums, own, judged)
         if emission.has_lives:
             return self._published_lives(step, emission, sums, own)
+        if emission.early is not None:
+            return self._published_early(step, emission, sums, own, judged)
         if emission.has_windows:
             due = [place for place in sums if self.closed < emission.end(place[1]) <= step.close_at]
         else:
@@ -197,12 +197,17 @@ class Snapshot:
         self, step: Step, emission: Emission, sums: Mapping[Place, Sums], own: Sequence[Place]
     ) -> Snapshot:
         """By the clock at which the step begins: what it reads moves it for the next."""
-        changed = self.changed.union((page, None) for page, _ in own)
-        if not (step.ends or emission.of_changes):
-            return replace(self, changed=changed, outputs=())
+        changed, passed = self.changed.union((page, None) for page, _ in own), self.passed
+        publishes = step.ends or emission.of_changes
+        if emission.early is not None:
+            passed, passes = emission.early_clock(self.passed, self.watermark, step.wall_ms)
+            publishes = step.ends or passes or (self.marked and not self.shows and bool(self.counted))
+        if not publishes:
+            return replace(self, changed=changed, passed=passed, outputs=())
         living = emission.living(sums, step.close_at)
-        outputs = emission.outputs(self.published, living, changed, (), self.closed)
-        return replace(self, changed=frozenset(), published=living, outputs=tuple(sorted(outputs, key=repr)))
+        outputs = tuple(sorted(emission.outputs(self.published, living, changed, (), self.closed), key=repr))
+        shown = replace(self, changed=frozenset(), published=living, passed=passed, outputs=outputs)
+        return replace(shown, shows=True)
 
     def _published_early(
         self, step: Step, emission: Emission, sums: Mapping[Place, Sums], own: Sequence[Place], judged: int

@@ -160,6 +160,6 @@ def test_seeds_draw_every_emission() -> None:
     """A seed that is never drawn shows nothing."""
     drawn = [drawn_emission(random.Random(seed), (WINDOWS, None)[seed % 3 == 0]) for seed in range(2000)]
     kinds = Counter((str(one.window), one.late, one.emit, one.changes) for one in drawn)
-    assert len(kinds) == 38 and kinds[str(WINDOWS), None, "close", "update"] > 400
+    assert len(kinds) == 41 and kinds[str(WINDOWS), None, "close", "update"] > 400
     assert min(sum(one.has_sessions for one in drawn), sum(one.early is not None for one in drawn)) > 100
     assert all(one.late != "delta" or "top" not in one.names for one in drawn)

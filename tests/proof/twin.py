@@ -148,7 +148,10 @@ class _Work:
     def _lives_outputs(self, own: list[Place], close_at: int, ends: bool) -> list[tuple[Any, ...]]:
         """What a step publishes of the keys that have changed, or expired."""
         self._changed |= dict.fromkeys((page, None) for page, _ in own)
-        if not (ends or self._emission.of_changes):
+        publishes = self._emission.of_changes
+        if self._emission.early is not None:
+            self._passed, publishes = self._early_clock()
+        if not (ends or publishes):
             return []
         old, changed, self._changed = self._published, self._changed, {}
         self._published = self._emission.living(self._panes, close_at)

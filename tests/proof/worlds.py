@@ -163,7 +163,8 @@ EMITTING = (
     DiskJob("shifts", LATE_ROWS, 3, Emission(SHIFTS, 15, "retract"), share=0.02),
     DiskJob("lives", LIFE_ROWS, 3, Emission(Life(10), emit="change", changes="retract"), share=0.04, lag=3),
     DiskJob("expired", LIFE_ROWS, 3, Emission(Life(10)), share=0.02, lag=3, late_sink=True),
-    DiskJob("apart", LATE_ROWS, 3, share=0.03, late_sink=True),
+    DiskJob("early lives", LIFE_ROWS, 2, Emission(Life(10), changes="retract", early=17), share=0.02, lag=3),
+    DiskJob("apart", LATE_ROWS, 3, share=0.01, late_sink=True),
     DiskJob("early", LATE_ROWS, 3, Emission((10, 10, 0), 15, "retract", early=7), share=0.03),
 )
 
