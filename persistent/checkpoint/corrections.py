@@ -39,7 +39,7 @@ class Correction:
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> Correction:
-        return Correction(**{name: tuple(value) if isinstance(value, list) else value for name, value in body.items()})
+        return Correction(**{**body, **{name: tuple(body.get(name, ())) for name in ("panes", "refused")}})
 
 
 Corrections = Mapping[str, Correction]

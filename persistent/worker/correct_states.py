@@ -9,39 +9,32 @@ also if a life of that time alone has not. A life keeps its times: what is remov
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from copy import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from monoids import Group
-from monoids.column import take
-from monoids.groupby.cells import Integers
-from monoids.groupby.grouping import take_keys
-from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums
 from persistent.codec import Run, type_of
 from persistent.delta import Delta
 from persistent.deltas import Deltas
 from persistent.errors import Refused, UserCodeError
 from persistent.message import Batch
-from persistent.session_window import group_sessions, sessions_after, values_of
+from persistent.session_window import values_of
 from persistent.sources.protocol import NO_TIMESTAMP, Records
 from persistent.state import PersistentState
 from persistent.state_rows import fold
-from persistent.task import STATE, TaskFailure, check_key, key_columns, key_names, process
+from persistent.task import TaskFailure, check_key, key_columns, key_names, process
 from persistent.text.figures import date_text, utc_text
-from persistent.time_to_live import TimeToLive
 from persistent.worker.close_sessions import with_values
+from persistent.worker.correct_lives import Points, by_moment, judged_points, state_text
 from persistent.worker.correct_records import NOTHING, Given
-from persistent.worker.correct_windows import same_rows
-from persistent.worker.expire_keys import lives_of
 from persistent.worker.job import Job
 from persistent.worker.merge_runs import monoid_errors
 
 _SHOWN_MAX = 200
-_MOMENT = TimeToLive(1)
 _ANEW = "or read the source again into a new checkpoint"
 
 
@@ -86,8 +79,8 @@ def _taken_out(job: Job, rows: GroupSums) -> GroupSums:
     monoid = values_of(monoid) if has_lives else monoid
     if not isinstance(monoid, Group):
         raise Refused(
-            f"remove=: {monoid!r}{_of(job)} is no Group: what was combined cannot be taken out again. Use a monoid "
-            f"with an inverse, such as Sum() or Count(); {_ANEW}. {NOTHING}"
+            f"remove=: {monoid!r}{state_text(job)} is no Group: what was combined cannot be taken out again. Use a "
+            f"monoid with an inverse, such as Sum() or Count(); {_ANEW}. {NOTHING}"
         )
     with monoid_errors(job):
         columns = rows.columns[0].flat()[2:] if has_lives else rows.columns
@@ -121,8 +114,7 @@ def _delta_of(job: Job, judged: Judged, limit: int, *, drops: bool) -> Delta:
     """The delta of one state. One with a time to live takes all: each time stays apart, to be judged by its lives."""
     state, final = job.state, judged.watermark if job.state.window is None else judged.final
     if state.time_to_live is not None:
-        state, final = copy(state), 0
-        state.time_to_live, state.monoid = _MOMENT, _MOMENT.kept_as(values_of(state.monoid))
+        state, final = by_moment(state), 0
     types = [type_of(name) for name in judged.key_types]
     return Delta(state, key_names(job.task), final, limit, types, drops=drops)
 
@@ -137,7 +129,7 @@ def _check_alive(option: str, part: Records, limit: int) -> None:
 def _refusing(job: Job, judged: Mapping[str, Judged], option: str, part: Records) -> set[str]:
     """The names of the states with windows that refuse records, or of which a window of one is final. Refused for a
     record that no state takes; the first one is named. What has lives is judged by them."""
-    times, each, found = part.timestamps, job.each(), dict[str, tuple[Mask, Mask]]()
+    times, each, found = part.timestamps, job.each(), dict[str, tuple[Any, Any]]()
     for operator, one in each.items():
         if one.state.window is not None:
             found[operator] = one.state.window.late(times, judged[operator].final)
@@ -157,42 +149,12 @@ def _refusing(job: Job, judged: Mapping[str, Judged], option: str, part: Records
     return {each[operator].name for operator, (late, partly) in found.items() if (late | partly).any()}
 
 
-# -- keys that expire ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Points:
-    """The updates of a state whose keys expire, one of each key and time, in ``rows``; and which of them are taken."""
-
-    job: Job
-    rows: GroupSums
-    taken: Mask
-
-    def places(self) -> np.ndarray[tuple[int], np.dtype[np.void]]:
-        """The hash of the key, and the time, of each."""
-        (table,) = self.rows.columns
-        places = np.empty(len(self.taken), [("hash", np.uint64), ("time", np.int64)])
-        places["hash"], places["time"] = table.spread(self.rows.hashes), table.flat()[0]
-        return places
-
-    def joined(self) -> GroupSums | None:
-        """Those that are taken, joined to lives; None if none is."""
-        (table,) = self.rows.columns
-        ttl, chosen = self.job.state.time_to_live, np.flatnonzero(self.taken)
-        if ttl is None or not len(chosen):
-            return None
-        times, _, *values = table.flat()
-        keys = take_keys(self.rows.keys, table.spread(np.arange(len(self.rows)))[chosen])
-        with monoid_errors(self.job):
-            return group_sessions(self.job.state.monoid, ttl, keys, times[chosen], take(tuple(values), chosen))
-
-
 def _taken(
     job: Job, judged: Mapping[str, Judged], given: Given, deltas: Mapping[str, Delta], refused: set[str]
 ) -> CorrectedRows:
     """What the states take of these updates. Refused for one that comes too late for a key, and that no other state
     takes."""
-    found, points = CorrectedRows({}, set(refused)), list[_Points]()
+    found, points = CorrectedRows({}, set(refused)), list[Points]()
     each = job.each()
     for operator, one in each.items():
         with monoid_errors(one):
@@ -200,7 +162,8 @@ def _taken(
         if rows is None or not len(rows):
             continue
         if one.state.time_to_live is not None:
-            points.append(_judged_points(one, judged[operator], rows, adds=given.option == "add"))
+            runs, final = judged[operator].runs, judged[operator].final
+            points.append(judged_points(one, runs, final, rows, adds=given.option == "add"))
             joined = points[-1].joined()
             found.refused |= set() if points[-1].taken.all() else {one.name}
             if joined is None:
@@ -213,72 +176,21 @@ def _taken(
     return found
 
 
-def _judged_points(job: Job, judged: Judged, rows: GroupSums, *, adds: bool) -> _Points:
-    """Which points are in a life that has not ended; or, if they are added, would begin one that has not."""
-    ttl = job.state.time_to_live
-    assert ttl is not None
-    (table,) = rows.columns
-    times = np.asarray(table.flat()[0])
-    taken = ~ttl.late(times, judged.final)[0] if adds else np.zeros(len(times), bool)
-    lives = None if taken.all() else lives_of(job, judged.runs, np.unique(rows.hashes))
-    if lives is not None:
-        taken = taken | _inside(rows, times, sessions_after(ttl, lives, judged.final))
-    return _Points(job, rows, taken)
-
-
-def _inside(rows: GroupSums, times: Integers, lives: GroupSums) -> Mask:
-    """Which times of the rows, one for each entry, are in a life of the same key."""
-    (points,), (table,) = rows.columns, lives.columns
-    here, there = same_rows(rows, lives, 1)
-    numbers = np.full(len(lives), -1)
-    numbers[there] = here
-    starts, lasts, *_ = table.flat()
-    owner, own = table.spread(numbers), points.spread(np.arange(len(rows)))
-    owners, moments = np.concatenate((owner, own)), np.concatenate((starts, times))
-    is_time = np.arange(len(owners)) >= len(owner)
-    order = np.lexsort((is_time, moments, owners))
-    # The life that has begun last before each time, in the order of keys.
-    begun = np.maximum.accumulate(np.where(is_time[order], -1, np.arange(len(order))))
-    ends = np.concatenate((lasts, times))[order]
-    inside = (begun >= 0) & (owners[order][begun] == owners[order]) & (ends[begun] >= moments[order])
-    found = np.empty(len(order), bool)
-    found[order] = inside
-    return found[len(owner) :]
-
-
 def _check_taken_elsewhere(
-    others: Mapping[str, Job], judged: Mapping[str, Judged], option: str, points: _Points, all_: list[_Points]
+    others: Mapping[str, Job], judged: Mapping[str, Judged], option: str, points: Points, all_: Sequence[Points]
 ) -> None:
     """Refused for a point that no other state takes; the first one is named."""
-    left, times = ~points.taken, points.places()["time"]
+    left = ~points.taken
     for operator, one in others.items():
-        window = one.state.window
-        left = left & (np.zeros(len(left), bool) if window is None else window.late(times, judged[operator].final)[0])
+        window, nothing = one.state.window, np.zeros(len(left), bool)
+        left = left & (nothing if window is None else window.late(points.times, judged[operator].final)[0])
     for other in all_:
         left = left & ~np.isin(points.places(), other.places()[other.taken])
     for place in np.flatnonzero(left)[:1].tolist():
-        (table,) = points.rows.columns
-        row = int(table.spread(np.arange(len(points.rows)))[place])
-        key = ", ".join(repr(column[row].as_py()) for column in points.rows.keys)
-        raise Refused(_expired_text(points.job, option, key, int(times[place]), judged[points.job.operator].final))
-
-
-def _expired_text(job: Job, option: str, key: str, time: int, final: int) -> str:
-    of_key, with_ttl = f" of the key {key}" if key else "", f"with {job.state.time_to_live}{_of(job)} it"
-    if option == "add":
-        fault = f"an update{of_key} at {utc_text(time)} is too late: {with_ttl} would have expired"
-        why = "and the key has no life that lasts and holds that time"
-    else:
-        fault = f"no life{of_key} that lasts holds {utc_text(time)}: {with_ttl} has expired"
-        why = "or never had a record of that time"
-    return (
-        f"{option}=: {fault} by {utc_text(final)}, {why}. What has expired was taken back, and stays so. Omit the "
-        f"record; {_ANEW}. {NOTHING}"
-    )
-
-
-def _of(job: Job) -> str:
-    return "" if job.name == STATE else f" of the state {job.name!r}"
+        fault = points.refused_text(place, judged[points.job.operator].final, adds=option == "add")
+        raise Refused(
+            f"{option}=: {fault}. What has expired was taken back, and stays so. Omit the record; {_ANEW}. {NOTHING}"
+        )
 
 
 def _why_dead(part: Records, row: int, limit: int) -> str:
