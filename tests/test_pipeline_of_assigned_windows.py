@@ -170,7 +170,12 @@ def test_the_state_is_read_as_of_a_clock_between_the_borders() -> None:
 def test_no_state_is_known_as_of_a_clock_before_1970() -> None:
     """The assigner is not asked for it, and an empty table would look like an answer."""
     for window in (assigned(Cycle(5, 13)), tumbling(5)):
-        job = usage(window, rows_at(1, 3), f"memory://before-{type(window).__name__}", MemorySink())
+        job = Pipeline(
+            source=MemorySource(rows_at(1, 3), timestamp="ts", ordered=True),
+            task=Usage(window, interval_ms=5),
+            sink=MemorySink(),
+            checkpoint=f"memory://before-{type(window).__name__}",
+        )
         job.run(engine="embedded")
         with pytest.raises(UnknownCheckpoint, match="no kept checkpoint holds the state as of"):
             job.state(as_of=-5)

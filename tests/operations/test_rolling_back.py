@@ -142,19 +142,20 @@ def test_all_that_was_listed_may_be_gone_where_a_driver_keeps_one_checkpoint(fol
     there, gone = log.ids(), max(log.ids())
 
     class Slow(Log):
-        looks = 0
+        looks, late = 0, 0
 
         def ids(self) -> list[int]:
             self.looks += 1
-            return [gone + 1] if self.looks == 1 else there
+            return [gone + 1] if self.looks <= self.late else there
 
-    slow = Slow(world.checkpoint)
-    assert readable(slow).newest.manifest.id == gone and slow.looks > 1
+    for late in range(6):
+        slow = Slow(world.checkpoint)
+        slow.late = late
+        assert readable(slow).newest.manifest.id == gone and slow.looks > late
+    for id in there:
+        world.checkpoint.delete(manifest_name(id))
     with pytest.raises(CorruptCheckpoint, match="no manifest can be read"):
-        for id in there:
-            world.checkpoint.delete(manifest_name(id))
-        slow.looks = 1
-        readable(slow)
+        readable(Slow(world.checkpoint))
     world.close()
 
 

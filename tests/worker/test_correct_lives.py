@@ -147,6 +147,8 @@ def test_a_key_that_has_expired_takes_nothing_in_and_gives_nothing_out() -> None
             correct(run, rows, "gone", remove=[row(4, "a", 6)])
         with pytest.raises(Refused, match="no life of the key 'b' that lasts holds"):
             correct(run, rows, "never", remove=[row(29, "b", 1)])
+        with pytest.raises(Refused, match="no life of the key 'b' that lasts holds"):
+            correct(run, rows, "later", remove=[row(32, "b", 1)])
         with pytest.raises(Refused, match="no life of the key 'c'"):
             correct(run, rows, "nobody", remove=[row(30, "c", 1)])
         assert newest(run) == before
@@ -162,6 +164,22 @@ def test_what_is_removed_leaves_its_life_as_long_as_it_was() -> None:
         run.rows = [*rows, row(26, "b", 1), row(27, "b", 1)]
         run.run()
         assert run.shown() == run.state() == {"b": (2, 2, 2)}
+
+
+def test_what_expired_before_a_correction_is_taken_back_with_it_once() -> None:
+    """Another emission begins with it: it tells the sinks by which clock, and the next step goes on from there."""
+    with run_of([row(0, "a", 1), row(1, "b", 1)], task=Balances(10, MODES[0])) as run:
+        run.run()
+        run.rows = [*run.rows, row(20, "c", 1), row(21, "c", 1)]
+        run.step_rows = 1
+        run.run(run.rows)
+        run.task = Balances(10, MODES[1])
+        made = correct(run, run.rows, "ticket", add=[row(21, "c", 5)])
+        gone = [(one["key"], one["revision"]) for one in run.sink.rows() if one["retracted"]]
+        assert sorted(gone) == [("a", made.checkpoint), ("b", made.checkpoint)]
+        run.rows = [*run.rows, row(22, "c", 1)]
+        run.run()
+        assert run.shown() == run.state() == {"c": (4, 8, 8)}
 
 
 def test_a_rollback_takes_a_correction_of_lives_back() -> None:
