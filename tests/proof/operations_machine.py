@@ -60,6 +60,7 @@ EMISSIONS = st.one_of(
             Emission(Gap(8, 40)),
             *(Emission(Life(10), emit=emit) for emit in ("close", "change")),
             Emission(Life(25), emit="change", changes="retract"),
+            Emission(Life(10), changes="retract", early=7),
             Emission(SHIFTS),
             Emission(SHIFTS, 15, "retract"),
             Emission(WINDOWS, early=7),

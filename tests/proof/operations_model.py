@@ -306,6 +306,9 @@ class Snapshot:
         lacks = (self.unlisted or (self.marked and not self.shows)) and bool(self.rows)
         if self.emission.early is None or plan.ends or lacks or self._early_clock()[1]:
             return True
+        if self.emission.has_lives:
+            # What a reader has of a key stays on disk until it is taken back.
+            return False
         fresh, new = {place for row, place in self.placed(self.rows) if row.fresh}, dict(self.placed(own)).values()
         return self.emission.must_publish(fresh, new, self.final, judged, plan.close_at)
 
@@ -335,7 +338,8 @@ class Snapshot:
         rows, emission = (*self.rows, *own), self.emission
         before, changed = self.rows, own
         if emission.has_lives:
-            return self._published_lives(plan, rows)
+            publishes = plan.ends or (emission.of_changes and self._publishes(plan, own, judged))
+            return self._published_lives(plan, rows) if publishes else Counter()
         if emission.of_changes:
             if not self._publishes(plan, own, judged):
                 return Counter()
@@ -350,8 +354,6 @@ class Snapshot:
 
     def _published_lives(self, plan: Plan, rows: Sequence[Held]) -> Counter[tuple[Any, ...]]:
         """What a step publishes of keys that expire, which then has these rows."""
-        if not (plan.ends or self.emission.of_changes):
-            return Counter()
         old, living = self._held_by_readers(rows), self.emission.living(self._folded(rows), plan.close_at)
         if self.anew or self.unlisted:
             # What is published anew takes back nothing but what is gone.
