@@ -29,6 +29,7 @@ from persistent.driver.commit import first_manifest
 from persistent.driver.evolution import holds_deltas
 from persistent.driver.same_job import check_same_job
 from persistent.errors import Refused
+from persistent.lateness import set_back
 from persistent.operations.fencing import check_not_running, committed, fenced
 from persistent.operations.restarting_seen import check_cuts, check_remembers, rows_between, seen_until
 from persistent.operations.restarting_sources import check_begins_again, check_read, was_read
@@ -154,7 +155,10 @@ def _as_of(
             sources=unread,
             operators={
                 name: one.with_state(
-                    runs=runs[name], lowest=one.state.lowest if runs[name] else None, final=None
+                    runs=runs[name],
+                    lowest=one.state.lowest if runs[name] else None,
+                    final=None,
+                    passed=set_back(one.state.passed, clock),
                 ).unpublished()
                 for name, one in target.operators.items()
             },

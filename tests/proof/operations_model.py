@@ -218,8 +218,10 @@ class Snapshot:
         # A source of which nothing was read is read whole.
         was_read = self.since is not None or any(account["read"] for account in self.accounts.values())
         after = replace(empty, rows=rows, watermark=clock, closed=closed, final=closed, known_from=self.known_from)
-        # The clock of early results stands where it stood, though that of the state goes back.
-        after = replace(after, since=clock if was_read else None, passed=self.passed)
+        passed = self.passed
+        if passed is not None and self.emission.early_by == "event":
+            passed = min(passed, clock)
+        after = replace(after, since=clock if was_read else None, passed=passed)
         return replace(after, unlisted=newest.unlisted, marked=not newest.unlisted)
 
     def merged(self, other: Snapshot, source: int) -> Snapshot:
