@@ -97,7 +97,7 @@ def test_with_nothing_late_no_step_size_and_no_fold_changes_anything(seed: int, 
     assert all(one == found[0] for one in found)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(SEEDS, TTLS, st.sampled_from(EARLY), st.sampled_from((1, 2, 7)), st.lists(st.integers(1, 40), max_size=2))
 def test_early_ones_come_to_the_plain_ones(seed: int, ttl: int, mode: Any, step_rows: int, stops: list[int]) -> None:
     """What has expired is taken back with the next early results, or at the end, and nothing of it is forgotten."""
