@@ -29,7 +29,6 @@ from persistent.driver.commit import first_manifest
 from persistent.driver.evolution import holds_deltas
 from persistent.driver.same_job import check_same_job
 from persistent.errors import Refused
-from persistent.lateness import set_back
 from persistent.operations.fencing import check_not_running, committed, fenced
 from persistent.operations.restarting_seen import check_cuts, check_remembers, rows_between, seen_until
 from persistent.operations.restarting_sources import check_begins_again, check_read, was_read
@@ -158,7 +157,7 @@ def _as_of(
                     runs=runs[name],
                     lowest=one.state.lowest if runs[name] else None,
                     final=None,
-                    passed=set_back(one.state.passed, clock),
+                    passed=one.state.passed_by(clock),
                 ).unpublished()
                 for name, one in target.operators.items()
             },
