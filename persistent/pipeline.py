@@ -283,12 +283,13 @@ class Pipeline:
         take_over: bool = False,
     ) -> Correction:
         """Put records into the state, or take some out of it, after the fact, in a checkpoint of its own; returns its
-        account. The same ``name`` again changes nothing, and with other records is Refused.
+        account. The same ``name`` again changes nothing, and with other records is Refused. Of several states, each
+        record goes into those that take it; the account names the others.
 
         ``add``, ``remove``: the path of a file, mappings or messages, an Arrow table, or a source that is read whole.
-        The task processes each record, or nothing is changed: Refused for a window that is final, and ``remove`` for a
-        monoid that is no Group. What was published is published anew, as for late records and changes. ``take_over``:
-        even if a driver may run. Raises StillRunning.
+        The task processes each record, or nothing is changed: Refused for a window that is final, or a key that has
+        expired, if no other state takes it, and ``remove`` for a monoid that is no Group. What was published is
+        published anew, as for late records and changes. ``take_over``: even if a driver may run. Raises StillRunning.
         """
         self._check_not_read_back()
         chosen = self._engine(spark, engine)

@@ -107,8 +107,9 @@ class PersistentState(Described):
         return None
 
     def knows(self, clock: int, watermark: int) -> bool:
-        """Whether a checkpoint at ``watermark`` can separate records before ``clock`` from later ones."""
-        return self.panes.is_cut(clock) and clock <= watermark
+        """Whether a checkpoint at ``watermark`` can separate records before ``clock`` from later ones. There are none
+        before 1970."""
+        return 0 <= clock <= watermark and self.panes.is_cut(clock)
 
     def fingerprint(self) -> dict[str, Any]:
         """JSON values by which a checkpoint recognises this state and refuses another."""
@@ -238,7 +239,7 @@ class NonWindowState(PersistentState):
         interval = duration_ms(interval_ms, "interval_ms")
         if interval < 1:
             raise ValueError("interval_ms is at least 1 ms")
-        self.time_to_live = checked_ttl(None if ttl is None else duration_ms(ttl, "ttl"), monoid, history, early)
+        self.time_to_live = checked_ttl(None if ttl is None else duration_ms(ttl, "ttl"), monoid, history)
         super().__init__(self.time_to_live.kept_as(monoid) if self.time_to_live else monoid, Panes(None, interval))
         self.history_ms = None if history is None else duration_ms(history, "history")
         self.bare = bare(history=history, early=early, ttl=ttl)

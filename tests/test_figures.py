@@ -51,7 +51,7 @@ MANY_IMPORTS = {
     "persistent.driver.next_step": 20,
     "persistent.operations.restarting": 23,  # State, sources and seen records are cut at one clock.
     "persistent.driver.step_effects": 24,  # Each effect of a step is performed there.
-    "persistent.driver.correction": 29,  # A checkpoint without a step: what the modules of a step do, in one place.
+    "persistent.driver.correction": 32,  # A checkpoint without a step: what the modules of a step do, in one place.
     "persistent.worker.map_split": 23,  # Every record is judged there, and counted.
 }
 IMPORTERS_MAX = 40

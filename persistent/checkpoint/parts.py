@@ -14,6 +14,7 @@ from typing import Any
 from persistent.checkpoint.positions import ORDINAL_OFFSET, positions_from_json, positions_to_json
 from persistent.clock import Clock
 from persistent.codec import Run
+from persistent.lateness import set_back
 from persistent.sources.protocol import Positions
 from persistent.zone import Zone
 
@@ -233,6 +234,10 @@ class StateRuns:
     def fresh(self) -> tuple[Run, ...]:
         """The runs of which nothing is published."""
         return tuple(run for run in self.runs if run.first > self.published)
+
+    def passed_by(self, clock: int) -> Mapping[str, int] | None:
+        """Where the clock of early results stands in the state as of a clock."""
+        return set_back(self.passed, clock)
 
     @property
     def has_windows(self) -> bool:

@@ -157,7 +157,8 @@ _SOURCE = both(
     _readings_agree,
 )
 _CORRECTION = fields(
-    {"checkpoint": ID, "added": COUNT, "removed": COUNT, "panes": items(whole(), whole()), "sha256": SHA256}
+    {"checkpoint": ID, "added": COUNT, "removed": COUNT, "panes": items(whole(), whole()), "sha256": SHA256},
+    {"refused": sequence(NAME, _PARTS_MAX)},
 )
 _EMITTED = {"emit": one_of(CHANGE, EARLY), "passed": mapping(one_of(*CLOCKS), whole(0), 1)}
 _ANSWERED = {"late": one_of(*ANSWERS), **_EMITTED}
