@@ -2,7 +2,8 @@
 # death. Each does its own set-up in .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test types tests check docs laws browser integration matrix marathon proof mutants coverage soak bench clean
+.PHONY: help run test types tests check docs laws browser integration matrix marathon proof mutants coverage soak bench \
+	dist clean
 
 python = .venv/bin/python
 HOURS ?= 1
@@ -14,7 +15,7 @@ covered = 'persistent/storage/*,persistent/driver/commit.py,persistent/driver/pu
 covering = tests/driver/test_commit*.py tests/driver/test_publish_*.py tests/checkpoint tests/codec tests/storage \
 	tests/operations/test_savepoints.py tests/operations/test_collection.py tests/worker/test_merge_runs.py
 MINUTES ?= 40
-BENCH ?= clicks views checkpoint memory many_steps kernels sketches verify stores kafka log sinks copies late changes sliding week
+BENCH ?= clicks views checkpoint memory many_steps kernels sketches verify stores kafka log sinks copies late changes sliding week page
 
 help:
 	@echo 'make run     make events, run a task over them, kill its driver twice with -9, compare every row'
@@ -32,6 +33,7 @@ help:
 	@echo 'make coverage every branch of the same code must be taken by its tests'
 	@echo 'make soak    the same with other seeds until HOURS=n are over'
 	@echo 'make bench   the benchmarks, one after the other; BENCH="views memory" chooses'
+	@echo 'make dist    wheel and source archive, checked, installed in a new environment and tried; a bill of materials'
 	@echo 'make clean   remove what these have made'
 
 # Hundreds of the tests start a Python of their own: from byte code it starts in half the time, whatever the shell says.
@@ -68,7 +70,7 @@ tests:
 check: .venv/installed
 	@echo 'the seed of this run is $(SEED)'
 	@# Three for two processors: servers and Spark are waited for half of the time.
-	$(python) -m pytest -n 3 -m '(check or hypothesis) and not browser' --durations=10
+	$(python) -m pytest -n 3 -m '(check or hypothesis) and not apart' --durations=10
 	$(python) -m pytest -n 2 --monoid-laws=monoids --monoid-laws-examples=200 --quiet
 
 # Each test has a minute; what has to be fetched is fetched before. Where CI is set, a server that is missing is a failure.
@@ -88,7 +90,7 @@ marathon: .venv/installed
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build --strict
 
-# Apart: a page that waits for a processor for half a minute is no fault of the page.
+# More of them than make check draws.
 browser: .venv/installed
 	$(python) -m pytest -m browser
 
@@ -111,6 +113,13 @@ soak: .venv/installed
 bench: .venv/installed-bench
 	@for name in $(BENCH); do echo "$$ $(python) -m benchmarks.$$name"; $(python) -m benchmarks.$$name || exit 1; done
 
+# Nothing is uploaded.
+dist: .venv/installed-dist
+	rm -rf build dist *.egg-info
+	$(python) -m build --outdir dist .
+	$(python) -m twine check --strict dist/*
+	$(python) -m tests.distribution dist --install
+
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutants .coverage spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -129,6 +138,10 @@ clean:
 
 .venv/installed-docs: .venv/installed
 	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[test,docs]'
+	@touch $@
+
+.venv/installed-dist: .venv/installed
+	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[test,dist]'
 	@touch $@
 
 .venv/installed-bench: .venv/installed

@@ -22,6 +22,7 @@ import pyarrow as pa
 from monoids import encoding
 from monoids.arrays import from_numpy, python_list
 from monoids.column import Column, Columns, concat, is_constant, object_column, repeat, take
+from monoids.html import facts_html
 from monoids.scalars import scalar
 from monoids.serializer import Serializer
 from monoids.widening import is_as_wide
@@ -108,6 +109,22 @@ class Monoid(Generic[Element]):
     def __repr__(self) -> str:
         arguments = ", ".join(f"{key}={value}" for key, value in self.parameters().items())
         return f"{self.name or type(self).__name__}({arguments})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the laws it keeps, its result, and how its elements are stored."""
+        traits = {"commutative": self.commutative, "idempotent": self.idempotent, "a group": isinstance(self, Group)}
+        laws = ", ".join(["associative", *(name for name, holds in traits.items() if holds)])
+        exact = "exact" if self.exact else "the same within a rounding error"
+        return facts_html(
+            repr(self),
+            [
+                ("laws", laws),
+                ("in any order of folding", exact),
+                ("result", ", ".join(f"{name}: {type_}" for name, type_ in self.output_fields().items())),
+                ("result of no input", repr(self.present(self.identity))),
+                ("stored as", ", ".join(f"{field.name}: {field.type}" for field in self.schema)),
+            ],
+        )
 
     # Columns: override all of these together, or none.
 

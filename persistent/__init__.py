@@ -31,6 +31,7 @@ from persistent.errors import (
     PersistentError,
     Refused,
     RetentionGap,
+    SinkMismatch,
     SourceChanged,
     SourceError,
     StagedMissing,
@@ -43,6 +44,7 @@ from persistent.errors import (
 )
 from persistent.log import LogPosition, SegmentedLog
 from persistent.message import Batch, Message
+from persistent.metrics import OtelMetrics, PrometheusMetrics
 from persistent.offsets import LevelDbOffsets, SqliteOffsets, StoredOffsets
 from persistent.pipeline import Pipeline
 from persistent.requests import PostgresRequestLog, SqliteRequestLog
@@ -109,6 +111,7 @@ __all__ = [
     "NoCheckpoint",
     "NonWindowState",
     "OldFormat",
+    "OtelMetrics",
     "OtherJob",
     "PersistentError",
     "PersistentState",
@@ -116,6 +119,7 @@ __all__ = [
     "Pipeline",
     "PostgresRequestLog",
     "PostgresSink",
+    "PrometheusMetrics",
     "Queue",
     "QueueEvent",
     "RabbitQueueSink",
@@ -127,6 +131,7 @@ __all__ = [
     "RetentionGap",
     "RunReport",
     "SegmentedLog",
+    "SinkMismatch",
     "SourceChanged",
     "SourceError",
     "SqliteOffsets",

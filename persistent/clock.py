@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -187,13 +187,6 @@ class Clock:
     closed: int = 0
     largest: Mapping[str, int] = field(default_factory=dict)
     end_of_input: bool = False
-
-    def advanced(self, largest: Mapping[str, int], cap: Mapping[str, int | None], lag_ms: int) -> Clock:
-        """The clock after a step that saw ``largest``. ``cap``: bounds of listed, unread data; ``lag_ms``: allowed
-        disorder."""
-        merged = later_of(self.largest, largest)
-        watermark = max(self.watermark, bound_of(merged, cap, lag_ms) or 0)
-        return replace(self, watermark=watermark, largest=merged)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 
 class PersistentError(Exception):
-    """The base of every error of this package."""
+    """The base of every error of this package. ``persistent why NAME`` explains each of them."""
+
+
+def explanation(error: BaseException) -> str:
+    """The command that prints what an error means for the data, and what to do. It needs no network.
+
+    >>> explanation(NoCheckpoint("nothing here"))
+    'persistent why NoCheckpoint'
+
+    Of an error that a user derives, it names the class of this package that is nearest.
+    """
+    known = [one for one in type(error).__mro__ if one.__module__.partition(".")[0] == "persistent"]
+    return f"persistent why {known[0].__name__}"
 
 
 class InvalidPipeline(PersistentError):
@@ -89,6 +101,11 @@ class UserCodeError(PersistentError):
 
 class StorageError(PersistentError):
     """A store refused or failed an operation. The error names the operation and the place."""
+
+
+class SinkMismatch(StorageError):
+    """The place of a sink is not that of this job: it is another job's, lacks outputs of this one, or cannot take its
+    rows. Unlike a store that fails for a while, it stays so until somebody acts."""
 
 
 class StagedMissing(StorageError):

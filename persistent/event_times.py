@@ -16,7 +16,10 @@ TIMESTAMP_MAX = 1 << 62
 def checked_timestamp(timestamp: Any) -> int:
     """A timestamp: an integer, milliseconds since the epoch, zero or more. TypeError, ValueError."""
     if isinstance(timestamp, bool) or not isinstance(timestamp, numbers.Integral):
-        raise TypeError(f"a timestamp is an integer, milliseconds since the Unix epoch, not {timestamp!r}")
+        raise TypeError(
+            f"a timestamp is an integer, milliseconds since the Unix epoch, not {timestamp!r}: give message.timestamp, "
+            "or round(1000 * seconds)"
+        )
     if timestamp < 0:
         raise ValueError(f"timestamp {timestamp} is before 1970")
     if int(timestamp) > TIMESTAMP_MAX:

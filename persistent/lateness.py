@@ -96,6 +96,15 @@ class Lateness:
 ALLOWS_NONE: Final = Lateness()
 
 
+def set_back(passed: Mapping[str, int] | None, clock: int) -> Mapping[str, int] | None:
+    """Where the clock of early results stands in the state as of a clock; the time of day never goes back.
+
+    >>> set_back({"event": 19}, 15), set_back({"processing": 19}, 15)
+    ({'event': 15}, {'processing': 19})
+    """
+    return passed and {name: min(at, clock) if name == EVENT else at for name, at in passed.items()}
+
+
 def checked_lateness(
     allowed_lateness: Duration,
     late: Any,

@@ -24,21 +24,25 @@ from persistent.codec import canonical_json
 from persistent.dedupe import Dedupe
 from persistent.driver.commit import first_manifest
 from persistent.driver.correction import Asked, correct
-from persistent.driver.destinations import check_every_destination, check_not_read_back
+from persistent.driver.destinations import check_every_destination, check_not_read_back, check_reach
 from persistent.driver.evolution import Evolution, Evolutions, checked_evolutions, checked_names
 from persistent.driver.loop import Driver
 from persistent.driver.naming import checked_late_sink, named_sinks, named_sources, sinks_by_state
 from persistent.driver.options import Options, check_choices, checked_ms, positive_ms
+from persistent.driver.promised import guarantee_of_job
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.same_job import check_same_job, chosen_state, view_of
 from persistent.driver.start_from import start
 from persistent.engines.choosing import chosen_engine
 from persistent.engines.protocol import Engine
-from persistent.errors import InvalidPipeline, PersistentError
-from persistent.promises import Guarantee, guarantee_of, promise_of, promise_of_checkpoint
-from persistent.sinks.file import FileSink
-from persistent.sinks.protocol import AnySink, BatchSink, Sink
-from persistent.sources.protocol import Source, parts_of
+from persistent.errors import InvalidPipeline, PersistentError, explanation
+from persistent.explain.explanation import Explanation
+from persistent.explain.of_job import explained
+from persistent.metrics.protocol import AnyMetrics, shown
+from persistent.notebook import Told, pipeline_html, plotted_history
+from persistent.promises import Guarantee
+from persistent.sinks.protocol import AnySink
+from persistent.sources.protocol import Source
 from persistent.state import PersistentState
 from persistent.storage import Storage, is_proved, open_storage
 from persistent.task import PersistentTask, check_task, named_states, operator_name, task_name
@@ -150,6 +154,15 @@ class Pipeline:
         source, sink = _one_or_all(self.sources), _one_or_all(self.sinks)
         return f"Pipeline({source!r} -> {type(self.task).__name__} -> {sink!r}, checkpoint={self.storage.url!r})"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the parts, and the newest checkpoint."""
+        return pipeline_html(self.job(), self.guarantee())
+
+    def plot(self) -> Any:
+        """The kept checkpoints as an Altair chart: rows a second, the lag of the clock, records set aside, the size of
+        the state. The job can run, or not. NoCheckpoint, or UnknownCheckpoint if fewer than two are kept."""
+        return plotted_history(self.storage)
+
     @property
     def source(self) -> Source:
         """The only source. InvalidPipeline if the pipeline has several: ``sources`` has them by name."""
@@ -172,21 +185,20 @@ class Pipeline:
     def guarantee(self) -> Guarantee:
         """The guarantee of this pipeline, and why: the weakest of sources, checkpoint and sinks. ``parts`` has the
         promise of each: "source", "checkpoint", "sink", "late_sink"; with several, "source clicks", "source orders"."""
-        parts = {}
-        for name, source in self.sources.items():
-            parts[_part("source", name, self.sources)] = promise_of(
-                source, "the same positions give the same records", deduplicated=name in self.dedupe
-            )
-        parts["checkpoint"] = promise_of_checkpoint(self.storage, proved=not self.unsafe_single_driver)
-        for name, sink in self.sinks.items():
-            parts[_part("sink", name, self.sinks)] = promise_of(sink, "it publishes committed outputs")
-        if self.late_sink is not None:
-            parts["late_sink"] = promise_of(self.late_sink, "it publishes committed outputs")
-        states = self.job().each().values()
-        discards = self.discard_closed and any(one.state.window is not None and not one.sinks for one in states)
-        limits = ["for the open windows only: those that close are discarded"] if discards else []
-        limits += copies.said(self.dedupe, self.sources)
-        return guarantee_of(parts, "; ".join(limits))
+        return guarantee_of_job(self.job(), proved=not self.unsafe_single_driver)
+
+    def explain(self, *, parallelism: int | None = None) -> Explanation:
+        """What a run will do, in words: print it. ``parallelism``: how many items its engine runs at once; by default
+        one for each processor. Reads nothing but the newest manifest of the checkpoint."""
+        options = Options(
+            self.step_rows,
+            max_future_ms=self.max_future_ms,
+            quiet_after_ms=self.quiet_after_ms,
+            max_drift_ms=self.max_drift_ms,
+            evolve=self.evolve,
+            dropped=self.allow_dropped,
+        )
+        return explained(self.job(), options, self.guarantee(), parallelism, start_from=self.start_from)
 
     def warnings(self) -> tuple[str, ...]:
         """Likely mistakes that the sources found in their files or queues."""
@@ -206,18 +218,24 @@ class Pipeline:
         end_of_input: bool = False,
         on_step: Callable[[StepReport], None] | None = None,
         on_idle: Callable[[Idle], None] | None = None,
+        progress: bool | None = None,
+        metrics: AnyMetrics = None,
     ) -> RunReport:
         """Process the available input exactly once, from where the last run ended.
 
         ``spark``: a SparkSession; without session and ``engine``, the active session, otherwise this process.
         ``follow``: wait for more input until SIGINT or SIGTERM. ``end_of_input``: the input is complete, so close every
         window. ``on_step`` is called with the report of each step; ``on_idle`` is called repeatedly while a followed
-        source has nothing new. Raises the errors of ``persistent.errors``.
+        source has nothing new. ``progress``: True shows figures while it runs, in the cell of a notebook or on the
+        standard error; None in a notebook only. ``metrics``: an endpoint for Prometheus at "HOST:PORT",
+        ``PrometheusMetrics``, ``OtelMetrics``, or several. SIGINT, the interrupt of a notebook, ends the run after the
+        current step, a second one at once. Raises the errors of ``persistent.errors``.
         """
         if follow and end_of_input:
             raise InvalidPipeline(
                 "follow=True waits for more input, end_of_input=True declares the input complete: choose one"
             )
+        told = Told(progress, follow, on_step, on_idle)
         # First, because it accesses no store: an unreachable one can take minutes to fail.
         chosen = self._engine(spark, engine)
         self._check_not_read_back()
@@ -227,8 +245,8 @@ class Pipeline:
             end_of_input,
             self.max_future_ms,
             self.retention,
-            on_step,
-            on_idle,
+            told.step,
+            told.idle,
             self.evolve,
             self.allow_dropped,
             self._bare,
@@ -236,14 +254,16 @@ class Pipeline:
             self.max_drift_ms,
         )
         try:
-            if self.start_from is not None:
-                first = first_manifest(self.job(), new_nonce())
-                start(self.storage, first, self.start_from, self.evolve, self.allow_dropped)
-            report = Driver(self.job(), chosen, options).run()
+            with shown(metrics, self.storage.url, chosen.name) as boards, told:
+                if self.start_from is not None:
+                    first = first_manifest(self.job(), new_nonce())
+                    start(self.storage, first, self.start_from, self.evolve, self.allow_dropped)
+                report = Driver(self.job(), chosen, replace(options, observers=boards)).run()
             return replace(report, notes=(*report.notes, *self.warnings()))
         except PersistentError as error:
             if not getattr(chosen, "is_local", True):
                 say_where(error, f"the driver, {process()}")
+            error.add_note(explanation(error))
             raise
         finally:
             if chosen is not engine:
@@ -263,12 +283,13 @@ class Pipeline:
         take_over: bool = False,
     ) -> Correction:
         """Put records into the state, or take some out of it, after the fact, in a checkpoint of its own; returns its
-        account. The same ``name`` again changes nothing, and with other records is Refused.
+        account. The same ``name`` again changes nothing, and with other records is Refused. Of several states, each
+        record goes into those that take it; the account names the others.
 
         ``add``, ``remove``: the path of a file, mappings or messages, an Arrow table, or a source that is read whole.
-        The task processes each record, or nothing is changed: Refused for a window that is final, and ``remove`` for a
-        monoid that is no Group. What was published is published anew, as for late records and changes. ``take_over``:
-        even if a driver may run. Raises StillRunning.
+        The task processes each record, or nothing is changed: Refused for a window that is final, or a key that has
+        expired, if no other state takes it, and ``remove`` for a monoid that is no Group. What was published is
+        published anew, as for late records and changes. ``take_over``: even if a driver may run. Raises StillRunning.
         """
         self._check_not_read_back()
         chosen = self._engine(spark, engine)
@@ -342,27 +363,8 @@ class Pipeline:
     def _engine(self, spark: Any, engine: str | Engine | None) -> Engine:
         chosen = chosen_engine(spark, engine)
         if not chosen.in_process:
-            self._check_reach(chosen)
+            check_reach(chosen, self.sources, self.all_sinks, self.storage)
         return chosen
-
-    def _check_reach(self, engine: Engine) -> None:
-        """InvalidPipeline if workers in other processes cannot reach a part."""
-        staging = [sink for sink in self.all_sinks.values() if not isinstance(sink, BatchSink)]
-        parts: list[Storage | Sink] = [self.storage, *staging]
-        for part in parts:
-            if not part.shared:
-                raise InvalidPipeline(
-                    f"{part!r} is in the memory of this process, out of reach of the workers of {engine.name}: "
-                    'use a folder, or engine="embedded"'
-                )
-        check = getattr(engine, "check", None)
-        if check is not None:
-            sinks = [sink.storage for sink in self.all_sinks.values() if isinstance(sink, FileSink)]
-            check([self.storage, *sinks], *parts_of(*self.sources.values()))
-
-
-def _part(what: str, name: str, among: Mapping[str, Any]) -> str:
-    return what if len(among) == 1 else f"{what} {name}"
 
 
 def _one_or_all(parts: Mapping[str, Any]) -> Any:

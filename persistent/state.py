@@ -34,9 +34,10 @@ from persistent.event_times import checked_timestamp, checked_timestamps
 from persistent.lateness import ALLOWS_NONE, CLOSE, DELTA, Lateness, checked_lateness, checked_totals
 from persistent.state_rows import open_panes
 from persistent.text.figures import utc_text
-from persistent.text.fingerprints import changes_text
+from persistent.text.fingerprints import Described, changes_text
+from persistent.text.spelling import spelled
 from persistent.time_to_live import TimeToLive, checked_ttl
-from persistent.window import AnyWindow, Everything, Panes, Window
+from persistent.window import AnyWindow, Everything, Panes, Window, no_window
 from persistent.zone import Zone
 
 _FORMAT = 1
@@ -45,7 +46,7 @@ _GRID_MS = 60_000
 """The grid of clocks of a state whose windows have no borders."""
 
 
-class PersistentState:
+class PersistentState(Described):
     """A monoid, and elements by pane: the common part of ``NonWindowState`` and ``WindowState``."""
 
     lateness: Lateness = ALLOWS_NONE
@@ -106,8 +107,9 @@ class PersistentState:
         return None
 
     def knows(self, clock: int, watermark: int) -> bool:
-        """Whether a checkpoint at ``watermark`` can separate records before ``clock`` from later ones."""
-        return self.panes.is_cut(clock) and clock <= watermark
+        """Whether a checkpoint at ``watermark`` can separate records before ``clock`` from later ones. There are none
+        before 1970."""
+        return 0 <= clock <= watermark and self.panes.is_cut(clock)
 
     def fingerprint(self) -> dict[str, Any]:
         """JSON values by which a checkpoint recognises this state and refuses another."""
@@ -221,6 +223,7 @@ class NonWindowState(PersistentState):
     10
     """
 
+    @spelled
     def __init__(
         self,
         monoid: Monoid[Any],
@@ -236,7 +239,7 @@ class NonWindowState(PersistentState):
         interval = duration_ms(interval_ms, "interval_ms")
         if interval < 1:
             raise ValueError("interval_ms is at least 1 ms")
-        self.time_to_live = checked_ttl(None if ttl is None else duration_ms(ttl, "ttl"), monoid, history, early)
+        self.time_to_live = checked_ttl(None if ttl is None else duration_ms(ttl, "ttl"), monoid, history)
         super().__init__(self.time_to_live.kept_as(monoid) if self.time_to_live else monoid, Panes(None, interval))
         self.history_ms = None if history is None else duration_ms(history, "history")
         self.bare = bare(history=history, early=early, ttl=ttl)
@@ -312,6 +315,7 @@ class WindowState(PersistentState):
     {(0, 10): 3, (5, 15): 3, (10, 20): 1}
     """
 
+    @spelled
     def __init__(
         self,
         monoid: Monoid[Any],
@@ -326,10 +330,7 @@ class WindowState(PersistentState):
         early_by: str = "event",
     ) -> None:
         if not isinstance(window, Window | CalendarWindow | AssignedWindow | Everything):
-            raise TypeError(
-                "a window is made by tumbling(size), sliding(size, every), session(gap), calendar(unit), "
-                f"assigned(assigner) or everything(), not {window!r}"
-            )
+            raise TypeError(no_window(window))
         interval = None if interval_ms is None else duration_ms(interval_ms, "interval_ms")
         if interval is not None and interval < 1:
             raise ValueError("interval_ms is at least 1 ms")

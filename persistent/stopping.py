@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from threading import Lock
 from typing import Final
 
 from persistent.clock import monotonic_s, sleep_s
@@ -21,11 +22,13 @@ _LOOK_SECONDS: Final = 0.1
 
 class StopRequest:
     """Whether a run is asked to stop. A signal handler makes the request: it interrupts a thread that may hold any
-    lock, so there is none here, and whoever waits looks again and again."""
+    lock, so it takes none, and whoever waits looks again and again."""
 
     def __init__(self, sleep: Callable[[float], None] = sleep_s, clock: Callable[[], float] = monotonic_s) -> None:
         self._sleep, self._clock = sleep, clock
         self._made_s: float | None = None
+        self._pauses = 0
+        self._counting = Lock()
 
     def make(self) -> None:
         """Ask to stop. The first request counts."""
@@ -39,6 +42,16 @@ class StopRequest:
     def is_older(self, seconds: float) -> bool:
         """Whether it was made at least so long ago."""
         return self._made_s is not None and self._clock() - self._made_s >= seconds
+
+    @property
+    def pauses(self) -> int:
+        """How often somebody paused between two tries, for a server."""
+        return self._pauses
+
+    def count_pause(self) -> None:
+        """Count one of them. Many threads can wait at once; no signal handler comes here."""
+        with self._counting:
+            self._pauses += 1
 
     def wait(self, seconds: float) -> None:
         """Return after ``seconds``, or once the request is made. It counts what it sleeps: a manual clock stands
@@ -86,9 +99,11 @@ def require_waiting(why: str) -> None:
 
 def pause(seconds: float, why: str, sleep: Callable[[float], None] = sleep_s) -> None:
     """Pause between two tries. Stopped as soon as waiting has to end."""
-    if _heard.get() is None:
+    one = _heard.get()
+    if one is None:
         sleep(seconds)
         return
+    one.request.count_pause()
     left = seconds
     while left > 0:
         require_waiting(why)

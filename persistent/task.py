@@ -6,6 +6,7 @@ a message (after a crash, or to find a failing one), so they only update the sta
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
 from collections.abc import Callable, Mapping
@@ -157,11 +158,7 @@ def check_task(task: Any) -> Declared:
             f"task={task!r} is not a task: give an instance of a class that subclasses PersistentTask"
         )
     given = type(task)
-    if given.process_message is PersistentTask.process_message and given.process_batch is PersistentTask.process_batch:
-        raise InvalidPipeline(f"{given.__name__} defines neither process_message nor process_batch")
-    for method in (given.process_message, given.process_batch):
-        if inspect.isgeneratorfunction(method):
-            raise InvalidPipeline(f"{given.__name__}.{method.__name__} yields: it updates the state and returns None")
+    _check_methods(given)
     declared = task.persistent_state()
     if isinstance(declared, Mapping):
         _check_names(given.__name__, declared)
@@ -173,10 +170,39 @@ def check_task(task: Any) -> Declared:
     names = _checked_key(task)
     for name in names:
         if not isinstance(name, str) or not name:
-            raise InvalidPipeline(f"{given.__name__}.key: {name!r} is not a column name")
+            raise InvalidPipeline(f"{given.__name__}.key: {name!r} is not a column name: give names of columns")
     if len(set(names)) != len(names):
-        raise InvalidPipeline(f"{given.__name__}.key names a column twice: {', '.join(names)}")
+        raise InvalidPipeline(f"{given.__name__}.key names a column twice: {', '.join(names)}: name each once")
     return declared
+
+
+def _check_methods(given: type[PersistentTask]) -> None:
+    """InvalidPipeline unless the class says what its state is, and what a message adds to it."""
+    name = given.__name__
+    if given.process_message is PersistentTask.process_message and given.process_batch is PersistentTask.process_batch:
+        raise InvalidPipeline(
+            f"{name} defines neither process_message nor process_batch{_meant(given, 'process_message')}: define what "
+            "a message adds, as in def process_message(self, state, message): state.update(message.timestamp, 1)"
+        )
+    if given.persistent_state is PersistentTask.persistent_state:
+        raise InvalidPipeline(
+            f"{name} does not define persistent_state(self){_meant(given, 'persistent_state')}: define the state that "
+            'its messages add up to, as in return WindowState(Count(), tumbling("1 min"))'
+        )
+    for method in (given.process_message, given.process_batch):
+        if inspect.isgeneratorfunction(method):
+            raise InvalidPipeline(f"{name}.{method.__name__} yields: it updates the state and returns None")
+        if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+            raise InvalidPipeline(
+                f"{name}.{method.__name__} is async, and nobody would await it: write it without async, as it only "
+                "updates the state"
+            )
+
+
+def _meant(given: type[PersistentTask], method: str) -> str:
+    """What the user may have written in place of a method."""
+    near = difflib.get_close_matches(method, [name for one in given.__mro__[:-2] for name in vars(one)], 1)
+    return f", but {near[0]!r}" if near and near[0] != method else ""
 
 
 def _check_names(task: str, states: Mapping[Any, Any]) -> None:
@@ -233,8 +259,11 @@ def check_key(task: PersistentTask, schema: pa.Schema) -> None:
     fields = schema.names
     missing = [name for name in key_names(task) if name not in fields]
     if missing:
+        parts = tuple(part.strip() for part in missing[0].split(","))
+        several = f"For several fields give key = {parts!r}. " if len(parts) > 1 and {*parts} <= {*fields} else ""
+        shown = ", ".join(name if name == name.strip() else repr(name) for name in fields)
         raise InvalidPipeline(
-            f"{type(task).__name__}.key: the source has no field {missing[0]!r}; its fields are {', '.join(fields)}. "
+            f"{type(task).__name__}.key: the source has no field {missing[0]!r}; its fields are {shown}. {several}"
             'Name one of them, or make the key: key = {"name": lambda message: ...}'
         )
     for name in key_names(task):

@@ -96,7 +96,7 @@ def gaps_of(window: Any, ttl: TimeToLive | None) -> Gaps | None:
     return window if isinstance(window, SessionWindow) else ttl
 
 
-def checked_ttl(ttl_ms: int | None, monoid: Any, history: Any = None, early: Any = None) -> TimeToLive | None:
+def checked_ttl(ttl_ms: int | None, monoid: Any, history: Any = None) -> TimeToLive | None:
     """The time to live of these options of a state. ValueError, TypeError if they are not possible.
 
     >>> from monoids import Count
@@ -115,11 +115,6 @@ def checked_ttl(ttl_ms: int | None, monoid: Any, history: Any = None, early: Any
         raise ValueError(
             f"{ttl} keeps the lives of each key, and history={history!r} the panes of a grid of clocks: omit one of "
             "them. A WindowState keeps values by time, and lets them go"
-        )
-    if early is not None:
-        raise ValueError(
-            f"{ttl} publishes keys that expire in the step that finds them so, and early={early!r} now and then: use "
-            'emit="change", which publishes in each step, or omit one of them'
         )
     if isinstance(monoid, Monoid) and not monoid.commutative:
         raise TypeError(

@@ -270,6 +270,19 @@ def everything() -> Everything:
     return Everything()
 
 
+def no_window(given: object) -> str:
+    """What to give in place of what is no window.
+
+    >>> no_window("1 hour")[-38:]
+    "not '1 hour': write tumbling('1 hour')"
+    """
+    meant = f": write tumbling({given!r})" if isinstance(given, str) else ""
+    return (
+        "a window is made by tumbling(size), sliding(size, every), session(gap), calendar(unit), assigned(assigner) or "
+        f"everything(), not {given!r}{meant}"
+    )
+
+
 def _moved(offset: Duration) -> str:
     return f", offset={offset!r}" if offset else ""
 

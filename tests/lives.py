@@ -19,6 +19,8 @@ from persistent.storage import MemoryStorage
 Row = dict[str, Any]
 Values = tuple[int, int, int]
 MODES = (("close", "update"), ("change", "update"), ("change", "retract"))
+EARLY = (("close", "update", 7), ("close", "retract", 25))
+"""When results are published, how, and each how many ms before the end."""
 
 
 class Devices(PersistentTask):
@@ -27,14 +29,14 @@ class Devices(PersistentTask):
     name = "devices"
     key = "key"
 
-    def __init__(self, ttl: int = 10, mode: tuple[str, str] = MODES[1]) -> None:
+    def __init__(self, ttl: int = 10, mode: tuple[Any, ...] = MODES[1]) -> None:
         self.ttl, self.mode = ttl, mode
 
     def persistent_state(self) -> NonWindowState:
-        emit, changes = self.mode
-        return NonWindowState(
-            record(rows=Count(), total=Sum(), most=Max()), ttl=f"{self.ttl} ms", emit=emit, changes=changes
-        )
+        emit, changes, *early = self.mode
+        more = {"early": f"{early[0]} ms"} if early else {}
+        monoid = record(rows=Count(), total=Sum(), most=Max())
+        return NonWindowState(monoid, ttl=f"{self.ttl} ms", emit=emit, changes=changes, **more)
 
     def process_batch(self, state: Any, batch: Any) -> None:
         state.update_batch(batch.timestamps, {"rows": 1, "total": batch["value"], "most": batch["value"]})

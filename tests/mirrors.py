@@ -18,6 +18,7 @@ UNMIRRORED = {
     "persistent.clients.rabbit_publisher": "a real broker: tests/servers/test_rabbit_sink.py",
     "persistent.clients.stream_client": "a real broker: tests/servers/test_rabbit_streams.py",
     "persistent.clients.stream_connection": "a real broker: tests/servers/test_rabbit_streams.py",
+    "persistent.driver.observing": "a protocol",
     "persistent.driver.state_bench": "what a driver holds of one state, under another name",
     "persistent.driver.state_step": "a step of a job; tests/test_several_states.py compares several with each alone",
     "persistent.driver.workbench": "what a driver holds, under another name",

@@ -28,6 +28,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "monoids.arrays",
         "monoids.groupby.sorting",
         "monoids.text",
+        "monoids.html",
         "monoids.decimal_text",
         "monoids.serializer",
         "monoids.widening",
@@ -60,7 +61,10 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.zone",
         "persistent.stopping",
         "persistent.driver.effects",
+        "persistent.driver.series",
+        "persistent.plots",
         "persistent.promises",
+        "persistent.text.address",
         "persistent.text.figures",
         "persistent.text.spelling",
     ),
@@ -118,6 +122,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.worker.correct_windows",
         "persistent.worker.correct_sessions",
         "persistent.worker.expire_keys",
+        "persistent.worker.correct_lives",
         "persistent.worker.publish_shard",
         "persistent.worker.dispatch",
     ),
@@ -125,6 +130,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.driver.folds",
         "persistent.driver.next_sinks",
         "persistent.worker.correct_records",
+        "persistent.worker.correct_states",
         "persistent.driver.naming",
         "persistent.driver.destinations",
         "persistent.driver.seen_part",
@@ -143,8 +149,11 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ),
     ("persistent.driver.evolution", "persistent.driver.migration"),
     ("persistent.driver", "persistent.driver.loop", "persistent.driver.start_from"),
+    ("persistent.progress", "persistent.notebook"),
+    ("persistent.metrics", "persistent.explain"),
     ("persistent.pipeline",),
     (
+        "persistent.project",
         "persistent.verify",
         "persistent.reading",
         "persistent.operations",
@@ -176,15 +185,21 @@ ROOMS = {
     "engines": "errors storage worker.requirements",
     "worker": "errors zone text codec storage sources sinks message window session_window time_to_live agenda lateness "
     "state_rows state delta deltas task checkpoint dedupe",
-    "driver": "errors clock zone stopping text codec storage sources sinks window session_window time_to_live agenda "
-    "lateness state state_rows task checkpoint engines worker dedupe",
+    "driver": "errors clock zone stopping promises text codec storage sources sinks window session_window time_to_live "
+    "agenda lateness state state_rows task checkpoint engines worker dedupe plots",
+    "plots": "errors text",
+    "notebook": "errors clock stopping text storage sources task checkpoint worker driver progress plots",
+    "metrics": "errors clock text storage sources task checkpoint driver",
+    "explain": "errors clock promises text storage sources window session_window lateness state task checkpoint worker "
+    "driver engines",
     "pipeline": "errors clock promises text codec storage sources sinks state task checkpoint engines worker driver "
-    "dedupe",
+    "dedupe notebook metrics explain",
     "reading": "errors clock text codec storage window session_window task checkpoint worker driver pipeline",
     "verify": "errors codec storage sources sinks task checkpoint driver pipeline",
-    "serve": "errors clock text codec storage sinks window session_window state task checkpoint worker pipeline "
-    "reading verify",
+    "serve": "errors clock text codec storage sinks window session_window lateness state task checkpoint worker "
+    "pipeline reading verify",
     "operations": "errors clock text codec storage sources sinks task checkpoint worker driver pipeline",
+    "project": "errors clock sources driver pipeline",
 }
 """What each room may import of the others."""
 NOT_REACHED = {
@@ -329,7 +344,20 @@ def test_the_algebra_stands_alone() -> None:
 
 def test_import_persistent_loads_nothing_heavy() -> None:
     """A driver of the embedded engine starts in a moment, and on a machine without Java or a test framework."""
-    heavy = ("pyspark", "hypothesis", "duckdb", "polars", "pandas", "fsspec", "s3fs", "rich", "click", "pytest")
+    heavy = (
+        "pyspark",
+        "hypothesis",
+        "duckdb",
+        "polars",
+        "pandas",
+        "fsspec",
+        "s3fs",
+        "rich",
+        "click",
+        "pytest",
+        "altair",
+        "IPython",
+    )
     code = f"import sys, persistent, monoids; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -44,7 +44,7 @@ def test_the_table_is_the_plain_one_after_every_step(
     rows = disordered(seed, 25, (0, 10, 60)[seed % 3])
     options = {"changes": changes, **({"allowed_lateness": allowed} if window else {})}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(step, "_SHARD_ROWS", 0)
+        patch.setattr(step, "SHARD_ROWS", 0)
         patch.setattr(sealed, "BATCH_ROWS_MAX", 2)
         world = World(window, options, step_rows)
         world.run(rows[:stops], engine=Embedded(threads=shards))

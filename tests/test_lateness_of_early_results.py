@@ -83,7 +83,7 @@ def follows_the_plain_table(
     options = {"emit": "close", "late": late, "allowed_lateness": allowed, "early": early, "early_by": by}
     world, rng = Timed(window, options, step_rows), random.Random(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(step, "_SHARD_ROWS", 0)
+        patch.setattr(step, "SHARD_ROWS", 0)
         patch.setattr(next_step, "wall_ms", lambda: 1_000 + rng.randrange(40) + 5 * len(world.times))
         world.run(rows[:stops], engine=Embedded(threads=1 + seed % 3))
         world.run(rows, engine=Embedded(threads=1), end_of_input=True)

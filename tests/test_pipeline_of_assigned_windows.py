@@ -23,6 +23,7 @@ from persistent import (
     UnknownCheckpoint,
     WindowState,
     assigned,
+    tumbling,
 )
 from persistent.assigned_window import AssignedWindow
 from persistent.checkpoint.log import Log
@@ -74,7 +75,7 @@ def test_changes_are_those_of_the_plain_table_after_every_step(
     """The numbers of two windows are far apart, and a change is looked up by number."""
     rows = disordered(seed, 25, (0, 10, 60)[seed % 3])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(step, "_SHARD_ROWS", 0)
+        patch.setattr(step, "SHARD_ROWS", 0)
         world = World(window, {"changes": "retract", "allowed_lateness": allowed}, step_rows)
         world.run(rows[:11])
         world.run(rows, end_of_input=True)
@@ -164,6 +165,21 @@ def test_the_state_is_read_as_of_a_clock_between_the_borders() -> None:
         assert (row["n"], round(row["window_end"].timestamp() * 1_000)) == (count, 18)
     with pytest.raises(UnknownCheckpoint, match="not on the grid"):
         job.state(as_of=12)
+
+
+def test_no_state_is_known_as_of_a_clock_before_1970() -> None:
+    """The assigner is not asked for it, and an empty table would look like an answer."""
+    for window in (assigned(Cycle(5, 13)), tumbling(5)):
+        job = Pipeline(
+            source=MemorySource(rows_at(1, 3), timestamp="ts", ordered=True),
+            task=Usage(window, interval_ms=5),
+            sink=MemorySink(),
+            checkpoint=f"memory://before-{type(window).__name__}",
+        )
+        job.run(engine="embedded")
+        with pytest.raises(UnknownCheckpoint, match="no kept checkpoint holds the state as of"):
+            job.state(as_of=-5)
+        assert job.state(as_of=0).num_rows == 0
 
 
 def test_a_task_with_assigned_windows_verifies() -> None:

@@ -29,6 +29,8 @@ PAGES = {
 }
 CATALOGUE, COMMANDS = PAGES["catalogue.md"], PAGES["operating.md"]
 BLOCK = re.compile(r'^```(\w+)(?: title="(\S+)")?\n(.*?)^```$', re.M | re.S)
+SET_UP = ("make ", "python3 -m venv ", ". .venv", "pip install ")
+"""Commands that make an environment: tests/test_ten_minutes.py runs them."""
 FENCE = re.compile(r'```(\w+( title="\S+")?)?')
 
 
@@ -81,7 +83,7 @@ def test_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
             path.write_text(text)
         elif language == "console":
             for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.M):
-                if not command.startswith("make "):
+                if not command.startswith(SET_UP):
                     check_command(command, expected, tmp_path)
                     compared += 1
     assert compared

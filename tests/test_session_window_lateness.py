@@ -79,7 +79,7 @@ def small_folds(seed: int) -> Iterator[None]:
         patch.setattr(compaction, "_TIER_0_ROWS", 2 + seed % 5)
         patch.setattr(compaction, "_ROWS_MIN", 1 + seed % 7)
         patch.setattr(compaction, "_DELTAS_AT_ONCE", 1)
-        patch.setattr(steps, "_SHARD_ROWS", 1 + seed % 4)
+        patch.setattr(steps, "SHARD_ROWS", 1 + seed % 4)
         yield
 
 

@@ -44,6 +44,17 @@ def test_a_wait_ends_although_a_manual_clock_stands_still() -> None:
     assert slept == pytest.approx([0.1, 0.1, 0.05])
 
 
+def test_pauses_are_counted_by_the_run_that_waits() -> None:
+    """Nobody would see that a run spends its time on asking again."""
+    time = Time()
+    request, other = time.request(), time.request()
+    pause(1, "x", time.sleep)
+    with heard(request, 5):
+        pause(1, "x", time.sleep)
+        pause(0, "x", time.sleep)
+    assert (request.pauses, other.pauses) == (2, 0)
+
+
 def test_a_pause_ends_soon_after_the_request() -> None:
     """A server that is away for minutes would hold a run that is asked to stop for as long."""
     time = Time()

@@ -42,7 +42,7 @@ from persistent.testing.outcome import outcome_of
 from persistent.time_to_live import TimeToLive
 from persistent.verify import verify
 from tests.few import examples
-from tests.lives import MODES, Devices, Run, devices, plain, rows_in, run_of, shown_in
+from tests.lives import EARLY, MODES, Devices, Run, devices, plain, rows_in, run_of, shown_in
 
 SEEDS = st.integers(0, 10**6)
 TTLS = st.sampled_from((1, 3, 10, 37))
@@ -97,7 +97,30 @@ def test_with_nothing_late_no_step_size_and_no_fold_changes_anything(seed: int, 
     assert all(one == found[0] for one in found)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=3, deadline=None)
+@given(SEEDS, TTLS, st.sampled_from(EARLY), st.sampled_from((1, 2, 7)), st.lists(st.integers(1, 40), max_size=2))
+def test_early_ones_come_to_the_plain_ones(seed: int, ttl: int, mode: Any, step_rows: int, stops: list[int]) -> None:
+    """What has expired is taken back with the next early results, or at the end, and nothing of it is forgotten."""
+    comes_to_the_plain_ones(seed, ttl, mode, step_rows, stops)
+
+
+def test_what_expires_is_taken_back_with_the_next_early_results() -> None:
+    """And not in the step that finds it so: between two multiples nothing is published."""
+    rows = [*at(18, 19), *at(22, 23, 33, 34, 41, 42, key="b")]
+    with run_of(rows, task=Devices(10, ("close", "retract", 20)), step_rows=1) as run:
+        assert run.run(rows).expired == 2
+        found = [(row["revision"], row["key"], row["rows"], row["retracted"]) for row in run.sink.rows()]
+    first, second = sorted({revision for revision, *_ in found})
+    assert sorted(found) == [
+        (first, "a", 2, False),
+        (first, "b", 2, False),
+        (second, "a", 2, True),
+        (second, "b", 2, True),
+        (second, "b", 4, False),
+    ]
+
+
+@pytest.mark.parametrize("mode", (*MODES, EARLY[1]))
 @pytest.mark.parametrize("operations", ["chc", "srh", "rcr"])
 def test_so_it_is_after_operations(operations: str, mode: Any, tmp_path: Any) -> None:
     """Compaction, a savepoint or an heir that goes on in the old table, and a rollback lose no expiry."""
@@ -379,7 +402,6 @@ def test_an_update_of_a_life_that_has_ended_is_an_error_in_the_task() -> None:
         (lambda: NonWindowState(Sum(), ttl=0), ValueError, "lives for no time"),
         (lambda: NonWindowState(Sum(), ttl=-1), ValueError, "ttl: -1 is negative"),
         (lambda: NonWindowState(Sum(), ttl="7 day", history="1 h"), ValueError, "omit one of them"),
-        (lambda: NonWindowState(Sum(), ttl="7 day", early="1 h"), ValueError, 'use emit="change"'),
         (lambda: NonWindowState(ListConcat(int), ttl="7 day"), TypeError, "First, Last, MinBy and MaxBy"),
         (lambda: NonWindowState(3, ttl="7 day"), TypeError, "a state is made of a monoid"),
         (lambda: NonWindowState(Sum(), ttl="soon"), ValueError, "ttl: 'soon' is not a duration"),

@@ -73,7 +73,7 @@ def _kept(log: Log, newest: Entry) -> list[Entry]:
 
 def _line_of(newest: Manifest, kept: Mapping[int, Entry]) -> list[Entry]:
     """The kept checkpoints that led to the newest, oldest first, without those that a rollback abandoned."""
-    return [kept[id] for id in sorted(kept) if not any(first <= id < stop for first, stop, _ in newest.left)]
+    return [kept[id] for id in sorted(kept) if not newest.has_left(id)]
 
 
 def _is_replaced(entry: Entry, kept: Sequence[Entry], clock: int) -> bool:

@@ -6,7 +6,7 @@ A manifest keeps the account of every correction under its name, so that none is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,20 +18,28 @@ from persistent.text.figures import utc_text
 class Correction:
     """The account of a correction. ``checkpoint``: the one that it made. ``added``, ``removed``: its records, each of
     which was processed. ``panes``: the first and the last that it touched; -1 is the pane of all time. ``sha256``: of
-    its records, by which the same ones are recognised."""
+    its records, by which the same ones are recognised. ``refused``: the states that have not taken all of them, by
+    name, where another one has."""
 
     checkpoint: int
     added: int
     removed: int
     panes: tuple[int, int]
     sha256: str
+    refused: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        partly = f", partly refused by {', '.join(self.refused)}" if self.refused else ""
+        return f"{self.added:,} added, {self.removed:,} removed{partly}"
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.__dict__, "panes": list(self.panes)}
+        """``refused`` is written only if some state has refused a record."""
+        body = {name: value for name, value in self.__dict__.items() if value != ()}
+        return {**body, **{name: list(value) for name, value in body.items() if isinstance(value, tuple)}}
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> Correction:
-        return Correction(**{**body, "panes": tuple(body["panes"])})
+        return Correction(**{**body, **{name: tuple(body.get(name, ())) for name in ("panes", "refused")}})
 
 
 Corrections = Mapping[str, Correction]
@@ -76,6 +84,20 @@ def check_holds(held: Corrections, newest: Corrections, clock: int, id: int, url
                 "Choose a later clock; or roll back to before the correction, which undoes it, and apply it again "
                 "after the restart. Nothing was changed"
             )
+
+
+def left_shown_text(names: Collection[str]) -> str:
+    """What is left to be seen of corrections that the state no longer holds, and what to do.
+
+    >>> left_shown_text(["b", "a"])[:53]
+    'the state no longer holds the corrections a, b; their'
+    """
+    which = f"the correction{'s' if len(names) > 1 else ''} {', '.join(sorted(names))}"
+    return (
+        f"the state no longer holds {which}; their rows stay where they were published, as all later outputs do. Keys, "
+        "and closed windows, that no later record changes keep them. To publish those as they are now, apply a "
+        "correction again, and then another one with add and remove exchanged"
+    )
 
 
 def all_corrections(one: Corrections, other: Corrections) -> dict[str, Correction]:

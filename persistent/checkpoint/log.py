@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from persistent.checkpoint.manifest import FORMAT, HASH_VERSION, Manifest, manifest_sha256
+from monoids.hashing import VERSION as HASH_VERSION
+from persistent.checkpoint.manifest import FORMAT, Manifest, manifest_sha256
 from persistent.checkpoint.names import (
     DEAD,
     FORMAT_NAME,
@@ -209,7 +210,10 @@ class Log:
         source, task = next(iter(plan.sources)), next(iter(plan.tasks))
         other = None if other is None else other.named(source, task)
         if other is None or (other.job, other.base, other.starts) != (plan.job, plan.base, plan.starts):
-            raise CorruptCheckpoint(f"{self.storage.url}/{name}: this plan does not start at checkpoint {plan.base}")
+            raise CorruptCheckpoint(
+                f"{self.storage.url}/{name}: this plan does not start at checkpoint {plan.base}: delete the "
+                "file, then run again"
+            )
         return other
 
     def lost(self, above: int, newest: int, shown: Trace = Trace()) -> Trace | None:
@@ -287,7 +291,8 @@ class Log:
         check_shape(FORMAT_FILE, body, place, "a FORMAT")
         if body["key_groups"] != KEY_GROUPS or body["hash"] != HASH_VERSION:
             raise CorruptCheckpoint(
-                f"{place}: key groups {body['key_groups']} and hash {body['hash']} are unknown here"
+                f"{place}: key groups {body['key_groups']} and hash {body['hash']} are unknown here: restore the "
+                "file from a copy, or use the release that wrote it"
             )
         if not self.ids():
             raise CorruptCheckpoint(

@@ -56,7 +56,6 @@ from persistent.task import STATE, state_name
 T = TypeVar("T")
 
 FORMAT = FORMATS[-1]
-HASH_VERSION = 1
 _SHAPE = both(MANIFEST[FORMAT], manifest_agrees)
 _FENCES_KEPT = 16
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=@+-]{0,199}")
@@ -80,8 +79,9 @@ class Manifest:
     ``max_future``. ``corrections``: what was put into the state or taken out of it after the fact, by name; no name is
     used twice. ``format``: the one it was read in.
 
-    ``sources``, ``sinks``: by name. ``clocks``, ``operators``: by task. ``ledger``: by task, input and partition.
-    ``aside``: late rows and dead letters that may still be unpublished, oldest first.
+    ``sources``, ``sinks``: by name. ``clocks``, ``operators``: by operator, which is ``task``, or ``task/state`` if the
+    task has several states. ``ledger``: by operator, input and partition. ``aside``: late rows and dead letters that
+    may still be unpublished, oldest first.
     """
 
     job: str
@@ -138,6 +138,10 @@ class Manifest:
         """The only sink; an empty one if there is none."""
         (sink,) = self.sinks.values() or (SinkPart(),)
         return sink
+
+    def has_left(self, id: int) -> bool:
+        """Whether a rollback has abandoned the checkpoint of that id."""
+        return any(first <= id < stop for first, stop, _ in self.left)
 
     @property
     def task_name(self) -> str:
@@ -265,7 +269,7 @@ class Manifest:
                 state.late and state.has_sessions for one in self.operators.values() for state in one.states.values()
             ),
             TIME_TO_LIVE: any(
-                "ttl_ms" in state.fingerprint for one in self.operators.values() for state in one.states.values()
+                state.has_time_to_live for one in self.operators.values() for state in one.states.values()
             ),
             QUIET: any(one.quiet_ms for one in self.clocks.values()),
             LIMITED: self.not_after is not None,

@@ -14,6 +14,7 @@ from typing import Any
 from persistent.checkpoint.positions import ORDINAL_OFFSET, positions_from_json, positions_to_json
 from persistent.clock import Clock
 from persistent.codec import Run
+from persistent.lateness import set_back
 from persistent.sources.protocol import Positions
 from persistent.zone import Zone
 
@@ -234,6 +235,10 @@ class StateRuns:
         """The runs of which nothing is published."""
         return tuple(run for run in self.runs if run.first > self.published)
 
+    def passed_by(self, clock: int) -> Mapping[str, int] | None:
+        """Where the clock of early results stands in the state as of a clock."""
+        return set_back(self.passed, clock)
+
     @property
     def has_windows(self) -> bool:
         """Whether the clock closes windows of it."""
@@ -244,6 +249,10 @@ class StateRuns:
     def has_sessions(self) -> bool:
         """Whether its windows are sessions, which a record can make longer, or join."""
         return "gap_ms" in (self.fingerprint.get("window") or {})
+
+    @property
+    def has_time_to_live(self) -> bool:
+        return "ttl_ms" in self.fingerprint
 
     def final_at(self, closed: int) -> int:
         """The clock up to which its windows are final, where they are closed up to ``closed``."""

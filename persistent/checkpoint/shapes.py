@@ -36,7 +36,7 @@ FORMATS = (1, 2, 3)
 """The formats that this release reads, oldest first. It writes the newest."""
 SETS = ("rollback", "savepoint", "merge")
 """Kinds that set the state to a copy: clock and positions can go back."""
-KINDS = ("checkpoint", "compaction", "correction", "fence", "migration", *SETS)
+KINDS = ("fence", "checkpoint", "correction", "compaction", "migration", *SETS)
 
 MANY = 1_000_000
 ID = whole(0, 10**20 - 1)
@@ -157,7 +157,8 @@ _SOURCE = both(
     _readings_agree,
 )
 _CORRECTION = fields(
-    {"checkpoint": ID, "added": COUNT, "removed": COUNT, "panes": items(whole(), whole()), "sha256": SHA256}
+    {"checkpoint": ID, "added": COUNT, "removed": COUNT, "panes": items(whole(), whole()), "sha256": SHA256},
+    {"refused": sequence(NAME, _PARTS_MAX)},
 )
 _EMITTED = {"emit": one_of(CHANGE, EARLY), "passed": mapping(one_of(*CLOCKS), whole(0), 1)}
 _ANSWERED = {"late": one_of(*ANSWERS), **_EMITTED}
@@ -246,9 +247,7 @@ MANIFEST = both(
             **LOG,
             **KEPT,
             "sources": named(_SOURCE),
-            "clocks": _by_operator(
-                fields({"watermark": whole(), "closed": whole(), "ended": flag}, {"quiet_ms": whole(1)})
-            ),
+            "clocks": _by_operator(_CLOCK),
             "operators": _by_operator(_OPERATOR),
             "ledger": _by_operator(named(LEDGER)),
             "sinks": named(
@@ -323,7 +322,9 @@ def is_of_several(operators: Iterable[str]) -> bool:
 def check_format(body: Any, place: str) -> None:
     """Refuse a format or feature that this release does not know."""
     if type(body) is not dict or type(body.get("features")) is not list:
-        raise CorruptCheckpoint(f"{place}: is not a document of a checkpoint")
+        raise CorruptCheckpoint(
+            f"{place}: is not a document of a checkpoint: check the url, or restore the file from a copy"
+        )
     if type(body.get("format")) is not int or body["format"] not in FORMATS:
         known = ", ".join(map(str, FORMATS))
         raise NewerFormat(

@@ -9,7 +9,7 @@ between neighbours in the log derive from the same table: they are checked befor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from enum import Enum
 from typing import Any
 
@@ -18,7 +18,7 @@ from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.parts import Account, Accounts, OperatorState, SourcePart, TaskClock
 from persistent.checkpoint.positions import CODECS
-from persistent.checkpoint.shapes import SETS
+from persistent.checkpoint.shapes import KINDS, SETS
 from persistent.errors import LawBroken
 
 
@@ -41,8 +41,6 @@ class Rule(Enum):
     RESET = "reset"
     OWN = "its own id"
 
-
-KINDS = ("fence", "checkpoint", "correction", "compaction", "migration", "rollback", "savepoint", "merge")
 
 _COPIED, _SET, _MAY, _RESET, _OWN = Rule
 # fmt: off
@@ -82,8 +80,9 @@ TABLE: Mapping[str, Mapping[str, Rule]] = {
 """The rule of each field, by kind of manifest. ``id``, ``kind``, ``nonce``, ``parent`` and ``format`` are the
 manifest's own."""
 
-_FIRST = {field.name: field.default for field in fields(Manifest)} | {
-    name: {} for name in ("bases", "sinks", "inherits", "corrections")
+_FIRST = {
+    field.name: field.default if field.default_factory is MISSING else field.default_factory()
+    for field in fields(Manifest)
 }
 
 

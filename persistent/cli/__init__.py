@@ -11,9 +11,13 @@ import click
 import persistent
 from persistent.cli.check import doctor, verify_command
 from persistent.cli.clock import clock_command
+from persistent.cli.completion import print_completion
 from persistent.cli.exits import STOPPED, CommandFailed, InOrder, exit_code
+from persistent.cli.explain import explain
+from persistent.cli.init import init
 from persistent.cli.inspect import diff_command, history, show
 from persistent.cli.laws import laws
+from persistent.cli.log_lines import ToStderr
 from persistent.cli.operate import (
     compact_command,
     correct_command,
@@ -28,12 +32,14 @@ from persistent.cli.operate import (
 from persistent.cli.rows import dead_letters, export_command, late, state
 from persistent.cli.run import run
 from persistent.cli.serve import serve
-from persistent.errors import PersistentError
+from persistent.cli.why import why
+from persistent.errors import PersistentError, explanation
 
 _COMMANDS = (
-    (run, serve, history, show, clock_command, diff_command, state, late, dead_letters, verify_command, export_command)
+    (init, run, explain, serve, history, show, clock_command, diff_command, state, late, dead_letters)
+    + (verify_command, export_command)
     + (savepoint_command, rollback_command, restart_command, pin_command, gc, compact_command, correct_command)
-    + (upgrade_command, merge_command, doctor, laws)
+    + (upgrade_command, merge_command, doctor, laws, why)
 )
 
 
@@ -46,21 +52,22 @@ class _Commands(InOrder):
         except PersistentError as error:
             if ctx.params.get("verbose"):
                 traceback.print_exception(error)
-            raise CommandFailed(str(error), exit_code(error)) from error
+            raise CommandFailed(f"{error} ({explanation(error)})", exit_code(error)) from error
         except KeyboardInterrupt:
             ctx.exit(STOPPED)
-
-
-class _ToStderr(logging.Handler):
-    """Writes to the current standard error, so that log lines do not break a progress line."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        click.echo(self.format(record), err=True)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("-v", "--verbose", count=True, help="Log the actions; -vv: every step. Errors include a traceback.")
 @click.version_option(persistent.__version__, prog_name="persistent")
+@click.option(
+    "--completion",
+    type=click.Choice(["bash", "zsh", "fish"]),
+    is_eager=True,
+    expose_value=False,
+    callback=print_completion,
+    help="Print the completion of this command for a shell, to be sourced there.",
+)
 def main(verbose: int) -> None:
     """Exactly-once stateful processing: run a pipeline, inspect its checkpoint, operate on it.
 
@@ -68,9 +75,11 @@ def main(verbose: int) -> None:
     package.module:NAME of its pipeline: a Pipeline, or a function without arguments that returns one.
 
     \b
+    persistent init visits                              a project: a task, its test, how to run both
     persistent run visits.py:pipeline                   process the available input
     persistent run visits.py:pipeline --end-of-input    ... and close every window
     persistent run visits.py:pipeline --follow          ... and new input, until Ctrl-C
+    persistent explain visits.py:pipeline               what a run will do, and what it guarantees
     persistent state visits.py:pipeline --key /home     the state of one key
     persistent serve visits.py:pipeline                 a page that shows the job
     persistent history visits-checkpoint                its checkpoints
@@ -78,9 +87,10 @@ def main(verbose: int) -> None:
     persistent verify visits-checkpoint                 read and check every byte of it
     persistent savepoint visits-checkpoint monday       a copy to keep, or to start from
     persistent laws visits.py:pipeline                  test the laws of its state's monoid
+    persistent why CorruptCheckpoint                    what an error means, and what to do
     """
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
-    handler = _ToStderr()
+    handler = ToStderr()
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger("persistent")
     logger.handlers = [handler]

@@ -12,6 +12,7 @@ from persistent.errors import (
     Fenced,
     NoCheckpoint,
     PersistentError,
+    SinkMismatch,
     StagedMissing,
     StillRunning,
     Stopped,
@@ -42,10 +43,10 @@ EXITS = (
     Exit(RUNNING, "the job is running, or another driver took over", (StillRunning, Fenced)),
     Exit(REFUSED, "the store refused: no permission, not reachable, not supported", (StorageError,)),
     Exit(STOPPED, "stopped by a signal before the end, everything so far committed", (Stopped,)),
-    Exit(FAILED, "another error, in one line", (PersistentError,)),
+    Exit(FAILED, "another error, in one line", (PersistentError, SinkMismatch)),
     Exit(USAGE, "a wrong command line"),
 )
-"""The first exit that lists an error's class determines its code."""
+"""Each error has the code of the exit that lists its class, or the nearest of its bases."""
 
 
 def exit_code(error: PersistentError) -> int:
@@ -54,7 +55,7 @@ def exit_code(error: PersistentError) -> int:
     >>> exit_code(NoCheckpoint("...")), exit_code(StillRunning("...")), exit_code(PersistentError("..."))
     (3, 5, 1)
     """
-    return next(one.code for one in EXITS if isinstance(error, one.errors))
+    return next(one.code for kind in type(error).__mro__ for one in EXITS if kind in one.errors)
 
 
 class CommandFailed(click.ClickException):

@@ -154,7 +154,7 @@ def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
         takes = {name: f" ({part.state})" if part.state else "" for name, part in manifest.sinks.items()}
         yield "sinks", ", ".join(f"{name}{takes[name]}" for name in sorted(manifest.sinks))
     for called, one in manifest.corrections.items():
-        yield "correction", f"{called}, by {one.checkpoint}: {one.added:,} added, {one.removed:,} removed"
+        yield "correction", f"{called}, by {one.checkpoint}: {one}"
     names = ("read", "processed", "late", "dead", *(name for name in ("duplicate", "skipped") if summary[name]))
     yield "account", ", ".join(f"{name} {summary[name]:,}" for name in names)
 
@@ -182,7 +182,7 @@ def _state_figures(manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield "  key", key or ", ".join(operator.key_names) or "none"
         yield "  monoid", monoid_text(state.fingerprint["monoid"])
         yield "  window", window_text(state.fingerprint["window"])
-        if "ttl_ms" in state.fingerprint:
+        if state.has_time_to_live:
             yield "  time to live", part_text("ttl_ms", state.fingerprint["ttl_ms"])
 
 

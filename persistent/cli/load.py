@@ -6,11 +6,13 @@ workers receive its classes by value.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 import os
 import re
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -78,7 +80,8 @@ def _named(target: str, what: str, kind: type) -> tuple[ModuleType, Any]:
     """The module that ``target`` names, and the object in it; a function is called."""
     match = _TARGET.fullmatch(target)
     if not match:
-        raise InvalidPipeline(f"{target}: name {what} as FILE.py:NAME or package.module:NAME")
+        such = f", as in {target}:{kind.__name__.lower()}" if os.path.isfile(target) else ""
+        raise InvalidPipeline(f"{target}: name {what} as FILE.py:NAME or package.module:NAME{such}")
     place, name = match[1], match[2]
     module = _module(place)
     if not hasattr(module, name):
@@ -106,7 +109,10 @@ def _module(place: str) -> ModuleType:
 
 def _run_file(path: str) -> ModuleType:
     if not os.path.isfile(path):
-        raise InvalidPipeline(f"{path}: no such file")
+        beside = [one.name for one in Path(path).parent.glob("*.py")]
+        near = difflib.get_close_matches(os.path.basename(path), beside, 1)
+        meant = f", but {near[0]} is there" if near else ""
+        raise InvalidPipeline(f"{path}: no such file{meant}: correct the path, which begins at {os.getcwd()}")
     path = os.path.abspath(path)
     _put_on_path(os.path.dirname(path))
     name = re.sub(r"\W", "_", os.path.basename(path).removesuffix(".py"))
@@ -162,4 +168,6 @@ def _shown(error: Exception, place: str) -> str:
             line = trace.tb_lineno
         trace = trace.tb_next
     text = f"{type(error).__name__}: {error}"
+    if isinstance(error, ModuleNotFoundError):
+        text += f": install it, or correct the name; the Python is {sys.executable}"
     return f"{text} (line {line})" if line else text

@@ -175,7 +175,7 @@ def compact_command(pipeline: str, take_over: bool, as_json: bool) -> None:
 def correct_command(
     pipeline: str, name: str, add: str | None, remove: str | None, take_over: bool, as_json: bool
 ) -> None:
-    """Correct the state by the records of files, once for each NAME.
+    """Correct the state, or each of several, by the records of files, once for each NAME.
 
     The files are read as the pipeline's source reads its own. The same NAME with the same records again changes
     nothing.
@@ -187,7 +187,7 @@ def correct_command(
     if as_json:
         click.echo(json_text({"name": name, **made.to_json()}))
         return
-    click.echo(f"correction {name}, checkpoint {made.checkpoint}: {made.added:,} added, {made.removed:,} removed")
+    click.echo(f"correction {name}, checkpoint {made.checkpoint}: {made}")
 
 
 @click.command("upgrade")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -50,6 +51,8 @@ take_over_option = click.option(
 
 def storage_of(target: str) -> Storage:
     """The checkpoint of a target: a URL, or a pipeline."""
+    if target.endswith(".py") and os.path.isfile(target):
+        raise click.UsageError(f"{target} is a file: name the pipeline in it, as in {target}:pipeline")
     return load_pipeline(target).storage if names_pipeline(target) else open_checkpoint(target)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -14,9 +14,11 @@ from persistent.checkpoint.log import Log
 from persistent.cli.exits import STOPPED
 from persistent.cli.load import load_pipeline
 from persistent.cli.options import pipeline_argument, take_over_option
-from persistent.cli.progress import progress
 from persistent.cli.tables import json_text
+from persistent.cli.telling import Telling
 from persistent.driver.report import RunReport
+from persistent.metrics import Metrics, PrometheusMetrics
+from persistent.metrics.otel import over_otlp
 from persistent.operations.fencing import check_none_runs
 
 
@@ -32,6 +34,15 @@ from persistent.operations.fencing import check_none_runs
 @click.option("--follow", is_flag=True, help="Wait for more input, until SIGINT (Ctrl-C) or SIGTERM.")
 @click.option("--end-of-input", is_flag=True, help="The input is complete: close and publish every window.")
 @take_over_option
+@click.option("--metrics", metavar="HOST:PORT", help="Show the run's figures to Prometheus there; a PORT alone: here.")
+@click.option("--otel", is_flag=True, help="Send the run's figures by OTLP, to where OTEL_EXPORTER_OTLP_ENDPOINT says.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Progress, log and errors as lines for people, or one JSON object a line.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
 def run(
     pipeline: str,
@@ -40,6 +51,9 @@ def run(
     follow: bool,
     end_of_input: bool,
     take_over: bool,
+    metrics: str | None,
+    otel: bool,
+    log_format: str,
     as_json: bool,
 ) -> None:
     """Process the available input, exactly once.
@@ -53,6 +67,9 @@ def run(
     If a driver of the checkpoint certainly runs, as a live process of this machine, the command is refused (exit code
     5) unless --take-over is given. A driver that died, or may run on another machine, is fenced without asking.
 
+    --metrics serves the clock, its lag, records by fate, steps, state and more, at http://HOST:PORT/metrics, to whoever
+    reaches that address, while the run lasts; docs/metrics.md has the table.
+
     \b
     persistent run visits.py:pipeline
     persistent run jobs.visits:pipeline --engine embedded --follow
@@ -61,21 +78,37 @@ def run(
         raise click.UsageError("--follow waits for more input, --end-of-input says that none follows: choose one")
     if master is not None and engine == "embedded":
         raise click.UsageError("--master names a Spark, --engine embedded uses none: choose one")
-    loaded = load_pipeline(pipeline)
-    if not take_over:
-        check_none_runs(Log(loaded.storage))
-    with _session(engine, master) as session, progress(sys.stderr, follow=follow) as shown:
-        chosen = "embedded" if session is None else None
-        report = loaded.run(
-            session, engine=chosen, follow=follow, end_of_input=end_of_input, on_step=shown, on_idle=shown.idle
-        )
+    told = Telling(as_json=log_format == "json")
+    with told.lines(), ExitStack() as stack:
+        loaded = load_pipeline(pipeline)
+        told.of(loaded)
+        if not take_over:
+            check_none_runs(Log(loaded.storage))
+        session = stack.enter_context(_session(engine, master, told.say))
+        given: dict[str, Any] = {"metrics": stack.enter_context(_metrics(metrics, otel, told.say)), "follow": follow}
+        shown = stack.enter_context(told.progress(follow=follow))
+        given |= {"end_of_input": end_of_input, "on_step": shown, "on_idle": shown.idle}
+        report = loaded.run(session, engine="embedded" if session is None else None, **given)
+        told.ended(report)
     click.echo(json_text(_report_json(report)) if as_json else str(report))
     if report.stopped and not follow:
         raise click.exceptions.Exit(STOPPED)
 
 
 @contextmanager
-def _session(engine: str | None, master: str | None) -> Any:
+def _metrics(address: str | None, otel: bool, say: Callable[[str], None]) -> Iterator[list[Metrics]]:
+    """Where the figures of the run are shown."""
+    found: list[Metrics] = []
+    with ExitStack() as stack:
+        if address is not None:
+            found.append(PrometheusMetrics(address, on_open=lambda url: say(f"the metrics of this run are at {url}")))
+        if otel:
+            found.append(stack.enter_context(over_otlp()))
+        yield found
+
+
+@contextmanager
+def _session(engine: str | None, master: str | None, say: Callable[[str], None]) -> Any:
     """A SparkSession; None for the embedded engine."""
     if engine == "embedded":
         yield None
@@ -83,11 +116,11 @@ def _session(engine: str | None, master: str | None) -> Any:
     from persistent.engines.spark_session import java_found, session_at
 
     if engine is None and master is None and "SPARK_REMOTE" not in os.environ and not java_found():
-        click.echo("no Java found (in JAVA_HOME or on the path): running on the embedded engine", err=True)
+        say("no Java found (in JAVA_HOME or on the path): running on the embedded engine")
         yield None
         return
     session, place = session_at(master)
-    click.echo(f"running on {place}", err=True)
+    say(f"running on {place}")
     try:
         yield session
     finally:
@@ -95,4 +128,6 @@ def _session(engine: str | None, master: str | None) -> Any:
 
 
 def _report_json(report: RunReport) -> dict[str, Any]:
-    return {**asdict(report), "rows_per_second": report.rows_per_second}
+    whole = asdict(replace(report, series=()))
+    del whole["series"]
+    return {**whole, "rows_per_second": report.rows_per_second}

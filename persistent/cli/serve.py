@@ -12,6 +12,7 @@ from persistent.cli.load import load_pipeline, names_pipeline
 from persistent.cli.tables import json_text
 from persistent.pipeline import Pipeline
 from persistent.storage import Storage
+from persistent.text.address import Endpoint, is_loopback
 
 _PORT = 8321
 
@@ -45,7 +46,6 @@ def serve(
         import uvicorn
 
         from persistent.serve import Guard, application, named
-        from persistent.serve.guard import is_loopback
     except ModuleNotFoundError as error:
         raise CommandFailed(
             f"the page needs {error.name}: pip install 'persistent-monoids[serve]' installs it"
@@ -60,13 +60,14 @@ def serve(
     server = uvicorn.Server(config)
     try:
         socket = config.bind_socket()
-    except SystemExit as error:
+        # Before its address is printed: who connects at once is answered.
+        socket.listen(config.backlog)
+    except (SystemExit, OSError) as error:
         raise CommandFailed(
             f"cannot listen on {host}, port {port}: another process has the port, or the address is not this "
             "machine's. Choose another --port (0 finds a free one), or another --host"
         ) from error
-    at = f"[{host}]" if ":" in host else host
-    url = f"http://{at}:{socket.getsockname()[1]}/"
+    url = f"http://{Endpoint(host, socket.getsockname()[1])}/"
     if as_json:
         click.echo(json_text({"url": url, "token": token, "jobs": list(jobs)}))
     else:

@@ -6,16 +6,17 @@ import io
 import json
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import pyarrow as pa
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.table import Table
 
 from monoids.arrays import python_list
 from persistent.sinks.json_lines import encode_json_lines
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 ROWS_SHOWN = 50
 _WIDE = 10_000
@@ -159,6 +160,8 @@ def _filled(text: str, wide: int, right: bool = False) -> str:
 
 
 def _console() -> Console:
+    from rich.console import Console
+
     return Console(markup=False, highlight=False, emoji=False)
 
 
@@ -180,6 +183,9 @@ def print_summaries(
 
 def print_table(names: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> None:
     """Fit a table to the terminal, wrapping wide cells; elsewhere print it as wide as needed."""
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False)
     for name in names:
         table.add_column(name, justify="right" if name in right else "left", no_wrap=name in right)

@@ -123,12 +123,12 @@ OPTIONS = tuple(
             ),
         ),
         "Pipeline.run": (
-            ("spark", OnChange.NONE, "where the work is done"),
-            ("engine", OnChange.NONE, "where the work is done"),
+            *((name, OnChange.NONE, "where the work is done") for name in ("spark", "engine")),
             ("follow", OnChange.NONE, "whether the run waits for more input"),
             ("end_of_input", OnChange.PLAN, "whether all windows close once everything is read"),
             ("on_step", OnChange.NONE, "the function called after each step"),
             ("on_idle", OnChange.NONE, "the function called while a run waits"),
+            ("progress", OnChange.NONE, "whether figures are shown while it runs"),
         ),
         "FileSource": (
             (

@@ -1,4 +1,4 @@
-"""A correction is one checkpoint of its own kind: records are put into the state, or taken out, and what was published
+"""A correction is one checkpoint of its own kind: records are put into the states, or taken out, and what was published
 of them is published anew. Its name makes it happen once."""
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, check_name
 from persistent.checkpoint.names import new_nonce
+from persistent.checkpoint.output_parts import SinkPart
 from persistent.checkpoint.parts import Account, OperatorState
 from persistent.checkpoint.plan import StepPlan, TaskStep
 from persistent.checkpoint.running import check_not_running, running
-from persistent.checkpoint.successor import Entry, at_one, succeed
+from persistent.checkpoint.successor import Entry, succeed
 from persistent.clock import wall_ms
 from persistent.driver.commit import (
     Results,
@@ -26,6 +27,7 @@ from persistent.driver.commit import (
     known_from,
     retained,
 )
+from persistent.driver.folds import shown_after
 from persistent.driver.next_sinks import next_late_sink, next_sinks
 from persistent.driver.notes import Notes
 from persistent.driver.options import Options
@@ -39,10 +41,11 @@ from persistent.driver.workbench import Workbench
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, NoCheckpoint, Refused
 from persistent.lateness import EARLY
-from persistent.state import PersistentState
-from persistent.worker.correct_records import NOTHING, Form, Given, Judged, corrected_rows, digest, given_records
+from persistent.worker.correct_records import NOTHING, Form, Given, digest, given_records
+from persistent.worker.correct_states import CorrectedRows, Judged, corrected_rows
 from persistent.worker.job import Job, Mapped
 from persistent.worker.merge_runs import write_run
+from persistent.zone import Zone
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,6 @@ class Amendment:
 def correct(job: Job, engine: Engine, options: Options, asked: Asked) -> Correction:
     """Apply a correction, unless it was applied already; returns its account."""
     log, url = Log(job.storage), job.storage.url
-    _check_can_correct(job)
     newest = newest_of(log)
     if not newest.manifest.base:
         raise NoCheckpoint(f"{url}: nothing was counted yet, so there is nothing to correct: run the pipeline first")
@@ -95,7 +97,7 @@ def correct(job: Job, engine: Engine, options: Options, asked: Asked) -> Correct
     check_not_running(job.storage, newest.manifest.epoch, take_over=asked.takes_over)
     check_folder(job, log, newest.manifest)
     # Before anything is written: a correction that is refused leaves no fence.
-    _rows(job.in_zone(newest.manifest.operator.state.zone), options, newest, amendment)
+    _rows(job.in_zones(_zones(newest.manifest)), options, newest, amendment)
     bench = Workbench(job, engine, options)
     # As it stands, without sources that would join with the next step.
     last = log.read(take_over(bench, Notes(bench), newest).manifest.id)
@@ -103,28 +105,20 @@ def correct(job: Job, engine: Engine, options: Options, asked: Asked) -> Correct
     return _applied(bench, last, amendment) if known is None else known
 
 
-def _check_can_correct(job: Job) -> None:
-    if not isinstance(job.declared, PersistentState):
-        raise InvalidPipeline(
-            f"correct() knows tasks with one state, and {type(job.task).__name__} has {', '.join(job.declared)}: give "
-            f"a state that is to be corrected a task of its own. {NOTHING}"
-        )
-    if job.state.time_to_live is not None:
-        raise InvalidPipeline(
-            f"correct() knows no lives of keys, and the state has {job.state.time_to_live}: what is put in could join "
-            f"two of them, and what is taken out part one. {NOTHING}"
-        )
-
-
 def _applied(bench: Workbench, last: Entry, amendment: Amendment) -> Correction:
     """The account of the correction that is applied on top of ``last``, which is ours."""
     log = bench.log
-    bench.keep_zones({bench.job.operator: last.manifest.operator.state.zone})
+    bench.keep_zones(_zones(last.manifest))
     with log.unless_fenced(last.manifest.id):
         manifest = log.put(_corrected(bench, last, amendment)).manifest
         log.check(manifest.id)
         publish(bench.job, log, manifest)
     return manifest.corrections[amendment.name]
+
+
+def _zones(manifest: Manifest) -> dict[str, Zone | None]:
+    """The rules of the time zone of the windows of each state."""
+    return {name: one.state.zone for name, one in manifest.operators.items()}
 
 
 def _amendment(asked: Asked, manifest: Manifest) -> Amendment:
@@ -152,7 +146,10 @@ def _publish_owed(job: Job, log: Log, manifest: Manifest) -> None:
 
 
 def _check_sinks(job: Job, manifest: Manifest) -> None:
-    """Refused with other sinks than those of the last step: what a new one lacks is for a step to say."""
+    """Refused with other sinks than those of the last step: what a new one lacks is for a step to say. A job that
+    starts from a savepoint, or is a sum, and has made no step, gives its sinks as its first step would."""
+    if manifest.publishes is None and not manifest.sinks:
+        return
     had = sorted(name for name in manifest.sinks if manifest.publishes is not False or manifest.sinks[name].late)
     if sorted(job.all_sinks) != had:
         raise Refused(
@@ -164,51 +161,72 @@ def _check_sinks(job: Job, manifest: Manifest) -> None:
 
 def _plan(job: Job, last: Entry) -> StepPlan:
     """The plan of a step that reads nothing, and closes no window. Nobody puts it."""
-    manifest, lateness = last.manifest, job.state.lateness
-    closed = manifest.clock.closed
+    manifest, each = last.manifest, job.each()
+    tasks = {operator: _task(one, manifest.of(operator)) for operator, one in each.items()}
+    return StepPlan(manifest.job, manifest.base, manifest.replan, new_nonce(), wall_ms(), {}, tasks)
+
+
+def _task(job: Job, manifest: Manifest) -> TaskStep:
+    """What it is for one state."""
+    lateness, closed = job.state.lateness, manifest.clock.closed
     final_at = None if lateness.final(manifest.final, closed) is None else manifest.final
-    task = TaskStep(close_at=closed, final_at=final_at, emit=lateness.of_changes)
-    return StepPlan(
-        manifest.job, manifest.base, manifest.replan, new_nonce(), wall_ms(), {}, {manifest.task_name: task}
-    )
+    return TaskStep(close_at=closed, final_at=final_at, emit=lateness.of_changes)
 
 
-def _rows(job: Job, options: Options, last: Entry, amendment: Amendment) -> GroupSums:
-    """The rows that correct the state. Refused if there are none."""
-    manifest, plan, window = last.manifest, _plan(job, last), job.state.window
-    limits = [max(plan.wall_ms, manifest.clock.watermark) + options.max_future_ms]
+def _rows(job: Job, options: Options, last: Entry, amendment: Amendment) -> CorrectedRows:
+    """The rows that correct each state. Refused if there are none."""
+    manifest, step = last.manifest, Step(last, _plan(job, last))
+    limits = [max(step.plan.wall_ms, manifest.furthest) + options.max_future_ms]
     limits += [] if manifest.not_after is None else [manifest.not_after]
-    limits += [] if window is None else [window.time_max]
-    final = final_after(manifest, plan)
-    judged = Judged(manifest.clock.watermark, final, min(limits), manifest.operator.key_types)
-    rows = corrected_rows(job, judged, amendment.added, amendment.removed)
-    if rows is None:
+    windows = [one.state.window for one in job.each().values()]
+    limits += [window.time_max for window in windows if window is not None]
+    judged = {operator: _judged(one) for operator, one in step.each().items()}
+    found = corrected_rows(job, judged, min(limits), amendment.added, amendment.removed)
+    if not found.rows:
         raise Refused(f"the task makes no update for these records, so there is nothing to correct. {NOTHING}")
-    return rows
+    return found
+
+
+def _judged(step: Step) -> Judged:
+    """By what one state judges records."""
+    manifest = step.last.manifest
+    operator = manifest.operator
+    return Judged(manifest.clock.watermark, final_after(manifest, step.plan), operator.key_types, operator.state.runs)
 
 
 def _corrected(bench: Workbench, last: Entry, amendment: Amendment) -> Manifest:
-    """The checkpoint of a correction. Its run is written, and its outputs are staged."""
+    """The checkpoint of a correction. Its runs are written, and its outputs are staged."""
     job, old, step = bench.job, last.manifest, Step(last, _plan(bench.job, last))
     id, now_ms = step.attempt.id, step.plan.wall_ms
-    own = bench.states[job.operator]
-    mapped = _written(own, step, _rows(job, bench.options, last, amendment))
-    results = _results(own, step, mapped)
-    assert mapped.run is not None
-    panes, added, removed = (mapped.run.pane_min, mapped.run.pane_max), amendment.added, amendment.removed
-    correction = Correction(id, added.rows, removed.rows, panes, amendment.sha256)
-    sinks = next_sinks(old.sinks, id, job.sinks, results.staged, whole=results.changes)
+    found = _rows(job, bench.options, last, amendment)
+    steps, added, removed = step.each(), amendment.added, amendment.removed
+    each = {name: _results(bench.states[name], one, found.rows.get(name)) for name, one in steps.items()}
+    written = [mapped.run for one in each.values() for mapped in one.mapped if mapped.run is not None]
+    panes = min(run.pane_min for run in written), max(run.pane_max for run in written)
+    correction = Correction(id, added.rows, removed.rows, panes, amendment.sha256, tuple(sorted(found.refused)))
+    sinks = {
+        sink: part
+        for name, one in steps.items()
+        for sink, part in _sinks(bench.states[name].job, one, each[name]).items()
+    }
     return succeed(
         last,
         "correction",
         **retained(old, {**old.bases, id: now_ms}, bench.options.retention),
-        **at_one(old, operator=_with_delta(job, step, results, mapped)),
+        operators={name: _with_delta(bench.states[name].job, one, each[name]) for name, one in steps.items()},
         committed_ms=now_ms,
         sinks=sinks | next_late_sink(old.sinks, id, job.late_sink, ()),
-        aside=aside_of(id, results),
+        aside=aside_of(id, Results(closed=tuple(closed for one in each.values() for closed in one.closed))),
         publishes=bool(job.sinks),
         corrections={**old.corrections, amendment.name: correction},
     )
+
+
+def _sinks(job: Job, step: Step, results: Results) -> dict[str, SinkPart]:
+    """The sinks of one state, with what is staged for them."""
+    old = step.last.manifest.sinks
+    sinks = next_sinks(old, step.attempt.id, job.sinks, results.staged, whole=results.changes)
+    return {name: replace(part, state=old[name].state if name in old else None) for name, part in sinks.items()}
 
 
 def _written(bench: StateBench, step: Step, rows: GroupSums) -> Mapped:
@@ -219,25 +237,32 @@ def _written(bench: StateBench, step: Step, rows: GroupSums) -> Mapped:
     return Mapped("", "", run, panes, types, Account(), None, None, None, agenda=agenda)
 
 
-def _results(bench: StateBench, step: Step, mapped: Mapped) -> Results:
-    """What the correction publishes: what it changes of closed windows, or of all that is published as it changes."""
-    lateness = bench.job.state.lateness
+def _results(bench: StateBench, step: Step, rows: GroupSums | None) -> Results:
+    """What the correction publishes of a state: what it changes of closed windows, or of all that is published as it
+    changes. Without rows it changes nothing."""
+    if rows is None:
+        return Results()
+    mapped, lateness = _written(bench, step, rows), bench.job.state.lateness
     if lateness.of_changes is None and step.plan.task.final_at is None:
         return Results((mapped,))
     closed, _, changes = outputs_after(bench, step, [mapped])
     return Results((mapped,), closed, changes=changes)
 
 
-def _with_delta(job: Job, step: Step, results: Results, mapped: Mapped) -> OperatorState:
+def _with_delta(job: Job, step: Step, results: Results) -> OperatorState:
     """The state with the run of the correction, and what is published of it."""
     old, window, lateness = step.last.manifest, job.state.window, job.state.lateness
     operator, state, final = old.operator, old.operator.state, final_after(old, step.plan)
-    assert mapped.run is not None
-    lowest = mapped.run.pane_min if state.lowest is None else min(state.lowest, mapped.run.pane_min)
+    if not results.mapped:
+        return operator
+    runs = tuple(mapped.run for mapped in results.mapped if mapped.run is not None)
+    lowest = min(run.pane_min for run in runs)
+    lowest = lowest if state.lowest is None else min(state.lowest, lowest)
     return replace(operator, key_types=key_types(operator, results.mapped)).with_state(
-        runs=(*state.runs, mapped.run),
+        runs=(*state.runs, *runs),
         lowest=lowest if window is None else max(lowest, window.start_of(window.first_number(final))),
         published=step.attempt.id if results.changes else state.published,
+        shown_at=shown_after(state, old.clock.closed, told=results.changes),
         known_from=known_from(state, job.state.known_from(old.clock.watermark)),
         final=None if step.plan.task.final_at is None else final,
         late=lateness.answer,

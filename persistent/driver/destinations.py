@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from persistent.checkpoint.names import manifest_name, plan_name
+from persistent.checkpoint.names import manifest_name, plan_name, savepoint_name
 from persistent.checkpoint.output_parts import LATE_SINK
+from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline
 from persistent.lateness import ACCUMULATE, CHANGE
 from persistent.session_window import SessionWindow
 from persistent.sinks.file import FileSink
-from persistent.sinks.protocol import AnySink
+from persistent.sinks.protocol import AnySink, BatchSink, Sink
 from persistent.sources.file import FileSource
 from persistent.sources.protocol import Source, parts_of
 from persistent.state import PersistentState
@@ -124,6 +125,8 @@ def check_not_read_back(sources: Mapping[str, Source], sinks: Mapping[str, AnySi
                 f"{sink!r} writes where {source!r} reads: the results would be counted as input. Give the sink a "
                 "place of its own"
             )
+    for sink in (one for one in sinks.values() if isinstance(one, FileSink)):
+        _check_apart(sink, storage)
     places: list[tuple[str, str, tuple[str, ...]]] = [("checkpoint", storage.url, CHECKPOINT_NAMES)]
     places += [("sink", sink.url, sink.names()) for sink in sinks.values() if isinstance(sink, FileSink)]
     for source, (part, url, names) in product((one for one in read if isinstance(one, FileSource)), places):
@@ -133,3 +136,35 @@ def check_not_read_back(sources: Mapping[str, Source], sinks: Mapping[str, AnySi
                 "Narrow the path of the source to a folder, or a pattern, of its input alone, such as "
                 f"'events/*.jsonl'; or give the {part} another folder, and if it has begun move all its files there"
             )
+
+
+def check_reach(engine: Engine, sources: Mapping[str, Source], sinks: Mapping[str, AnySink], storage: Storage) -> None:
+    """InvalidPipeline if workers in other processes cannot reach a part."""
+    parts: list[Storage | Sink] = [storage, *(sink for sink in sinks.values() if not isinstance(sink, BatchSink))]
+    for part in parts:
+        if not part.shared:
+            raise InvalidPipeline(
+                f"{part!r} is in the memory of this process, out of reach of the workers of {engine.name}: "
+                'use a folder, or engine="embedded"'
+            )
+    check = getattr(engine, "check", None)
+    if check is not None:
+        check(
+            [storage, *(sink.storage for sink in sinks.values() if isinstance(sink, FileSink))],
+            *parts_of(*sources.values()),
+        )
+
+
+def _check_apart(sink: FileSink, storage: Storage) -> None:
+    """InvalidPipeline if results would lie among the files of the checkpoint. Another folder in its own is fine."""
+    ours = {name.partition("/")[0] for name in (*CHECKPOINT_NAMES, savepoint_name("name"))}
+    url, checkpoint = f"{sink.url.rstrip('/')}/", f"{storage.url.rstrip('/')}/"
+    below = url.removeprefix(checkpoint)
+    if not url.startswith(checkpoint) or (below and below.partition("/")[0] not in ours):
+        return
+    what = "a folder that the checkpoint itself has" if below else "the folder of the checkpoint"
+    raise InvalidPipeline(
+        f"the sink {sink.url} is {what}: readers of the results would find its files, and 'persistent verify' those of "
+        "the results. Give the sink a folder of its own; if it has begun, move its results there, with its folders "
+        "_published, _staged and _retracted"
+    )

@@ -14,17 +14,18 @@ import numpy as np
 from monoids.text import Words
 from persistent.driver.commit import key_types
 from persistent.driver.folds import shown_to
+from persistent.driver.output_batches import lacks_all
 from persistent.driver.publish import joining_sinks
 from persistent.driver.session_cache import LifeCache, of_shard
 from persistent.driver.state_bench import StateBench
 from persistent.driver.step import Step, changing, closing_of, in_shards
-from persistent.lateness import CHANGE
+from persistent.lateness import CHANGE, EARLY
 from persistent.worker.job import Closed, CloseShard, Mapped
 
 
 def lives_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> tuple[tuple[Closed, ...], bool]:
     """The results of keys that have changed or expired, and whether all that has changed is published."""
-    changes = bool(bench.job.sinks) and step.plan.task.emit == CHANGE
+    changes = bool(bench.job.sinks) and _publishes_changes(bench, step)
     publishes = changes or (bool(bench.job.sinks) and step.plan.task.ends)
     closing, due = _closing(bench, step, mapped, publishes=publishes)
     is_all = publishes and bool(closing.delta or (closing.whole and closing.runs))
@@ -35,6 +36,14 @@ def lives_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> tupl
     items = [one for one in items if is_all or (one.hashes is not None and len(one.hashes))]
     found = bench.engine.map(bench.work, items) if items else ()
     return tuple(one for one in found if isinstance(one, Closed)), changes
+
+
+def _publishes_changes(bench: StateBench, step: Step) -> bool:
+    """Whether the step publishes what has changed, and expired: as its plan says; and with early results also if a sink
+    lacks every key. A key that a sink has stays on disk until it is taken back, so nothing else must be."""
+    planned = step.plan.task.emit
+    holds_back = planned == EARLY or (planned is None and bench.job.state.lateness.of_changes == EARLY)
+    return planned == CHANGE or (holds_back and lacks_all(bench.job, step.last.manifest))
 
 
 def _closing(bench: StateBench, step: Step, mapped: Sequence[Mapped], *, publishes: bool) -> tuple[CloseShard, Words]:

@@ -36,12 +36,12 @@ def shown_to(state: StateRuns, runs: Sequence[Run]) -> int | None:
 
 def shown_after(state: StateRuns, closed: int, *, told: bool) -> int | None:
     """The same of all runs, after a step that is closed up to ``closed``. ``told``: it publishes what has changed."""
-    return closed if told and "ttl_ms" in state.fingerprint else state.shown_at
+    return closed if told and state.has_time_to_live else state.shown_at
 
 
 def shown_since(operator: OperatorState, closed: int) -> OperatorState:
     """The same state, whose sinks keep later outputs: with a time to live they may know keys that expire after
     ``closed``, and none that had expired before, unless they knew it before."""
     state = operator.state
-    told = closed if state.shown_at is None and "ttl_ms" in state.fingerprint else state.shown_at
+    told = closed if state.shown_at is None and state.has_time_to_live else state.shown_at
     return operator.with_state(shown_at=told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from persistent.clock import duration_text
 from persistent.dedupe import Dedupe
 from persistent.session_window import SessionWindow
 from persistent.task import PersistentTask
@@ -31,6 +32,8 @@ def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
             yield _seconds_meant(f"{window.bare} has a gap of", window.gap_ms)
         elif isinstance(window, Window) and window.bare:
             yield _seconds_meant(f"{window.bare} is windows of", window.size_ms)
+        if isinstance(window, Window) and window.every_ms > window.size_ms:
+            yield _gaps(window)
     parts = [*job.sources.values(), *states]
     for part in (*(getattr(one, "bare", {}) for one in parts), bare):
         for option, duration in part.items():
@@ -115,6 +118,14 @@ def of_copies(
                 "dedupe. Later copies cannot be judged and are late: make within= more than twice the time that a "
                 "sender needs to send again",
             )
+
+
+def _gaps(window: Window) -> str:
+    size, every, gap = map(duration_text, (window.size_ms, window.every_ms, window.every_ms - window.size_ms))
+    return (
+        f'sliding("{size}", every="{every}") leaves gaps of {gap}, and records in them count nowhere: if they shall '
+        f'count, give sliding("{every}", every="{size}")'
+    )
 
 
 def _seconds_meant(what: str, duration: int) -> str:

@@ -20,7 +20,7 @@ from persistent.clock import monotonic_s
 from persistent.driver.commit import check_can_begin
 from persistent.driver.next_step import next_step
 from persistent.driver.notes import Notes
-from persistent.driver.options import Options
+from persistent.driver.options import ROWS_FIRST, ROWS_MAX, Options
 from persistent.driver.publish import check_folder, publish
 from persistent.driver.recover import as_it_will_be, is_lost, reading_all, take_over
 from persistent.driver.report import RunReport, StepReport
@@ -34,9 +34,7 @@ from persistent.worker.job import Job
 
 logger = logging.getLogger("persistent.driver")
 
-_ROWS_FIRST = 1_000_000
 _ROWS_MIN = 1_000
-_ROWS_MAX = 4_000_000
 _STEP_SECONDS = 1.0
 _POLL_SECONDS = 0.2
 _GRACE_SECONDS = 5.0
@@ -51,7 +49,7 @@ class Driver:
     def __init__(self, job: Job, engine: Engine, options: Options) -> None:
         self._bench = Workbench(job, engine, options)
         self._notes = Notes(self._bench)
-        self._rows = _ROWS_FIRST
+        self._rows = ROWS_FIRST
         self._stop = StopRequest()
 
     def stop(self) -> None:
@@ -69,6 +67,7 @@ class Driver:
         view = as_it_will_be(bench, last.manifest)
         evolves, last = view is not last.manifest, replace(last, manifest=view)
         check_folder(bench.job, bench.log, last.manifest)
+        self._show(last)
         self._notes.begin(last.manifest)
         self._notes.note_states((found or last).manifest)
         step = self._next(reading_all(bench, last))
@@ -78,11 +77,19 @@ class Driver:
             sweep_dead_marks(bench.job.storage)
             return self._report(last, began, 0.0, recovered=found is not None)
         last = take_over(bench, self._notes, found)
+        self._show(last)
         recovery_seconds = monotonic_s() - began
         with self._marked(last.manifest.epoch), _signals(self.stop):
             last = self._steps(last, step)
         with bench.log.unless_fenced(last.manifest.id):
             return self._report(last, began, recovery_seconds, recovered=found is not None)
+
+    def _show(self, last: Entry) -> None:
+        for observer in self._bench.options.observers:
+            observer.begin(last.manifest, self._pauses)
+
+    def _pauses(self) -> int:
+        return self._stop.pauses
 
     def _steps(self, last: Entry, step: Step | None) -> Entry:
         """Run steps until the driver is stopped or nothing is left to do; returns the newest entry."""
@@ -120,7 +127,7 @@ class Driver:
         """Fit the size of the next step to the time of this one."""
         if report.rows >= self._rows // 2:
             factor = min(2.0, max(0.5, _STEP_SECONDS / max(report.seconds, 1e-3)))
-            self._rows = int(min(_ROWS_MAX, max(_ROWS_MIN, self._rows * factor)))
+            self._rows = int(min(ROWS_MAX, max(_ROWS_MIN, self._rows * factor)))
 
     def _report(self, last: Entry, began: float, recovery_seconds: float, *, recovered: bool) -> RunReport:
         return self._notes.report(last, began, recovery_seconds, recovered=recovered, stopped=self._stop.is_made)

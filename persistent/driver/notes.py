@@ -15,6 +15,7 @@ from persistent.driver import seen_part
 from persistent.driver.likely_mistakes import of_copies, of_job, of_records, of_times
 from persistent.driver.output_batches import former_name
 from persistent.driver.report import Idle, RunReport, StepReport
+from persistent.driver.series import Series, SeriesPoint
 from persistent.driver.state_bench import StateBench
 from persistent.driver.unpublished import Ended, why
 from persistent.driver.workbench import Workbench
@@ -56,6 +57,7 @@ class Notes:
         self._expired_in: Counter[str] = Counter()
         self._idle: Idle | None = None
         self._is_new = False
+        self._series, self._began_s = Series(), monotonic_s()
 
     def begin(self, found: Manifest) -> None:
         """Log likely mistakes before anything is read."""
@@ -85,10 +87,13 @@ class Notes:
         for name, missed in (report.refused or {next(iter(committed.operators)): report.late_windows}).items():
             self._late_windows[name] = added([self._late_windows.get(name, {}), missed])
         self._expired_in.update(report.expired_in)
+        self._series.add(_point(report, committed, monotonic_s() - self._began_s))
         logger.debug("step %s", report)
         self._note_fates(ended=False)
         if self._is_new:
             self._note_times(committed)
+        for observer in self._bench.options.observers:
+            observer.step(report, committed)
         if self._bench.options.on_step is not None:
             self._bench.options.on_step(report)
 
@@ -277,6 +282,7 @@ class Notes:
             expired_in={name: count for name, count in self._expired_in.items() if count},
             late_windows={name: missed for name, missed in self._late_windows.items() if missed},
             unpublished="" if totals["outputs"] else self._unpublished(manifest, reached),
+            series=self._series.points(),
         )
 
     def _of_accounts(self, manifest: Manifest) -> Iterator[str]:
@@ -313,6 +319,23 @@ class Notes:
                 early=_early_text(job.state.lateness),
             )
         )
+
+
+def _point(step: StepReport, committed: Manifest, at_seconds: float) -> SeriesPoint:
+    runs = committed.state_runs()
+    return SeriesPoint(
+        at_seconds,
+        steps=1,
+        step_seconds=step.seconds,
+        rows=step.rows,
+        late=step.late,
+        dead=step.dead,
+        outputs=step.outputs,
+        lag_ms=step.lag_ms,
+        clock_ms=step.clock_ms,
+        state_rows=sum(run.rows_left for run in runs),
+        state_bytes=sum(run.bytes for run in runs),
+    )
 
 
 def _early_text(lateness: Lateness) -> str:

@@ -9,9 +9,13 @@ from typing import Any
 from persistent.checkpoint.retention import Retention
 from persistent.clock import Duration, duration_ms
 from persistent.driver.evolution import Evolution, Evolutions
+from persistent.driver.observing import Observer
 from persistent.driver.report import Idle, StepReport
 from persistent.errors import InvalidPipeline
 
+ROWS_FIRST = 1_000_000
+ROWS_MAX = 4_000_000
+"""The rows of the first step, and of the largest, where the size of steps adapts."""
 _GUARANTEES = ("at-least-once", "exactly-once")
 
 
@@ -24,7 +28,7 @@ class Options:
     ``dropped``: how to migrate existing state. ``bare``: the durations among these without a unit, from
     ``persistent.clock.bare``. ``quiet_after_ms``: after so long without a record the clock moves on by the time that
     passes; None: it stands. ``max_drift_ms``: how far a partition can be ahead of the slowest, and still be read; None:
-    as far as it is.
+    as far as it is. ``observers``: see each checkpoint of the run.
     """
 
     step_rows: int | None = None
@@ -39,6 +43,7 @@ class Options:
     bare: Mapping[str, int] = field(default_factory=dict)
     quiet_after_ms: int | None = None
     max_drift_ms: int | None = None
+    observers: tuple[Observer, ...] = ()
 
 
 def checked_ms(value: Duration, name: str) -> int:

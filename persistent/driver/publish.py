@@ -33,7 +33,7 @@ from persistent.checkpoint.plan import StepPlan
 from persistent.driver.naming import by_place
 from persistent.driver.output_batches import batches_of, claim_of, former_name, holder, part_of, retreat_of
 from persistent.driver.sink_names import check_adds_up, check_inherits, check_named_as_before, check_takes_as_before
-from persistent.errors import CorruptCheckpoint, Fenced, InvalidPipeline, PersistentError, StagedMissing, StorageError
+from persistent.errors import CorruptCheckpoint, Fenced, InvalidPipeline, PersistentError, SinkMismatch, StagedMissing
 from persistent.sinks.outlet import Outlet
 from persistent.sinks.protocol import AnySink, BatchSink
 from persistent.storage import Storage, delete_all, put_once
@@ -88,7 +88,7 @@ def _check_holder(job: Job, log: Log, manifest: Manifest, name: str, found: str 
     is_new = name not in manifest.sinks and not former_name(job, manifest, name)
     is_new = is_new and (bool(manifest.sinks) or name not in job.sinks)
     if found is None and manifest.publishes and not is_new:
-        raise StorageError(
+        raise SinkMismatch(
             f"{job.all_sinks[name]!r} has none of the outputs of job {manifest.job} (no _published/JOB): its results "
             "would be split over two folders. Give the sink its old url, or move the whole old folder there; or, to "
             "publish only new results there, copy _published of the old folder"
@@ -108,14 +108,14 @@ def shown(job: Job, newest: Mapping[str, int]) -> Trace:
 
 
 def check_has_last(job: Job, log: Log, manifest: Manifest, newest: Mapping[str, int]) -> None:
-    """Raise StorageError if a folder lacks the last outputs that were published under its name, as far as kept
+    """Raise SinkMismatch if a folder lacks the last outputs that were published under its name, as far as kept
     checkpoints tell. It is that of another sink, which has the name of this one since a list has changed."""
     for name, part in manifest.sinks.items():
         last = part.unpublished[0].before if part.unpublished else part.last
         if name not in job.all_sinks or last is None or not hasattr(job.all_sinks[name], "holder"):
             continue
         if newest.get(name, last) < last and _was_given(log, manifest, name, last):
-            raise StorageError(
+            raise SinkMismatch(
                 f"{job.all_sinks[name]!r} has outputs of this job up to checkpoint {newest[name]}, but {name!r} was "
                 f"given those of checkpoint {last}: it is the place of another sink, or an older copy, and lacks what "
                 f"was published since. Give {name!r} the place that it had. Of sinks in a list, the place in the list "

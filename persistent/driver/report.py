@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from monoids.html import Fact, facts_html
 from persistent.checkpoint.parts import Account
+from persistent.driver.series import SeriesPoint
+from persistent.errors import InvalidPipeline
+from persistent.plots import plotted
 from persistent.sources.protocol import Reached
+from persistent.storage.failures import without_secrets
 from persistent.text.figures import bytes_text, clock_text, count_text
 from persistent.worker.late_windows import LateWindows, missed_text
 
@@ -76,7 +82,7 @@ class RunReport:
     thousand windows that most have missed; None: of all others. With several states, the records that each has refused,
     by its name, "task/state": those that another state has taken are partly late, and not in ``late``. ``expired``:
     with a time to live, the lives of keys that have ended; ``expired_in``: with several states, those of each, by its
-    name.
+    name. ``series``: how the run went, step by step; of more than a thousand steps, a point for several.
     """
 
     engine: str
@@ -105,6 +111,7 @@ class RunReport:
     late_windows: Mapping[str, LateWindows] = field(default_factory=dict)
     expired: int = 0
     expired_in: Mapping[str, int] = field(default_factory=dict)
+    series: tuple[SeriesPoint, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def rows_per_second(self) -> float:
@@ -114,6 +121,51 @@ class RunReport:
     def watermark(self) -> int:
         """The name of ``clock_ms`` in the first release."""
         return self.clock_ms
+
+    def plot(self) -> Any:
+        """How the run went, as an Altair chart: rows a second, the lag of the clock, records set aside, the size of the
+        state. InvalidPipeline if it had no step, or Altair is missing."""
+        if not self.series:
+            raise InvalidPipeline(
+                "this run had no step, so there is nothing to plot: pipeline.plot() shows earlier checkpoints"
+            )
+        points = [
+            {
+                **one.__dict__,
+                "at": one.at_seconds,
+                "when": f"{one.at_seconds:,.1f} s",
+                "rows_per_second": one.rows_per_second,
+            }
+            for one in self.series
+        ]
+        title = f"{count_text(self.rows, 'row')} in {count_text(self.steps, 'step')}, {self.engine}"
+        return plotted(points, title, of_day=False)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        ended = f"stopped by a signal{_part_text(self.reached)}, everything committed" if self.stopped else "done"
+        notes = [f"nothing published: {self.unpublished}"] if self.unpublished else []
+        title = f"{count_text(self.rows, 'row')} in {count_text(self.steps, 'step')}: {ended}"
+        return facts_html(title, self._facts(), [without_secrets(note) for note in (*notes, *self.notes)])
+
+    def _facts(self) -> Iterator[Fact]:
+        yield "time", f"{self.seconds:.1f} s, {self.rows_per_second:,.0f} rows/s, {self.engine}"
+        if self.reached is not None and self.reached.total:
+            yield "read", reached_text(self.reached)
+        yield "checkpoint", f"{self.checkpoint}, clock {clock_text(self.clock_ms)}"
+        yield "published", count_text(self.outputs, "row")
+        counts = {
+            "late": self.late,
+            "dead letters": self.dead,
+            "results not shown": self.set_aside,
+            "open windows": self.open_windows,
+            "windows discarded": self.discarded,
+            "results corrected": self.corrected,
+            "keys expired": self.expired,
+            "runs unfolded": self.unfolded,
+        }
+        yield from ((name, f"{count:,}") for name, count in counts.items() if count)
+        yield from ((f"late in {task}", missed_text(missed)) for task, missed in self.late_windows.items())
 
     def __str__(self) -> str:
         text = (

@@ -35,10 +35,6 @@ def check_takes_as_before(job: Job, manifest: Manifest) -> None:
         )
 
 
-def _state_text(name: str | None) -> str:
-    return f"the state {name!r}" if name else "the state without a name"
-
-
 def taken_by(job: Job, sink: str) -> str | None:
     """The name of the state that a sink takes, as a manifest has it."""
     name = job.takes.get(sink, job.name)

@@ -31,7 +31,8 @@ from persistent.worker.job import CloseShard, FoldRuns, MapSplit, SplitOfState
 from persistent.worker.late_windows import added
 from persistent.worker.seen_items import SeenAfter, SeenBefore, silence_ms
 
-_SHARD_ROWS = 200_000
+SHARD_ROWS = 200_000
+"""A state of more rows is closed in at least as many shards as the engine runs at once."""
 
 
 @dataclass(frozen=True)
@@ -244,5 +245,5 @@ def changing(closing: CloseShard, state: StateRuns) -> CloseShard:
 def in_shards(closing: CloseShard, parallelism: int, panes: tuple[int, int] | None) -> list[CloseShard]:
     """A closing of all key groups, by shard. ``panes``: count only what lies in them."""
     runs = (*closing.runs, *closing.delta)
-    least = parallelism if sum(run.rows_left for run in runs) > _SHARD_ROWS else 1
+    least = parallelism if sum(run.rows_left for run in runs) > SHARD_ROWS else 1
     return [replace(closing, low=low, high=high) for low, high in shards(runs, least, panes=panes)]

@@ -8,6 +8,10 @@ from persistent.sources.protocol import Reached
 from persistent.text.figures import clock_text, utc_text
 
 _COMPLETE = "if the input is complete, run with --end-of-input (from Python end_of_input=True)"
+_NO_UPDATE = (
+    "the task has updated no window: process_message adds what a message contributes with state.update(timestamp, "
+    "value), itself and not in a generator that nobody reads"
+)
 _STATE = "'persistent state' and pipeline.state() show it"
 
 
@@ -58,7 +62,7 @@ def _reason(run: Ended) -> str:
             return f"a state without windows is published early once {run.early} has passed a multiple; {_COMPLETE}"
         return f"a state without windows is published at the end of the input: {_COMPLETE}"
     if not run.open_windows:
-        return "no window is open" if not run.rows else "the task has updated no window"
+        return "no window is open" if not run.rows else _NO_UPDATE
     return f"{_open(run)}; {_waits(run)}"
 
 

@@ -38,4 +38,9 @@ def _active_session() -> Any:
 def _spark_engine(session: Any) -> Engine:
     from persistent.engines.spark import Spark
 
+    if not hasattr(session, "createDataFrame"):
+        raise InvalidPipeline(
+            f"spark={session!r} is not a SparkSession: give SparkSession.builder.getOrCreate(); or engine=, as in "
+            'run(engine="embedded")'
+        )
     return Spark(session)

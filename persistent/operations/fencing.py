@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from persistent.checkpoint.copies import newest_of
+from persistent.checkpoint.corrections import left_shown_text
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import new_nonce
@@ -17,6 +19,8 @@ from persistent.checkpoint.subfolder import open_checkpoint
 from persistent.checkpoint.successor import Entry
 from persistent.errors import StillRunning
 from persistent.storage import Storage
+
+logger = logging.getLogger("persistent.operations")
 
 Location = str | os.PathLike[str] | Storage
 """A checkpoint: its storage or its URL."""
@@ -69,8 +73,12 @@ def fenced(
     return fence
 
 
-def committed(log: Log, manifest: Manifest) -> Entry:
-    """Put a manifest. Also Fenced if its id is free only because another driver collected it meanwhile."""
+def committed(log: Log, manifest: Manifest, before: Manifest | None = None) -> Entry:
+    """Put a manifest. Also Fenced if its id is free only because another driver collected it meanwhile. ``before``: the
+    newest that it goes back behind; what that leaves to be seen of corrections is logged."""
     entry = log.put(manifest)
     log.check(manifest.id)
+    undone = () if before is None else before.corrections.keys() - manifest.corrections.keys()
+    if undone and before is not None and manifest.retract is None and before.result_sinks():
+        logger.warning("%s: %s", log.storage.url, left_shown_text(undone))
     return entry

@@ -229,7 +229,7 @@ def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> TaskClock:
     If one job has published a window, the other must hold no state for it.
     """
     a, b = (job.clock for job in jobs)
-    if "ttl_ms" in jobs[0].operator.state.fingerprint:
+    if jobs[0].operator.state.has_time_to_live:
         raise Refused(
             f"{urls[0]} and {urls[1]} keep keys with a time to live, in {jobs[0].task_name}: a message that one has "
             "counted may join a life that has left the other, as each goes by a clock of its own. Run one pipeline "

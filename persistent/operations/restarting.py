@@ -91,7 +91,8 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     if copy.id == last.manifest.id and last.manifest.parent is not None:
         # A copy of our own fence is one of what it stands on: of that it is known what it has published.
         copy = replace(copy, id=last.manifest.parent[0])
-    return committed(log, rolled_back(last, copy, kept, attempt.id, attempt.epoch, take_back=outputs == "retract"))
+    back = rolled_back(last, copy, kept, attempt.id, attempt.epoch, take_back=outputs == "retract")
+    return committed(log, back, last.manifest)
 
 
 def _check_corrections(target: Manifest, newest: Manifest, clock: int, url: str) -> None:
@@ -153,7 +154,10 @@ def _as_of(
             sources=unread,
             operators={
                 name: one.with_state(
-                    runs=runs[name], lowest=one.state.lowest if runs[name] else None, final=None
+                    runs=runs[name],
+                    lowest=one.state.lowest if runs[name] else None,
+                    final=None,
+                    passed=one.state.passed_by(clock),
                 ).unpublished()
                 for name, one in target.operators.items()
             },

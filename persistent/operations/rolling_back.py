@@ -110,7 +110,7 @@ def go_back(
     copy, emptied = _published_to_all(_begun_again(copy, last.manifest), sinks, again=outputs == "again")
     copy = _with_acknowledged(copy, last.manifest, is_known=id == last.manifest.id + 1)
     manifest = rolled_back(last, copy, kept, id, epoch, take_back=outputs == "retract", emptied=emptied)
-    return committed(log, manifest if not_after is None else replace(manifest, not_after=not_after))
+    return committed(log, manifest if not_after is None else replace(manifest, not_after=not_after), last.manifest)
 
 
 def _begun_again(copy: Manifest, newest: Manifest) -> Manifest:
@@ -156,7 +156,7 @@ def _lacking(copy: Manifest, sinks: Collection[str], *, again: bool) -> frozense
     is_told = bool(copy.result_sinks()) or not state.published
     is_shown = state.emit is not None or (not state.has_windows and is_told)
     new = frozenset(sinks) - known
-    if again and sinks and "ttl_ms" in state.fingerprint:
+    if again and sinks and state.has_time_to_live:
         return new
     if not state.runs or not is_shown or not (new or (again and state.emit)) or (again and holds_deltas(copy)):
         return None
@@ -320,9 +320,10 @@ def readable(log: Log) -> Readable:
         except NewerFormat:
             raise
         except CorruptCheckpoint:
-            # Or collected by a driver that ran meanwhile.
             if id in log.ids():
                 unreadable.append(id)
+            elif not entries:  # A driver that runs has collected it, and perhaps all that was listed.
+                return readable(log)
     if not entries:
         raise CorruptCheckpoint(f"{log.storage.url}: no manifest can be read: restore the folder from a copy")
     return Readable(entries, tuple(sorted(unreadable)), entries[max(entries)], ids[-1])

@@ -55,10 +55,10 @@ class ClockReading:
         return min(waited, key=lambda one: (one.reached, one.name), default=None)
 
 
-def clock_reading(storage: Storage) -> ClockReading:
-    """The clock of the newest checkpoint. NoCheckpoint, CorruptCheckpoint."""
+def clock_reading(storage: Storage, newest: Manifest | None = None) -> ClockReading:
+    """The clock of the newest checkpoint, which may have been read already. NoCheckpoint, CorruptCheckpoint."""
     log = Log(storage)
-    manifest = newest_of(log).manifest
+    manifest = newest_of(log).manifest if newest is None else newest
     clock, plan = manifest.clock, _last_plan(log, manifest)
     states = {name: (one.watermark, _closed(manifest.of(name))) for name, one in manifest.clocks.items()}
     closed = [end for _, end in states.values() if end is not None]
@@ -102,7 +102,7 @@ def _partitions(manifest: Manifest, plan: StepPlan | None) -> list[PartitionRead
 def _last_plan(log: Log, manifest: Manifest) -> StepPlan | None:
     """The plan of the step that the newest checkpoint was, if both are still there."""
     with suppress(CorruptCheckpoint):
-        committed = log.read(manifest.base).manifest
+        committed = manifest if manifest.is_base else log.read(manifest.base).manifest
         if committed.kind == "checkpoint" and committed.parent is not None:
             before = log.read(committed.parent[0]).manifest
             plan = log.plan(before.base, before.replan)

@@ -12,6 +12,7 @@ from persistent.checkpoint.parts import Account
 from persistent.checkpoint.set_aside import aside_names
 from persistent.codec import decode_table
 from persistent.errors import InvalidPipeline
+from persistent.serve.landing import Landing, landing
 from persistent.serve.shown import FATES, Shown
 from persistent.serve.wording import cell, corrections_words, place_text
 from persistent.task import state_name
@@ -58,7 +59,7 @@ def aside(shown: Shown, folder: str, cursor: str = "", limit: int = PAGE) -> dic
     names = [one for one in names if not name or one <= name]
     start = int(row or 0) if names and names[0] == name else 0
     rows: list[dict[str, Any]] = []
-    following = None
+    following, lands = None, landing(shown)
     for one in names:
         if len(rows) >= limit:
             following = f"{one}:0"
@@ -70,15 +71,23 @@ def aside(shown: Shown, folder: str, cursor: str = "", limit: int = PAGE) -> dic
             continue
         table = decode_table(data, None, f"{shown.storage.url}/{folder}/{one}")
         part = table.slice(start, limit - len(rows))
-        rows += _rows(part)
+        rows += _rows(part, lands)
         if start + part.num_rows < table.num_rows:
             following = f"{one}:{start + part.num_rows}"
             break
         start = 0
-    return {"rows": rows, "next": following, "files": len(names), "total": shown.facts(look.newest.manifest.id)[folder]}
+    total = shown.facts(look.newest.manifest.id)[folder]
+    return {"rows": rows, "next": following, "files": len(names), "total": total, "correct": _command(shown)}
 
 
-def _rows(table: pa.Table) -> list[dict[str, Any]]:
+def _command(shown: Shown) -> str | None:
+    """How a corrected record is put in; None without a pipeline."""
+    if shown.pipeline is None:
+        return None
+    return f"persistent correct {place_text(shown.target)} NAME --add FILE"
+
+
+def _rows(table: pa.Table, lands: Landing | None) -> list[dict[str, Any]]:
     return [
         {
             "partition": row["partition"],
@@ -87,6 +96,7 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
             "time": None if row["timestamp"] is None else utc_text(row["timestamp"]),
             "reason": row["reason"],
             "checkpoint": row["checkpoint"],
+            "lands": None if lands is None else lands(row["timestamp"]),
             "record": cell(row["value"] if row["data"] is None else row["data"]),
         }
         for row in python_list(table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
 from threading import Event, Thread
@@ -13,15 +14,20 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from persistent.errors import PersistentError
-from persistent.serve.now import brief
+from persistent.serve.now import brief, unread
 from persistent.serve.shown import Shown
 from persistent.serve.wording import place_text, said_of
 from persistent.storage.failures import without_secrets
 from persistent.verify import Verification, verify
 
+logger = logging.getLogger("persistent.serve")
+
+DEFECT = "This is a defect of the page, not of the checkpoint. The log of 'persistent serve' says where."
+
 _POLL_S = 1.0
 _PROGRESS_S = 0.2
-_BEAT_POLLS = 15
+_BEAT_S = 15.0
+_LINES_S = 1.0
 _FINDINGS_MAX = 200
 
 
@@ -36,19 +42,50 @@ def event(name: str, data: Any) -> str:
 
 async def changes(jobs: Mapping[str, Shown]) -> AsyncIterator[str]:
     """The line of each job at first, and after each change; a comment now and then, so that a proxy keeps the
-    connection."""
-    known: dict[str, Any] = {}
-    polls = 0
-    while True:
-        for name, shown in jobs.items():
-            line = await run_in_threadpool(brief, shown)
-            if known.get(name) != line["version"]:
-                known[name] = line["version"]
-                yield event("job", line)
-        polls += 1
-        if polls % _BEAT_POLLS == 0:
-            yield ": alive\n\n"
-        await asyncio.sleep(_POLL_S)
+    connection. A store that does not answer holds no other job up."""
+    heard: asyncio.Queue[str] = asyncio.Queue()
+
+    async def follow(shown: Shown) -> None:
+        known: Any = None
+        while True:
+            line = await run_in_threadpool(line_of, shown)
+            if known != line["version"]:
+                known = line["version"]
+                heard.put_nowait(event("job", line))
+            await asyncio.sleep(_POLL_S)
+
+    followers = [asyncio.create_task(follow(shown)) for shown in jobs.values()]
+    try:
+        while True:
+            try:
+                yield await asyncio.wait_for(heard.get(), _BEAT_S)
+            except TimeoutError:
+                yield ": alive\n\n"
+    finally:
+        for one in followers:
+            one.cancel()
+
+
+async def all_lines(jobs: Mapping[str, Shown]) -> list[dict[str, Any]]:
+    """The line of each job. One whose store takes long is said to be waited for: the page begins with the others."""
+    asked = {shown.name: asyncio.create_task(run_in_threadpool(line_of, shown)) for shown in jobs.values()}
+    if asked:
+        await asyncio.wait(asked.values(), timeout=_LINES_S)
+    return [asked[name].result() if asked[name].done() else _waited_for(jobs[name]) for name in asked]
+
+
+def line_of(shown: Shown) -> dict[str, Any]:
+    """The line of a job, whatever happens: a defect of ours ends no stream."""
+    try:
+        return brief(shown)
+    except Exception as error:
+        logger.error("%s cannot be listed", shown.name, exc_info=error)
+        return unread(shown, {"kind": "defect", "title": "The page failed", "text": DEFECT})
+
+
+def _waited_for(shown: Shown) -> dict[str, Any]:
+    text = f"{place_text(shown.storage.url)} has not answered yet. The page shows the job as soon as it does."
+    return unread(shown, {"kind": "waiting", "title": "Waiting for the store", "text": text})
 
 
 class Verifying:

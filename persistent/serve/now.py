@@ -8,13 +8,14 @@ from typing import Any
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import SinkPart
+from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.running import Mark
 from persistent.clock import wall_ms
 from persistent.errors import PersistentError
 from persistent.reading import ClockReading
 from persistent.serve.shown import FATES, CheckpointFacts, Shown, closed_of, has_windows
-from persistent.serve.wording import place_text, said_of, sink_words, time_to_live
-from persistent.task import state_name
+from persistent.serve.wording import place_text, said_of, sink_words, time_to_live, when_words
+from persistent.task import STATE, state_name
 from persistent.text.figures import count_text, span_text, utc_text
 from persistent.text.fingerprints import window_text
 
@@ -23,6 +24,11 @@ _RATE_STEPS = 20
 _PARTITIONS_MAX = 200
 _LONG_AGO_MS = 30 * 86_400_000
 """A clock further behind than this follows old data, not the time of day."""
+_AHEAD_MS = 60_000
+"""A clock further ahead than this was moved by a record, not by a clock that runs a little fast."""
+_FENCES_MANY = 3
+_LONG_STEP_MS, _LONG_STEPS = 60_000, 20
+"""A step is long after a minute, and after twenty times the usual one."""
 
 GOOD, WARN, BAD, STILL = "good", "warn", "bad", "still"
 
@@ -34,7 +40,8 @@ def now(shown: Shown) -> dict[str, Any]:
     facts = shown.facts(manifest.id)
     recent = shown.recent(_RECENT)
     clock = shown.clock()
-    driver = driver_of(look.marks)
+    driver, speed = driver_of(look.marks), _speed(recent)
+    doing = _doing(shown.pending(), manifest.id, speed, at_ms) if driver["state"] == "at work" else None
     return {
         "version": look.version,
         "name": shown.name,
@@ -44,31 +51,39 @@ def now(shown: Shown) -> dict[str, Any]:
         "job": manifest.job,
         "states": _states(manifest),
         "sources": [{"name": name, "kind": one.kind} for name, one in sorted(manifest.sources.items())],
-        "sinks": [_sink(name, one) for name, one in sorted(manifest.sinks.items())],
+        "sinks": [_sink(name, one, manifest) for name, one in sorted(manifest.sinks.items())],
         "windows": has_windows(manifest),
         "checkpoint": facts,
         "kept": len(look.ids),
         "now_ms": at_ms,
         "driver": driver,
         "clock": _clock(clock),
-        "speed": _speed(recent),
+        "speed": speed,
         "series": _series(recent),
-        "verdicts": [_alive(driver, facts, at_ms), _behind(driver, clock, facts, at_ms), _lost(facts)],
+        "verdicts": [
+            _alive(driver, facts, at_ms, manifest.fences, doing),
+            _behind(driver, clock, facts, at_ms),
+            _lost(facts, recent),
+        ],
     }
 
 
 def brief(shown: Shown) -> dict[str, Any]:
     """A job in one line of the list of jobs; what is wrong, if it cannot be read."""
-    line: dict[str, Any] = {"name": shown.name, "url": place_text(shown.storage.url)}
     try:
         look = shown.look()
         facts, at_ms = shown.facts(look.newest.manifest.id), wall_ms()
         driver = driver_of(look.marks)
-        verdicts = [_alive(driver, facts, at_ms), _lost(facts)]
+        verdicts = [_alive(driver, facts, at_ms, look.newest.manifest.fences), _lost(facts)]
     except PersistentError as error:
-        said = said_of(error)[1]
-        return {**line, "version": said["text"], "error": said}
+        return unread(shown, said_of(error)[1])
+    line = {"name": shown.name, "url": place_text(shown.storage.url)}
     return {**line, "version": look.version, "checkpoint": facts, "driver": driver, "verdicts": verdicts}
+
+
+def unread(shown: Shown, said: dict[str, str]) -> dict[str, Any]:
+    """The line of a job that cannot be read, with what is wrong."""
+    return {"name": shown.name, "url": place_text(shown.storage.url), "version": said["text"], "error": said}
 
 
 def driver_of(marks: Sequence[Mark]) -> dict[str, Any]:
@@ -90,13 +105,23 @@ def driver_of(marks: Sequence[Mark]) -> dict[str, Any]:
 # -- verdicts --------------------------------------------------------------------------------------------------------
 
 
-def _alive(driver: dict[str, Any], facts: CheckpointFacts, at_ms: int) -> dict[str, str]:
+Verdict = dict[str, str]
+
+
+def _alive(
+    driver: dict[str, Any], facts: CheckpointFacts, at_ms: int, fences: int = 0, doing: Verdict | None = None
+) -> Verdict:
+    """``fences``: how many drivers have taken over since the last checkpoint. ``doing``: what the driver works on."""
     since = ""
     if facts["committed_ms"]:
         since = f"; its last checkpoint was planned {span_text(max(at_ms - facts['committed_ms'], 0))} ago"
     who = "" if driver["state"] == "stopped" else f"process {driver['pid']} on {driver['host']}"
+    if fences >= _FENCES_MANY and driver["state"] in ("at work", "died"):
+        text = f"{fences} drivers have taken over since its last checkpoint, and each has ended: their log says why"
+        return _verdict("alive", BAD, "Starts again and again", f"{text}; now {who}{since}")
     if driver["state"] == "at work":
-        return _verdict("alive", GOOD, "At work", f"{who}, since {utc_text(driver['since_ms'])}{since}")
+        level, title, what = (GOOD, "At work", "") if doing is None else (doing["level"], doing["title"], doing["text"])
+        return _verdict("alive", level, title, f"{who}, since {utc_text(driver['since_ms'])}{what}{since}")
     if driver["state"] == "perhaps":
         return _verdict("alive", STILL, "Perhaps at work", f"{who} cannot be seen from here{since}")
     if driver["state"] == "died":
@@ -108,7 +133,20 @@ def _alive(driver: dict[str, Any], facts: CheckpointFacts, at_ms: int) -> dict[s
     return _verdict("alive", STILL, "Stopped", f"no driver is at work{since}")
 
 
-def _behind(driver: dict[str, Any], clock: ClockReading, facts: CheckpointFacts, at_ms: int) -> dict[str, str]:
+def _doing(plan: StepPlan | None, newest: int, speed: dict[str, Any], at_ms: int) -> Verdict:
+    """What a driver at work does. Without a plan that is not committed, it waits for records."""
+    if plan is None:
+        return _verdict("alive", GOOD, "At work", ", waits for records")
+    splits = sum(len(one.splits) for one in plan.sources.values())
+    for_ms, usual = max(at_ms - plan.wall_ms, 0), speed["step_ms"]
+    text = f", in the step after checkpoint {newest:,} for {span_text(for_ms)} ({count_text(splits, 'split')})"
+    if for_ms > max(_LONG_STEP_MS, _LONG_STEPS * (usual or 0)):
+        usually = f", where a step usually takes {span_text(usual)}" if usual else ""
+        return _verdict("alive", WARN, "In a long step", f"{text}{usually}")
+    return _verdict("alive", GOOD, "At work", text)
+
+
+def _behind(driver: dict[str, Any], clock: ClockReading, facts: CheckpointFacts, at_ms: int) -> Verdict:
     if not clock.watermark:
         return _verdict("behind", STILL, "Not begun", "no record has moved the clock yet")
     if clock.ended:
@@ -120,9 +158,23 @@ def _behind(driver: dict[str, Any], clock: ClockReading, facts: CheckpointFacts,
     held = _held(clock)
     if lag > _LONG_AGO_MS:
         return _verdict("behind", STILL, "Old data", f"the clock stands at {utc_text(clock.watermark)}{held}")
+    if lag < -_AHEAD_MS:
+        return _verdict("behind", WARN, f"{span_text(-lag)} ahead", _ahead(clock))
     if lag < 0:
         return _verdict("behind", WARN, f"{span_text(-lag)} ahead", f"the clock is ahead of the time of day{held}")
     return _verdict("behind", GOOD if lag < 60_000 else WARN, f"{span_text(lag)} behind", f"{when}{held}")
+
+
+def _ahead(clock: ClockReading) -> str:
+    """Which record has moved the clock ahead of the time of day, and what to do."""
+    furthest = max(clock.partitions, key=lambda one: one.largest or 0, default=None)
+    found = ""
+    if furthest is not None and furthest.largest is not None:
+        found = f"; partition {furthest.name} has a record of {utc_text(furthest.largest)}"
+    return (
+        f"the clock is ahead of the time of day, so records of today are late{found}. If its time is wrong, "
+        "'persistent clock TARGET --set-back --not-after TIME' goes back to before it"
+    )
 
 
 def _held(clock: ClockReading) -> str:
@@ -133,7 +185,7 @@ def _held(clock: ClockReading) -> str:
     return f"; partition {held.name} holds it back{', with listed files that are not read yet' if held.lists else ''}"
 
 
-def _lost(facts: CheckpointFacts) -> dict[str, str]:
+def _lost(facts: CheckpointFacts, recent: Sequence[CheckpointFacts] = ()) -> Verdict:
     if not facts["balances"]:
         return _verdict("lost", BAD, "Does not add up", "an account is not read = processed + late + dead + duplicate")
     if facts["skipped"]:
@@ -142,11 +194,22 @@ def _lost(facts: CheckpointFacts) -> dict[str, str]:
     aside = [f"{facts[name]:,} {word}" for name, word in (("late", "late"), ("dead", "dead")) if facts[name]]
     if aside:
         text = "every record is accounted for; those set aside are kept, with file, offset and reason"
-        return _verdict("lost", WARN, " and ".join(aside), text)
+        most = _most_aside(facts, recent)
+        return _verdict("lost", BAD if most else WARN, " and ".join(aside), f"{text}{most}")
     return _verdict("lost", GOOD, "Nothing lost", f"all {count_text(facts['read'], 'record')} accounted for")
 
 
-def _verdict(of: str, level: str, title: str, text: str) -> dict[str, str]:
+def _most_aside(facts: CheckpointFacts, recent: Sequence[CheckpointFacts]) -> str:
+    """Says if most of the records of the last steps were late, or dead: then a clock or a format is wrong."""
+    before = recent[-_RATE_STEPS - 1 :][:1]
+    read = facts["read"] - before[0]["read"] if before else 0
+    for name, cause in (("late", "the clock may be wrong"), ("dead", "their format or their times may have changed")):
+        if before and 2 * (facts[name] - before[0][name]) > read > 0:
+            return f". Most of the last {count_text(read, 'record')} were {name}: {cause}"
+    return ""
+
+
+def _verdict(of: str, level: str, title: str, text: str) -> Verdict:
     return {"of": of, "level": level, "title": title, "text": text}
 
 
@@ -174,8 +237,20 @@ def _states(manifest: Manifest) -> list[dict[str, Any]]:
     return found
 
 
-def _sink(name: str, part: SinkPart) -> dict[str, Any]:
-    return {"name": name, "takes": sink_words(part), "late": part.late, "last": part.last, "owed": len(part.owed)}
+def _sink(name: str, part: SinkPart, manifest: Manifest) -> dict[str, Any]:
+    whens = [
+        when_words(operator.state)
+        for task, operator in manifest.operators.items()
+        if not part.late and (part.state or STATE) == state_name(task)
+    ]
+    return {
+        "name": name,
+        "takes": sink_words(part),
+        "when": "with their step" if part.late else "".join(whens[:1]),
+        "late": part.late,
+        "last": part.last,
+        "owed": len(part.owed),
+    }
 
 
 def _clock(found: ClockReading) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import mimetypes
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -18,17 +17,15 @@ from starlette.types import ASGIApp
 from persistent.errors import InvalidPipeline, PersistentError
 from persistent.serve.account import account, aside
 from persistent.serve.downloads import download
-from persistent.serve.events import Verifying, changes, event_stream
+from persistent.serve.events import DEFECT, Verifying, all_lines, changes, event_stream, logger
 from persistent.serve.guard import Guard, Guarded
-from persistent.serve.now import brief, now
+from persistent.serve.now import now
 from persistent.serve.runs_view import runs_view
 from persistent.serve.shown import Shown
 from persistent.serve.state_page import shape, sorted_page, state_page, why
 from persistent.serve.state_rows import Wanted, key_of
 from persistent.serve.time_line import PAGE, difference, in_words, kept, time_line
 from persistent.serve.wording import NotFound, said_of
-
-logger = logging.getLogger("persistent.serve")
 
 _PAGE_MAX = 500
 
@@ -107,8 +104,8 @@ def application(jobs: Mapping[str, Shown], guard: Guard | None = None) -> ASGIAp
             raise NotFound(f"no job here is named {name!r}; there are {', '.join(jobs)}")
         return jobs[name]
 
-    def listed(request: Request) -> Response:
-        return JSONResponse({"jobs": [brief(one) for one in jobs.values()]})
+    async def listed(request: Request) -> Response:
+        return JSONResponse({"jobs": await all_lines(jobs)})
 
     def view(request: Request) -> Response:
         name = request.path_params["view"]
@@ -184,5 +181,4 @@ def _not_found(request: Request, error: Exception) -> Response:
 def _unexpected(request: Request, error: Exception) -> Response:
     """A defect of ours is said in words as well; the log of the server has its trace."""
     logger.error("%s failed", request.url.path, exc_info=error)
-    text = "This is a defect of the page, not of the checkpoint. The log of 'persistent serve' says where."
-    return JSONResponse({"error": {"kind": "defect", "title": "The page failed", "text": text}}, 500)
+    return JSONResponse({"error": {"kind": "defect", "title": "The page failed", "text": DEFECT}}, 500)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from persistent.checkpoint.copies import check_kept, newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.running import Mark, marks
 from persistent.checkpoint.successor import Entry
 from persistent.clock import monotonic_s
@@ -25,11 +27,11 @@ from persistent.pipeline import Pipeline
 from persistent.reading import ClockReading, Place, clock_reading
 from persistent.serve.wording import corrections_words
 from persistent.storage import Storage
-from persistent.storage.failures import without_secrets
+from persistent.storage.short_names import short_name
 
 _LOOK_S = 1.0
 _READ_S = 4.0
-_RECENT_S = 0.1
+_RECENT_S = 0.05
 _MANIFESTS_MAX = 256
 _FACTS_MAX = 50_000
 
@@ -144,12 +146,19 @@ class Shown:
 
     def clock(self) -> ClockReading:
         """Where the clock of the newest checkpoint stands, and what holds it back."""
-        nonce = self.look().newest.manifest.nonce
+        newest = self.look().newest.manifest
         with self._lock:
             known = self._clock
-        if known is None or known[0] != nonce:
-            known = self._clock = nonce, clock_reading(self.storage)
+        if known is None or known[0] != newest.nonce:
+            known = self._clock = newest.nonce, clock_reading(self.storage, newest)
         return known[1]
+
+    def pending(self) -> StepPlan | None:
+        """The plan of the step after the newest checkpoint: a driver at work works on it. None if there is none."""
+        newest = self.look().newest.manifest
+        with suppress(CorruptCheckpoint):
+            return self.log.plan(newest.base, newest.replan)
+        return None
 
     def recent(self, count: int) -> list[CheckpointFacts]:
         """The newest checkpoints with a state of their own that led to the newest one, oldest first: those that are
@@ -160,7 +169,7 @@ class Shown:
         ids = {id for id in newest.bases if id <= newest.id} | {newest.base}
         with self._lock:
             ids |= {id for id, facts in self._facts.items() if facts["base"] == id}
-        line = [id for id in sorted(ids) if not any(first <= id < stop for first, stop, _ in newest.left)]
+        line = [id for id in sorted(ids) if not newest.has_left(id)]
         found, until = list[CheckpointFacts](), monotonic_s() + _RECENT_S
         for id in reversed(line[-count:]):
             if monotonic_s() > until and id not in self._facts:
@@ -240,11 +249,6 @@ def named(targets: Sequence[tuple[str, Storage, Pipeline | None]]) -> dict[str, 
     """The shown jobs by a short name: the last part of the URL, numbered where two would be equal."""
     found: dict[str, Shown] = {}
     for target, storage, pipeline in targets:
-        part = without_secrets(storage.url).rstrip("/").rpartition("/")[2] or "checkpoint"
-        name = base = "".join(one if one.isalnum() or one in "._-" else "-" for one in part)
-        number = 1
-        while name in found:
-            number += 1
-            name = f"{base}-{number}"
+        name = short_name(storage.url, found)
         found[name] = Shown(name, target, storage, pipeline)
     return found

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.clock import monotonic_s
@@ -20,17 +21,22 @@ from persistent.text.fingerprints import window_text
 from persistent.worker.state_tables import folded_tables, state_of
 
 PAGE = 50
-_BUDGET_S = 0.25
+_BUDGET_S = 0.15
 _OFFSET_MAX = 20_000
 _RUNS_SHOWN = 50
 
 
 def state_page(shown: Shown, wanted: Wanted, cursor: str = "", limit: int = PAGE) -> dict[str, Any]:
-    """Rows from a cursor on, in the order of the key groups. ``next``: where to go on; None at the end."""
+    """Rows from a cursor on, in the order of the key groups. ``next``: where to go on; None at the end. A search begins
+    with the key that is the text itself, which is found at once in any state."""
     group, skip = _cursor(cursor)
 
     def read(found: StateReading) -> dict[str, Any]:
-        rows, following = _walked(found, group, skip, limit)
+        until = monotonic_s() + _BUDGET_S
+        first = found.of_the_key()
+        most = limit - (0 if cursor else first.num_rows)
+        rows, following = _walked(found, first, (group, skip), most, until)
+        rows = rows if cursor else pa.concat_tables([first, rows])
         return {**_described(found), **_table(rows), "next": following, "progress": _progress(found, following)}
 
     return _read(shown, wanted, read)
@@ -72,16 +78,22 @@ def _cursor(text: str) -> tuple[int, int]:
     return min(int(parts[0]), KEY_GROUPS), int(parts[1])
 
 
-def _walked(found: StateReading, group: int, skip: int, limit: int) -> tuple[pa.Table, str | None]:
-    started, parts, count = monotonic_s(), [found.empty], 0
+def _walked(
+    found: StateReading, first: pa.Table, place: tuple[int, int], limit: int, until: float
+) -> tuple[pa.Table, str | None]:
+    """Rows from a place on, but those of ``first``, until there are enough of them, or it is late."""
+    parts, count = [found.empty], 0
+    group, skip = place
     for low, high, table in found.slices(group):
-        part = table.slice(skip, limit - count)
+        if first.num_rows:
+            table = table.filter(pc.not_equal(table.column(found.names[0]), found.find))
+        part = table.slice(skip, max(limit - count, 0))
         parts.append(part)
         count += part.num_rows
         if skip + part.num_rows < table.num_rows:
             return pa.concat_tables(parts), f"{low}.{skip + part.num_rows}"
         skip = 0
-        over = count >= limit or monotonic_s() - started > _BUDGET_S
+        over = count >= limit or monotonic_s() > until
         if over and high < found.part.high:
             return pa.concat_tables(parts), f"{high}.0"
     return pa.concat_tables(parts), None

@@ -30,6 +30,7 @@ from persistent.worker.job import Job
 from persistent.worker.state_tables import OneKey, StatePart, empty_table, folded_tables, state_of
 
 _SLICE_ROWS = 20_000
+_ONE_KEY_ROWS_MAX = 20
 SORTED_ROWS_MAX = 300_000
 
 
@@ -86,6 +87,18 @@ class StateReading:
             tables = folded_tables(self.job, self.manifest, replace(self.part, low=low, high=high))
             yield low, high, self._found(pa.concat_tables([self.empty, *tables]))
             low = high
+
+    def of_the_key(self) -> pa.Table:
+        """The rows whose key is the searched text itself, read by its key group alone; none where a key is not one
+        text, or has more rows than are read at once."""
+        table = self.empty
+        if self.find and self.part.key is None and len(self.names) == 1:
+            kind = table.schema.field(self.names[0]).type
+            if pa.types.is_string(kind):
+                key = OneKey.of([pa.array([self.find], kind)])
+                part = replace(self.part, low=key.group, high=key.group + 1, key=key)
+                table = pa.concat_tables([table, *folded_tables(self.job, self.manifest, part)])
+        return table if table.num_rows <= _ONE_KEY_ROWS_MAX else self.empty
 
     def _found(self, table: pa.Table) -> pa.Table:
         if not self.find or not table.num_rows:

@@ -23,7 +23,7 @@ PAGE = 100
 _VALUES_ROWS_MAX = 2_000_000
 _VALUES_SHOWN = 100
 _LINES_MAX = 200
-_BUDGET_S = 0.15
+_BUDGET_S = 0.1
 
 
 def time_line(shown: Shown, before: int | None = None, limit: int = PAGE) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _line(facts: CheckpointFacts, newest: Manifest) -> dict[str, Any]:
         **facts,
         "pinned": id in newest.pins,
         "kept_by_policy": id < newest.oldest and id not in newest.pins,
-        "abandoned": any(first <= id < stop for first, stop, _ in newest.left),
+        "abandoned": newest.has_left(id),
     }
 
 

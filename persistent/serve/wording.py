@@ -14,6 +14,7 @@ from monoids.encoding import to_json
 from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import SinkPart
+from persistent.checkpoint.parts import StateRuns
 from persistent.errors import (
     CorruptCheckpoint,
     FingerprintChanged,
@@ -27,6 +28,7 @@ from persistent.errors import (
     UnknownCheckpoint,
     UserCodeError,
 )
+from persistent.lateness import CHANGE, EARLY
 from persistent.storage.failures import without_secrets
 from persistent.text.figures import count_text, utc_text
 from persistent.text.fingerprints import monoid_text, part_text
@@ -125,6 +127,17 @@ def sink_words(part: SinkPart) -> str:
     return "late records" if part.late else f"results{of}"
 
 
+def when_words(state: StateRuns) -> str:
+    """When the results of a state are published, and how one that was published is corrected.
+
+    >>> when_words(StateRuns({"window": {"size_ms": 1}})), when_words(StateRuns({}, emit="early", late="retract"))
+    ('when a window closes', 'early, and at the end of the input; corrected by retract')
+    """
+    end = "when a window closes" if state.has_windows else "at the end of the input"
+    when = {None: end, CHANGE: "as it changes", EARLY: f"early, and {end}"}[state.emit]
+    return when if state.late is None else f"{when}; corrected by {state.late}"
+
+
 def corrections_words(manifest: Manifest) -> list[dict[str, Any]]:
     """The corrections that the state holds, by name, and which records each put in and took out."""
     return [{"name": name, **_correction(one)} for name, one in manifest.corrections.items()]
@@ -135,6 +148,7 @@ def _correction(one: Correction) -> dict[str, Any]:
     panes = "" if first < 0 else f", in the panes from {utc_text(first)} to {utc_text(last)}"
     panes = f", in the pane {utc_text(first)}" if first == last >= 0 else panes
     text = f"{count_text(one.added, 'record')} added, {one.removed:,} removed{panes}"
+    text += f", partly refused by {', '.join(one.refused)}" if one.refused else ""
     return {"checkpoint": one.checkpoint, "added": one.added, "removed": one.removed, "text": text}
 
 

@@ -23,7 +23,7 @@ from persistent.checkpoint.names import (
     retraction_name,
     retractions,
 )
-from persistent.errors import CorruptCheckpoint, InvalidPipeline, StagedMissing, StorageError
+from persistent.errors import CorruptCheckpoint, InvalidPipeline, SinkMismatch, StagedMissing
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sinks.json_lines import encode_json_lines
 from persistent.storage import Storage, delete_all, open_storage, put_once
@@ -83,7 +83,7 @@ class FileSink:
         return (published_name(0, f"{attempt_name(0, 0, '0')}.{_EXTENSIONS[self.format]}"),)
 
     def claim(self, job: str) -> None:
-        """Record the job that owns the folder. StorageError if it belongs to another job."""
+        """Record the job that owns the folder. SinkMismatch if it belongs to another job."""
         self._check_owner(put_once(self.storage, _OWNER, f"{job}\n".encode()), job)
 
     def holder(self) -> str | None:
@@ -115,7 +115,7 @@ class FileSink:
                 "folder."
             )
         if found != listed:
-            raise StorageError(
+            raise SinkMismatch(
                 f"{self.url}/{name} is {_as_text(found)}, but checkpoint {staging_id} publishes {_as_text(listed)}. "
                 "Two checkpoints write here: give each its own folder."
             )
@@ -127,7 +127,7 @@ class FileSink:
             self.storage.delete(f"{_STAGED}/{name}")
 
     def staged(self, job: str) -> list[str]:
-        """The names of the staged files of this job. StorageError if the folder belongs to another job."""
+        """The names of the staged files of this job. SinkMismatch if the folder belongs to another job."""
         self._check_owner(self._read_if_exists(_OWNER) or f"{job}\n".encode(), job)
         return [f"{_STAGED}/{name}" for name in self.storage.list(_STAGED)]
 
@@ -220,7 +220,7 @@ class FileSink:
 
     def _check_owner(self, found: bytes, job: str) -> None:
         if _as_text(found) != job:
-            raise StorageError(
+            raise SinkMismatch(
                 f"{self.url} holds the results of job {_as_text(found)} (says {_OWNER}), but this checkpoint is of job "
                 f"{job}. Two jobs write here: give each its own folder. If this is the same pipeline with a new "
                 "checkpoint, choose another folder, or delete this one with the results of the old checkpoint."
@@ -232,7 +232,7 @@ class FileSink:
         except FileExistsError as error:
             # As in a copy of the folder made between the two halves of a rename: two files, the same rows.
             if not self.storage.read(final).equals(self.storage.read(name)):
-                raise StorageError(
+                raise SinkMismatch(
                     f"{self.url}: {final} differs from {name}, though its name is unique to that file. Something "
                     "else writes here: move the file away, then run again."
                 ) from error

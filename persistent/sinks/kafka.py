@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from persistent.clients.kafka_settings import Connection, check_place, checked_settings
 from persistent.clock import Duration, duration_ms
-from persistent.errors import InvalidPipeline, StorageError
+from persistent.errors import InvalidPipeline, SinkMismatch
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sinks.json_lines import check_texts, json_rows, with_shortest_decimals
 from persistent.sinks.kafka_place import KafkaPlace
@@ -98,7 +98,7 @@ class KafkaSink:
         )
 
     def claim(self, claim: Claim) -> None:
-        """Claim the topic for a job. StorageError, InvalidPipeline."""
+        """Claim the topic for a job. SinkMismatch, StorageError, InvalidPipeline."""
         missing = [name for name in self.key or () if name not in claim.schema.names]
         if missing and claim.schema.names:
             raise InvalidPipeline(
@@ -173,7 +173,7 @@ class KafkaSink:
 
     def _there(self, found: SinkMark | None, url: str) -> SinkMark:
         if found is None:
-            raise StorageError(
+            raise SinkMismatch(
                 f"{self!r}: the mark of this job is gone: the topic, or {self._place.marks!r}, was deleted during the "
                 f"run. Restore both; or begin a new checkpoint, with start_from={url!r}"
             )

@@ -19,7 +19,7 @@ from persistent.clients.kafka_client import KafkaClient, Topic
 from persistent.clients.kafka_errors import error_name
 from persistent.clients.kafka_settings import Connection
 from persistent.clock import monotonic_s
-from persistent.errors import Fenced, StorageError
+from persistent.errors import Fenced, SinkMismatch, StorageError
 from persistent.sinks.marks import SinkMark
 
 T = TypeVar("T")
@@ -151,13 +151,13 @@ class KafkaPlace:
         self._mark = mark
 
     def make_marks(self) -> None:
-        """Create the topic of marks, unless it exists. StorageError if its records expire."""
+        """Create the topic of marks, unless it exists. SinkMismatch if its records expire."""
         found = self.client.topic(self.topic)
         if self.client.find_topic(self.marks) is None:
             self.client.create(self.marks, found.replicas, _MARKS)
         policy = self.client.configured(self.marks).get("cleanup.policy", "compact")
         if policy != "compact":
-            raise StorageError(
+            raise SinkMismatch(
                 f"topic {self.marks!r} has cleanup.policy={policy}: the broker would delete the mark, and the job "
                 f"could not continue. Correct it: kafka-configs.sh --alter --topic {self.marks} --add-config "
                 "cleanup.policy=compact"
@@ -225,7 +225,7 @@ class KafkaPlace:
             body = json.loads(value)
             return SinkMark(str(body["job"]), int(body["number"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise StorageError(
+            raise SinkMismatch(
                 f"topic {self.marks!r} has a record that is not a mark: something else writes there. Delete that topic "
                 "only together with the results, and begin a new checkpoint"
             ) from error

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from persistent.codec.documents import canonical_json
-from persistent.errors import InvalidPipeline, PersistentError, StorageError
+from persistent.errors import InvalidPipeline, PersistentError, SinkMismatch, StorageError
 from persistent.log import LogWriter, SegmentedLog
 from persistent.log.writer import RECORD_BYTES_MAX, is_entry
 from persistent.promises import EXACTLY_ONCE, Promise
@@ -57,7 +57,7 @@ class LogSink:
         return Promise(EXACTLY_ONCE, "the rows of a batch and its mark are one entry of the log")
 
     def claim(self, claim: Claim) -> None:
-        """Claim the log for a job. StorageError."""
+        """Claim the log for a job. SinkMismatch, StorageError."""
         found = _mark(self.log.mark(), self)
         if claimed(found, claim, repr(self)) != found:
             self._change(lambda writer: self._claim(writer, claim))
@@ -135,7 +135,7 @@ class LogSink:
     def _there(self, writer: LogWriter, url: str) -> SinkMark:
         found = _mark(writer.mark, self)
         if found is None:
-            raise StorageError(
+            raise SinkMismatch(
                 f"{self!r}: the mark of this job is gone: the log was deleted during the run. Restore it; or begin a "
                 f"new checkpoint, with start_from={url!r}"
             )
@@ -179,7 +179,7 @@ def _mark(data: bytes, sink: LogSink) -> SinkMark | None:
         found = json.loads(data)
         return SinkMark(found["job"], found["number"])
     except (ValueError, KeyError, TypeError) as error:
-        raise StorageError(
+        raise SinkMismatch(
             f"{sink!r}: the mark of this log is not that of a job: another program writes there. Give the sink a log "
             "of its own"
         ) from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from persistent.errors import Fenced, StorageError
+from persistent.errors import Fenced, SinkMismatch
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 
 
@@ -23,7 +23,7 @@ class SinkMark:
 def claimed(found: SinkMark | None, claim: Claim, place: str) -> SinkMark:
     """The mark after the claim: the present one, unless this job is the first, or takes over the place of another.
 
-    StorageError if the place belongs to another job, or lacks batches of this one.
+    SinkMismatch if the place belongs to another job, or lacks batches of this one.
     """
     if found is None or found.job == claim.job:
         number = 0 if found is None else found.number
@@ -36,7 +36,7 @@ def claimed(found: SinkMark | None, claim: Claim, place: str) -> SinkMark:
     if found.job in claim.heir_of and found.number == claim.inherited:
         return SinkMark(claim.job, found.number)
     if found.job in claim.heir_of:
-        raise StorageError(
+        raise SinkMismatch(
             f"{place}: the job that this one starts from is at batch {found.number} there, but the savepoint at "
             f"{claim.inherited}. {_other_branch(found, claim)}"
         )
@@ -45,7 +45,7 @@ def claimed(found: SinkMark | None, claim: Claim, place: str) -> SinkMark:
 
 def is_published(found: SinkMark | None, batch: OutputBatch, place: str) -> bool:
     """Whether the batch is published; otherwise the mark is to move from ``batch.before``. Fenced if the mark has
-    passed it; StorageError if earlier batches are missing, or the place belongs to another job."""
+    passed it; SinkMismatch if earlier batches are missing, or the place belongs to another job."""
     number = _number(found, batch.job, place)
     if number in (batch.before, batch.number):
         return number == batch.number
@@ -56,12 +56,12 @@ def is_published(found: SinkMark | None, batch: OutputBatch, place: str) -> bool
 
 def is_settled(found: SinkMark | None, batch: OutputBatch, place: str) -> bool:
     """As ``is_published``, for a batch that a rollback still has to publish. A mark beyond it proves that it was
-    published before the batches that are taken back, which may have left no other proof. StorageError as there."""
+    published before the batches that are taken back, which may have left no other proof. SinkMismatch as there."""
     return _number(found, batch.job, place) >= batch.number or is_published(found, batch, place)
 
 
 def has_retreated(found: SinkMark | None, retreat: Retreat, place: str) -> bool:
-    """Whether the rollback is done; otherwise the mark is to move from its present value. Fenced, StorageError as
+    """Whether the rollback is done; otherwise the mark is to move from its present value. Fenced, SinkMismatch as
     above."""
     number = _number(found, retreat.job, place)
     if number > retreat.number:
@@ -75,8 +75,8 @@ def _number(found: SinkMark | None, job: str, place: str) -> int:
     return 0 if found is None else found.number
 
 
-def _of_another(found: SinkMark, job: str, place: str) -> StorageError:
-    return StorageError(
+def _of_another(found: SinkMark, job: str, place: str) -> SinkMismatch:
+    return SinkMismatch(
         f"{place} holds the results of job {found.job}, but this checkpoint is of job {job}. Two jobs write here: give "
         "each its own table. If this is the same pipeline with a new checkpoint, choose another table, or start the "
         "checkpoint from a savepoint of the old one (start_from=)"
@@ -89,14 +89,14 @@ def _other_branch(found: SinkMark, claim: Claim) -> str:
     return "It has not published all its committed batches: run it once more, then this one"
 
 
-def _missing(number: int, before: int, url: str, place: str) -> StorageError:
+def _missing(number: int, before: int, url: str, place: str) -> SinkMismatch:
     if number == 0:
         what = f"of the outputs of this job, up to batch {before}" if before else "of this job, which began there"
-        return StorageError(
+        return SinkMismatch(
             f"{place} has nothing {what}: its results would lie in two places. Give the sink the place it had; or "
             f"start a new checkpoint from this one (start_from={url!r})"
         )
-    return StorageError(
+    return SinkMismatch(
         f"{place} is at batch {number}, and the next comes after batch {before}: those between are missing, as in an "
         f"older copy. Restore it; or go back to a checkpoint at or below {number}: 'persistent rollback {url} ID "
         "--outputs=retract'"

@@ -11,7 +11,7 @@ import pyarrow as pa
 from monoids.arrays import python_list
 from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.names import Staged, published_id, published_name, published_stem
-from persistent.errors import InvalidPipeline, StagedMissing, StorageError
+from persistent.errors import InvalidPipeline, SinkMismatch, StagedMissing
 from persistent.promises import EXACTLY_ONCE, Promise
 
 
@@ -58,10 +58,10 @@ class MemorySink:
         return [] if table is None else python_list(table)
 
     def claim(self, job: str) -> None:
-        """Reserve the sink for one job. StorageError if it belongs to another job."""
+        """Reserve the sink for one job. SinkMismatch if it belongs to another job."""
         with self._lock:
             if self._job not in (None, job):
-                raise StorageError(
+                raise SinkMismatch(
                     f"this MemorySink holds the results of job {self._job}, but this checkpoint is of job {job}. Two "
                     "jobs, or one with a new checkpoint, write here: give each its own MemorySink()."
                 )
@@ -82,7 +82,7 @@ class MemorySink:
             listed = {published_name(staging_id, file.name) for file in staged}
             shown = {name for name in self._published if published_id(name) == staging_id}
             if staged and not shown <= listed:
-                raise StorageError(
+                raise SinkMismatch(
                     f"MemorySink: checkpoint {staging_id} was published here with other rows. Two checkpoints write "
                     "here: give each its own MemorySink()."
                 )
@@ -109,7 +109,7 @@ class MemorySink:
             return max(map(published_id, self._published), default=-1)
 
     def staged(self, job: str) -> list[str]:
-        """The names of the staged outputs of this job. StorageError if the sink belongs to another job."""
+        """The names of the staged outputs of this job. SinkMismatch if the sink belongs to another job."""
         self.claim(job)
         with self._lock:
             return sorted(self._staged)

@@ -104,7 +104,7 @@ class PostgresSink:
         self._session.close()
 
     def claim(self, claim: Claim) -> None:
-        """Claim the table for a job, and check its columns. StorageError, InvalidPipeline."""
+        """Claim the table for a job, and check its columns. SinkMismatch, StorageError, InvalidPipeline."""
         columns = columns_of(claim.schema, claim.key, self.mode, repr(self))
         check_columns(columns, repr(self))
 
@@ -303,7 +303,7 @@ class PostgresSink:
         self._made = (number, columns, key)
 
     def _is_there(self, session: Session, found: SinkMark | None, columns: pa.Schema, key: tuple[str, ...]) -> bool:
-        """Whether the table exists, for rows after the mark. StorageError if it is not as it should be."""
+        """Whether the table exists, for rows after the mark. SinkMismatch if it is not as it should be."""
         if not self._table.check(session, columns, key):
             self._check_not_gone(session, found, columns, key)
             return False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from persistent.clients.postgres_session import Moved, Session
-from persistent.errors import StorageError
+from persistent.errors import SinkMismatch
 from persistent.sinks.postgres_columns import fits, short_name, type_of
 from persistent.sinks.sql import BATCH, REVISION, images_name, no_unique_index, quoted, wrong_column
 
@@ -69,7 +69,7 @@ class PostgresTable:
         return f"CREATE TABLE {self.target} ({', '.join(lines)})"
 
     def check(self, session: Session, columns: pa.Schema, key: Sequence[str]) -> bool:
-        """Whether the table exists. StorageError if it has another shape, or cannot hold the outputs."""
+        """Whether the table exists. SinkMismatch if it has another shape, or cannot hold the outputs."""
         if not self._is_one(session):
             return False
         found = {name: (kind, is_wanted) for name, kind, is_wanted in self._columns(session, self.target)}
@@ -87,7 +87,7 @@ class PostgresTable:
         return True
 
     def check_obeys(self, session: Session) -> None:
-        """StorageError if something on the server can drop or change the rows. Checked again after rows were written:
+        """SinkMismatch if something on the server can drop or change the rows. Checked again after rows were written:
         from then on the transaction keeps others from changing the table."""
         # BEFORE and FOR EACH ROW; of INSERT or DELETE, or UPDATE too.
         events = 28 if self.mode == "upsert" else 12
@@ -103,7 +103,7 @@ class PostgresTable:
         )
         found = session.execute(f"{' UNION ALL '.join(hazards)} LIMIT 1", {"table": self.target}).fetchone()
         if found is not None:
-            raise StorageError(f"{self} has {found[0]}. {found[1]}; or give the sink another table")
+            raise SinkMismatch(f"{self} has {found[0]}. {found[1]}; or give the sink another table")
 
     def highest_revision(self, session: Session) -> int:
         """The highest revision of its rows; 0 without one."""
@@ -129,7 +129,7 @@ class PostgresTable:
         return tuple(shared), bool(found)
 
     def _is_one(self, session: Session) -> bool:
-        """Whether it exists. StorageError if it is not a table, if its rows are elsewhere, or if a crash empties it."""
+        """Whether it exists. SinkMismatch if it is not a table, if its rows are elsewhere, or if a crash empties it."""
         found = session.execute(
             "SELECT relkind, relpersistence, oid::regclass::text, oid = to_regclass(%(table)s), "
             "(SELECT min(inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = oid AND relkind = 'r') "
@@ -139,16 +139,16 @@ class PostgresTable:
         for kind, persistence, name, is_itself, heir in found:
             what = str(self) if is_itself else f"{self}, its partition {name}"
             if kind not in "rp":
-                raise StorageError(
+                raise SinkMismatch(
                     f"{what} is {_KINDS.get(kind, 'not a table')}, and the sink needs one. {_OTHER_TABLE}"
                 )
             if kind == "r" and persistence != "p":
-                raise StorageError(
+                raise SinkMismatch(
                     f"{what} is UNLOGGED: a crash of the server empties it, but its mark stays. Change it: "
                     f"ALTER TABLE {self.target if is_itself else name} SET LOGGED"
                 )
             if heir is not None:
-                raise StorageError(
+                raise SinkMismatch(
                     f"{what} has child tables ({heir}), whose rows a rollback would delete too. {_OTHER_TABLE}"
                 )
         return bool(found)
@@ -166,7 +166,7 @@ class PostgresTable:
             raise wrong_column(str(self), field.name, f"of type {kind}", f"{expected} ({field.type})", remedy)
 
     def _check_columns(self, session: Session, columns: pa.Schema, key: Sequence[str]) -> None:
-        """StorageError for a column computed by the server, or a key whose collation equates different texts."""
+        """SinkMismatch for a column computed by the server, or a key whose collation equates different texts."""
         found = session.execute(
             "SELECT attname, attgenerated <> '' OR attidentity = 'a', collname FROM pg_attribute "
             "LEFT JOIN pg_collation c ON c.oid = attcollation AND NOT collisdeterministic "

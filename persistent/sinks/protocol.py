@@ -28,7 +28,7 @@ class Sink(Protocol):
     """Where the results of windows go.
 
     The driver of ``job`` (the id in its checkpoint) calls ``claim`` before it stages or sweeps anything: a sink belongs
-    to one job for good, and raises ``StorageError`` for every other, without changing anything.
+    to one job for good, and raises ``SinkMismatch`` for every other, without changing anything.
     Workers call ``stage``, perhaps more than once for the same rows, each time with another ``attempt``
     (``e<epoch>-c<id>-<uuid>``, unique): when it returns, the rows are durable but invisible.
     The driver calls ``publish`` after the checkpoint ``staging_id`` is committed, and again after a crash: twice has
@@ -131,11 +131,11 @@ class Retreat:
 class BatchSink(Protocol):
     """Where the results of windows go, a whole batch at a time.
 
-    Only the driver calls it. ``claim`` comes first: a sink belongs to one job, and raises ``StorageError`` for every
+    Only the driver calls it. ``claim`` comes first: a sink belongs to one job, and raises ``SinkMismatch`` for every
     other, without changing anything. It does not fence. ``deliver`` comes after the checkpoint is committed, and again
     after a crash: the sink moves a mark from ``batch.before`` to ``batch.number`` in the transaction that writes the
     rows. If the mark already has that number, the batch is published; any other raises ``Fenced``, if it has passed
-    this batch, or ``StorageError``, if earlier batches are missing. A batch can be without rows; its mark counts.
+    this batch, or ``SinkMismatch``, if earlier batches are missing. A batch can be without rows; its mark counts.
 
     It may also have:
     ``retract(retreat)``: publish ``retreat.staged``, take back the later batches, and move the mark to

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from persistent.errors import StorageError
+from persistent.errors import SinkMismatch
 
 _ROW_BITS: Final = 30
 _ID_BITS: Final = 63
@@ -19,14 +19,14 @@ NUMBER_MAX: Final = 1 << _ID_BITS - _ROW_BITS
 
 
 def row_id(number: int, row: int) -> int:
-    """The id of a row of a batch, both from 0 on. StorageError beyond what an id can hold.
+    """The id of a row of a batch, both from 0 on. SinkMismatch beyond what an id can hold.
 
     >>> row_id(1, 0), row_id(1, 5) - row_id(1, 0), batch_of(row_id(7, 5))
     (1073741824, 5, 7)
     """
     _require(number)
     if not 0 <= row < ROWS_MAX:
-        raise StorageError(f"a batch has more than {ROWS_MAX:,} rows for one stream: make the steps shorter")
+        raise SinkMismatch(f"a batch has more than {ROWS_MAX:,} rows for one stream: make the steps shorter")
     return number << _ROW_BITS | row
 
 
@@ -44,10 +44,10 @@ def mark_id(number: int, claims: int) -> int:
     """
     _require(number)
     if not 0 <= claims < (1 << _CLAIM_BITS) - 1:
-        raise StorageError("too many jobs have started from one savepoint, one after the other, and published nothing")
+        raise SinkMismatch("too many jobs have started from one savepoint, one after the other, and published nothing")
     return (number << _CLAIM_BITS | claims) + 1
 
 
 def _require(number: int) -> None:
     if not 0 <= number < NUMBER_MAX:
-        raise StorageError(f"batch {number:,} is beyond {NUMBER_MAX:,}, the last that an id of a stream can name")
+        raise SinkMismatch(f"batch {number:,} is beyond {NUMBER_MAX:,}, the last that an id of a stream can name")

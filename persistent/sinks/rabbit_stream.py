@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from persistent.clients.stream_settings import check_stream, stream_access
 from persistent.clock import Duration
-from persistent.errors import InvalidPipeline, StorageError
+from persistent.errors import InvalidPipeline, SinkMismatch
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sinks.json_lines import check_texts, json_rows, with_shortest_decimals
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
@@ -66,7 +66,7 @@ class RabbitStreamSink:
         return Promise(EXACTLY_ONCE, "a row has one publishing id, and the broker ignores an id that it has seen")
 
     def claim(self, claim: Claim) -> None:
-        """Claim the stream for a job. StorageError."""
+        """Claim the stream for a job. SinkMismatch, StorageError."""
         place = self._place
         self._max_bytes = place.prepare()
         found = place.mark()
@@ -75,7 +75,7 @@ class RabbitStreamSink:
             return
         sequence = place.sequence()
         if found is None and sequence:
-            raise StorageError(
+            raise SinkMismatch(
                 f"{self!r}: the stream has rows of a job, up to batch {batch_of(sequence)}, but its mark in "
                 f"{place.marks!r} is gone. Restore it, or give this job a stream of its own"
             )
@@ -133,7 +133,7 @@ class RabbitStreamSink:
     def _there(self, url: str) -> PlaceMark:
         found = self._place.mark()
         if found is None:
-            raise StorageError(
+            raise SinkMismatch(
                 f"{self!r}: the mark of this job is gone: the stream {self._place.marks!r} was deleted during the run. "
                 f"Restore it; or begin a new checkpoint, with start_from={url!r}"
             )
@@ -154,10 +154,10 @@ class RabbitStreamSink:
         return noted
 
     def _sequence(self, found: PlaceMark) -> int:
-        """The last publishing id. StorageError if confirmed rows are missing."""
+        """The last publishing id. SinkMismatch if confirmed rows are missing."""
         sequence = self._place.sequence()
         if sequence < found.sequence:
-            raise StorageError(
+            raise SinkMismatch(
                 f"{self!r}: the stream ends with batch {batch_of(sequence)}, but rows up to batch "
                 f"{batch_of(found.sequence)} were confirmed: it was deleted and created again, or a broker has lost "
                 "its newest records. Give the job another stream and a new checkpoint, with start_from="

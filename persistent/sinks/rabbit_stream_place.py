@@ -18,7 +18,7 @@ from persistent.clients.amqp_body import body_of, message_of
 from persistent.clients.stream_client import StreamClient
 from persistent.clients.stream_connection import NotTaken, StreamConnection
 from persistent.clients.stream_settings import StreamAccess
-from persistent.errors import StorageError
+from persistent.errors import SinkMismatch, StorageError
 from persistent.sinks.marks import SinkMark
 from persistent.sinks.publishing_ids import mark_id
 
@@ -88,7 +88,7 @@ class StreamPlace:
         self._sent("note the mark of", self.marks, lambda: iter([([id], [body])]))
         found = self.mark()
         if found is None:
-            raise StorageError(
+            raise SinkMismatch(
                 f"the mark in stream {self.marks!r} was confirmed and is gone: another program deletes it"
             )
         return found
@@ -139,9 +139,9 @@ class StreamPlace:
         wait(connection.publish(ids, messages), _CALL_SECONDS)
 
     def _require_prefix(self, sequence: int) -> None:
-        """StorageError if a row was refused and a later one accepted: sent again, the row would be ignored."""
+        """SinkMismatch if a row was refused and a later one accepted: sent again, the row would be ignored."""
         if self._refused_id is not None and sequence >= self._refused_id:
-            raise StorageError(
+            raise SinkMismatch(
                 f"stream {self.stream!r} has refused a row and accepted a later one: the row with the publishing id "
                 f"{self._refused_id} is missing there. Check the log of the broker; then begin a new stream"
             )
@@ -170,7 +170,7 @@ def _decoded(message: bytes, marks: str) -> PlaceMark:
         mark = SinkMark(str(said["job"]), int(said["number"]))
         return PlaceMark(mark, int(said["sequence"]), int(said["claims"]))
     except (ValueError, KeyError, TypeError) as error:
-        raise StorageError(
+        raise SinkMismatch(
             f"stream {marks!r} has a record that is not a mark: something else writes there. Delete that stream only "
             "together with the results, and begin a new checkpoint"
         ) from error

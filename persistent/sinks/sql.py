@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from persistent.errors import InvalidPipeline, StorageError
+from persistent.errors import InvalidPipeline, SinkMismatch
 from persistent.sinks.protocol import NUMBERED, Retreat
 
 REVISION = "revision"
@@ -162,11 +162,11 @@ def check_kept(kept_from: int, retreat: Retreat, place: str) -> None:
 
 
 def check_unclaimed(place: str, target: str, highest: int, number: int) -> None:
-    """StorageError for a table without a mark that has revisions above ``number``, of batches that this job has not
+    """SinkMismatch for a table without a mark that has revisions above ``number``, of batches that this job has not
     published: an upsert would leave them unchanged, and a rollback delete them."""
     if highest > number:
         revision = quoted(REVISION)
-        raise StorageError(
+        raise SinkMismatch(
             f"{place} has rows with a {REVISION} above {number}, up to {highest}, but no mark of the job that "
             "wrote them: they are results of another checkpoint, or a copy of them. Give the sink another table; or "
             f"make them rows of your own: UPDATE {target} SET {revision} = NULL WHERE {revision} > {number}"
@@ -174,33 +174,33 @@ def check_unclaimed(place: str, target: str, highest: int, number: int) -> None:
 
 
 def check_taken(place: str, taken: int, rows: int, mode: str) -> None:
-    """StorageError if the table has accepted another number of rows than it was given."""
+    """SinkMismatch if the table has accepted another number of rows than it was given."""
     if taken != rows:
         others = f", or has a higher {REVISION} under the same key" if mode == "upsert" else ""
-        raise StorageError(
+        raise SinkMismatch(
             f"{place} has accepted {taken} of {rows} rows: a trigger drops the others{others}. Nothing of this batch "
             "was written. Remove the cause, then run again: the last checkpoint is good"
         )
 
 
-def gone(place: str, number: int, creation: str, mode: str) -> StorageError:
+def gone(place: str, number: int, creation: str, mode: str) -> SinkMismatch:
     """The error for a table that is gone although its mark exists. ``creation``: the statement that makes it."""
     missing = "keys that no longer change are missing" if mode == "upsert" else "earlier rows are missing"
-    return StorageError(
+    return SinkMismatch(
         f"{place} is gone, although its mark shows that this job has published up to batch {number}. Restore it from a "
         "copy as old as the mark. To have all of it again, give the sink another table in a new checkpoint. Or "
         f'continue with an empty one, mode="{mode}", in which {missing}: {creation}'
     )
 
 
-def wrong_column(place: str, name: str, found: str, expected: str, remedy: str) -> StorageError:
+def wrong_column(place: str, name: str, found: str, expected: str, remedy: str) -> SinkMismatch:
     """The error for a table of another shape."""
-    return StorageError(f"{place}: column {name!r} is {found}, but the outputs need {expected}. {remedy}")
+    return SinkMismatch(f"{place}: column {name!r} is {found}, but the outputs need {expected}. {remedy}")
 
 
-def no_unique_index(place: str, table: str, target: str, key: Sequence[str]) -> StorageError:
+def no_unique_index(place: str, table: str, target: str, key: Sequence[str]) -> SinkMismatch:
     """The error for a table in which an upsert cannot find the row to replace. ``target``: the table, quoted."""
-    return StorageError(
+    return SinkMismatch(
         f'{place} has no unique index on the key ({", ".join(key)}), by which mode="upsert" finds the row to replace. '
         f"Create one: CREATE UNIQUE INDEX {quoted(f'{table}_key')} ON {target} ({_list(key)})"
     )

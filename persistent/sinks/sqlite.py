@@ -94,7 +94,7 @@ class SqliteSink:
         return Promise(EXACTLY_ONCE, "SQLite commits the rows of a batch and its mark in one transaction")
 
     def claim(self, claim: Claim) -> None:
-        """Claim the table for a job, and check its columns. StorageError, InvalidPipeline."""
+        """Claim the table for a job, and check its columns. SinkMismatch, StorageError, InvalidPipeline."""
         columns = columns_of(claim.schema, claim.key, self.mode, repr(self))
         check_distinct(columns.names, repr(self))
         self._claimed = columns
@@ -273,7 +273,7 @@ class SqliteSink:
     def _is_there(
         self, database: sqlite3.Connection, found: SinkMark | None, columns: pa.Schema, key: Sequence[str]
     ) -> bool:
-        """Whether the table exists, for rows after the mark. StorageError if it is not as it should be."""
+        """Whether the table exists, for rows after the mark. SinkMismatch if it is not as it should be."""
         if not self._table.check(database, columns, key):
             self._check_not_gone(database, found, columns, key)
             return False

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from monoids.arrays import python_list
 from monoids.encoding import to_json
-from persistent.errors import StorageError
+from persistent.errors import SinkMismatch
 from persistent.sinks.json_lines import iso_texts
 from persistent.sinks.sql import BATCH, REVISION, images_name, no_unique_index, quoted, wrong_column
 
@@ -45,7 +45,7 @@ class SqliteTable:
         return quoted(images_name(self.name))
 
     def check(self, database: sqlite3.Connection, columns: pa.Schema, key: Sequence[str]) -> bool:
-        """Whether the table exists. StorageError if it has another shape, or is not a table."""
+        """Whether the table exists. SinkMismatch if it has another shape, or is not a table."""
         found, remedy = self.columns(database, self.name), "Give the sink another table, or change this one"
         if not found:
             return False
@@ -94,12 +94,12 @@ class SqliteTable:
         return tuple(shared), bool(found)
 
     def _check_kind(self, database: sqlite3.Connection) -> None:
-        """StorageError for a view or a virtual table."""
+        """SinkMismatch for a view or a virtual table."""
         query = "SELECT type, sql FROM sqlite_master WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')"
         ((kind, statement),) = database.execute(query, (self.name,)).fetchall()
         if kind == "view" or statement.upper().startswith("CREATE VIRTUAL"):
             what = "a view" if kind == "view" else "a virtual table"
-            raise StorageError(f"{self!s} is {what}, and the sink needs a table. Give the sink another table")
+            raise SinkMismatch(f"{self!s} is {what}, and the sink needs a table. Give the sink another table")
 
     def _check_column(self, field: pa.Field, found: dict[str, str], remedy: str) -> None:
         expected, kind = _type_of(field.type), found.get(field.name)
@@ -117,7 +117,7 @@ class SqliteTable:
             raise wrong_column(str(self), field.name, found_type, needed, remedy)
 
     def _check_collations(self, database: sqlite3.Connection, key: Sequence[str]) -> None:
-        """StorageError for a key whose collation equates different texts: two keys would be one row."""
+        """SinkMismatch for a key whose collation equates different texts: two keys would be one row."""
         found = database.execute(
             "SELECT info.name, info.coll FROM pragma_index_list(?) AS list, pragma_index_xinfo(list.name) AS info "
             "WHERE list.\"unique\" AND info.key AND info.coll <> 'BINARY'",

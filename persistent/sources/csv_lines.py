@@ -26,11 +26,15 @@ from persistent.sources.lines import (
 from persistent.sources.reader import Unreadable
 from persistent.sources.schemas import timeless
 from persistent.sources.text import mistyped
+from persistent.sources.timestamps import misread
 
 _HEADER_BYTES = 64 * 1024
 _RETURN = 13
 _COLUMN = re.compile(r"In CSV column #(\d+): ")
 _MISTYPED = "CSV conversion error"
+_PADDED = re.compile(rb'(?:^|[,"])[+-]?0[0-9]', re.MULTILINE)
+_PADDED_FIELD = "^[+-]?0[0-9]"
+_NO_UTF8 = "invalid UTF8 data"
 _ROW = re.compile(r"Row #\d+: ")
 _UNPAIRED = (
     "the line is not one record: a quote in it is not closed, or there is a carriage return in it; "
@@ -70,6 +74,18 @@ class CsvLines:
     def infer(self, lines: Block, names: Sequence[str]) -> pa.Schema:
         return timeless(_parse(_unmarked(lines.text()), names, None, **self._nulls).schema)
 
+    def padded(self, lines: Block, names: Sequence[str]) -> dict[str, str]:
+        if _PADDED.search(bytes(lines.text())) is None:
+            return {}
+        whole = [field.name for field in self.infer(lines, names) if pa.types.is_integer(field.type)]
+        if not whole:
+            return {}
+        texts = _parse(_unmarked(lines.text()), names, pa.schema([(name, pa.string()) for name in whole]), skips=True)
+        found = {}
+        for name, column in zip(texts.column_names, texts.columns):
+            found[name] = column.filter(pc.match_substring_regex(column, _PADDED_FIELD))
+        return {name: str(column[0]) for name, column in found.items() if len(column)}
+
     def decode(self, lines: Block, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
         text = _unmarked(lines.text())
         if len(lines) > 1 and _has_lone_return(text):
@@ -97,7 +113,8 @@ class CsvLines:
         missing = [repr(name) for name in schema.names if name not in names]
         if not missing:
             return None
-        return f"its header has no column {' nor '.join(missing)}; it reads {', '.join(names)}"
+        hint = misread(names)
+        return f"its header has no column {' nor '.join(missing)}; it reads {', '.join(names)}{hint and f'. {hint}'}"
 
 
 def _with_nulls(table: pa.Table, text: memoryview | bytes, names: Sequence[str]) -> pa.Table:
@@ -110,7 +127,7 @@ def _with_nulls(table: pa.Table, text: memoryview | bytes, names: Sequence[str])
         # Only the parser knows which fields are quoted, and it applies one rule for nulls to all columns it reads.
         # Without the newline it takes the last field for quoted if the previous one is.
         told = pa.schema([table.schema.field(name) for name in empty])
-        rule = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}
+        rule: dict[str, Any] = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}
         columns = _parse(data + b"\n", names, told, **rule).columns
     else:
         found = [table.column(name) for name in empty]
@@ -131,10 +148,13 @@ def _unmarked(text: memoryview | bytes) -> memoryview | bytes:
     return b"\n" + bytes(text) if bytes(text[:3]) == BYTE_ORDER_MARK else text
 
 
-def _parse(text: memoryview | bytes, names: Sequence[str], schema: pa.Schema | None, **nulls: Any) -> pa.Table:
-    """The columns of the schema; without one, all columns as inferred from lines with the right number of fields."""
+def _parse(
+    text: memoryview | bytes, names: Sequence[str], schema: pa.Schema | None, *, skips: bool = False, **nulls: Any
+) -> pa.Table:
+    """The columns of the schema; without one, all columns as inferred. ``skips``, and without a schema: lines with
+    another number of fields are left out."""
     wanted = {} if schema is None else {"column_types": schema, "include_columns": schema.names}
-    skip = (lambda row: "skip") if schema is None else None
+    skip = (lambda row: "skip") if skips or schema is None else None
     return pyarrow.csv.read_csv(
         pa.BufferReader(text),
         read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=list(names)),
@@ -147,7 +167,8 @@ def _names(line: bytes) -> tuple[str, ...]:
     try:
         names = tuple(pyarrow.csv.read_csv(pa.BufferReader(line + b"\n")).column_names)
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise Unreadable(f"its header cannot be read: {error}") from error
+        hint = ". A CSV file is UTF-8: write it so, as with iconv -t UTF-8" if _is_no_utf8(line) else ""
+        raise Unreadable(f"its header cannot be read: {error}{hint}") from error
     twice = [repr(name) for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
         raise Unreadable(f"its header names {', '.join(twice)} twice")
@@ -171,4 +192,14 @@ def _has_lone_return(text: memoryview | bytes) -> bool:
 def _reason(text: str, names: Sequence[str]) -> str:
     named = _COLUMN.sub(lambda match: f"column {names[int(match[1])]!r}: ", text)
     reason = _ROW.sub("", named)
+    if _NO_UTF8 in reason:
+        return f"{reason}. A CSV file is UTF-8: write it so, as with iconv -t UTF-8"
     return mistyped(reason) if _MISTYPED in reason else reason
+
+
+def _is_no_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return True
+    return False

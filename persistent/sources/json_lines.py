@@ -48,8 +48,12 @@ class JsonLines:
             if line.startswith(b"{") and line.endswith(b"}"):
                 objects[number] = True
             elif line:
-                bad.append((number, "the line is not a JSON object"))
+                bad.append((number, _no_object(line)))
         return np.flatnonzero(objects), bad
+
+    def padded(self, lines: Block, names: Sequence[str]) -> dict[str, str]:
+        """JSON has no number that begins with a zero."""
+        return {}
 
     def infer(self, lines: Block, names: Sequence[str]) -> pa.Schema:
         _require_shallow(lines)
@@ -150,6 +154,22 @@ def _depth(line: bytes) -> int:
     text = np.frombuffer(_TEXT.sub(b"", line), np.uint8)
     opened, closed = (text == _OPEN) | (text == _OPEN_LIST), (text == _CLOSE) | (text == _CLOSE_LIST)
     return int((np.cumsum(opened, dtype=np.int64) - np.cumsum(closed, dtype=np.int64)).max(initial=0))
+
+
+def _no_object(line: bytes) -> str:
+    """Why a line is no record, and what may have been meant.
+
+    >>> _no_object(b"[1]")
+    "the line is not a JSON object, but a list: write each record in a line of its own, for example with jq -c '.[]'"
+    """
+    if line.startswith(b"["):
+        return (
+            "the line is not a JSON object, but a list: write each record in a line of its own, for example with "
+            "jq -c '.[]'"
+        )
+    if line.startswith(b"{"):
+        return "the line is not a JSON object, but the beginning of one: write each record in one line (jq -c)"
+    return "the line is not a JSON object"
 
 
 def _inferred(lines: Block) -> pa.Schema:

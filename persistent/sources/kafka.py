@@ -45,7 +45,6 @@ _AT_ONCE: Final = 2_000
 _POLL_SECONDS: Final = 0.1
 _BATCH_ROWS: Final = 50_000
 _BATCH_BYTES: Final = 64 << 20
-_SAMPLE_SECONDS: Final = 5.0
 _LOOK_AGAIN_SECONDS: Final = 3.0
 
 

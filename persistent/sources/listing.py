@@ -22,7 +22,7 @@ from persistent.errors import InputGone, InvalidPipeline, SourceError
 from persistent.sources.patterns import WILD, ignored, is_text, located, regex
 from persistent.sources.reader import Handle, Reader, Request, Witness, require_size
 from persistent.sources.walk import Listed, listed_twice, local_hint, walk
-from persistent.storage.clients import client_of
+from persistent.storage.clients import client_of, schemes, unknown_scheme
 from persistent.storage.hdfs import FAILOVER
 from persistent.storage.places import local_path
 from persistent.storage.retries import Patience
@@ -344,7 +344,7 @@ def _connect(url: str) -> Any:
     except TypeError:
         return fsspec.core.url_to_fs(url)[0]
     except (ImportError, ValueError) as error:
-        raise InvalidPipeline(f"{url}: {error}") from error
+        raise InvalidPipeline(f"{url}: {error}" if scheme in schemes() else unknown_scheme(url)) from error
 
 
 def _hdfs(client: Any, url: str) -> Any:

@@ -152,7 +152,13 @@ class MemorySource:
         elif isinstance(self.rows, pa.Table):
             schema = plain(self.rows.schema)
         else:
-            schema = settled(_inferred([row for row in self.rows if isinstance(row, Mapping)]), "MemorySource")
+            mappings = [row for row in self.rows if isinstance(row, Mapping)]
+            if self.rows and not mappings:
+                raise SourceError(
+                    f"MemorySource: rows[0] is a {type(self.rows[0]).__name__}, and none of the rows has fields: give "
+                    f"mappings, as in [{{{self.timestamp!r}: 1714557600000, 'page': '/home'}}]"
+                )
+            schema = settled(_inferred(mappings), "MemorySource")
         require_readable(schema, self.timestamp, self.timestamp_unit)
         return schema
 

@@ -6,6 +6,7 @@ is halved until the bad lines are alone. A line reads the same alone as among ot
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -30,12 +31,18 @@ from persistent.sources.protocol import DeadRecord, Records
 from persistent.sources.reader import Unreadable
 from persistent.sources.schemas import empty_batch, settled
 
+logger = logging.getLogger("persistent.sources")
+
 _SAMPLE_BYTES = 64 * 1024
 _ROW_BYTES = 100
 _PACKING = 4
 _DEAD_BYTES_MAX = 1 << 20
 _MESSAGE_MAX = 150
 _ROW = re.compile(r" in row \d+\b")
+_PADDED = (
+    "%s: %s in column %r is read as the number %d, as are its other spellings: if it is text, as a code is, give all "
+    "columns their types with schema=, as in schema={%r: 'string', ...}"
+)
 _SPACE = b" \t\r\n\xef\xbb\xbf"
 
 
@@ -57,6 +64,9 @@ class Dialect(Protocol):
     def infer(self, lines: Block, names: Sequence[str]) -> pa.Schema:
         """The columns of these lines, as far as they can be inferred."""
 
+    def padded(self, lines: Block, names: Sequence[str]) -> dict[str, str]:
+        """The columns that would be whole numbers, and in which one begins with zeros as a code does; and that one."""
+
     def decode(self, lines: Block, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
         """A record for each line; an Arrow error, or ``ValueError`` if records and lines do not pair up."""
 
@@ -70,7 +80,8 @@ class Dialect(Protocol):
 class Text:
     """Records as lines of a dialect."""
 
-    def __init__(self, dialect: Dialect, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(self, dialect: Dialect, block_bytes: int = BLOCK_BYTES, *, warns: bool = True) -> None:
+        self._warns = warns
         self._dialect = dialect
         self._block_bytes = block_bytes
 
@@ -81,10 +92,21 @@ class Text:
         for block in self._blocks(file, start, TO_THE_END):
             numbers, bad = self._dialect.sort(block)
             if len(numbers):
+                for name, text in self._dialect.padded(block[numbers], names).items() if self._warns else ():
+                    logger.warning(_PADDED, file.where, text, name, int(text), name)
                 return settled(self._dialect.infer(block[numbers], names), file.where)
             if bad or block.broken:
                 raise Unreadable(block.broken or "its columns cannot be inferred: " + bad[0][1])
         return None
+
+    def codes(self, file: InputFile) -> frozenset[str]:
+        """The columns of whole numbers that begin with zeros, as those of codes do, in the first lines of a file."""
+        names, start = self._dialect.header(file)
+        for block in self._blocks(file, start, TO_THE_END):
+            numbers, _ = self._dialect.sort(block)
+            if len(numbers):
+                return frozenset(self._dialect.padded(block[numbers], names))
+        return frozenset()
 
     def require_schema(self, schema: pa.Schema) -> None:
         self._dialect.require_schema(schema)

@@ -352,5 +352,6 @@ def _why_dead(nowhere: np.ndarray[Any, Any], records: Records, border: str, reac
     ends = f"ends at {utc_text(reached)}" if reached >= 0 else "has none before at="
     return (
         f"before at={border}, but the history {ends} and cannot hold it: it counts in neither half. Choose an at= up "
-        "to which the history is complete, with a new checkpoint and sink"
+        "to which the history is complete, with a new checkpoint and sink. If a record of that time is a dead letter "
+        "of the history, this is a copy of it, and at= is right"
     )

@@ -25,6 +25,7 @@ _SCALE = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}
 _SINGLY = 16
 _SHOWN = 40
 _COUNT = re.compile(r"[+-]?[0-9]+")
+_VALUE = re.compile(r"[+-]?[0-9.]+$|\d{4}-\d\d-\d\d")
 _REPAIR = "correct it where it is written, or give timestamp= with another column"
 
 
@@ -33,7 +34,8 @@ def require_readable(schema: pa.Schema, name: str, unit: str | None) -> None:
     places = schema.get_all_field_indices(name)
     if len(places) != 1:
         fault = f"there is no column {name!r} to take the timestamp from" if not places else f"{name!r} occurs twice"
-        raise SourceError(f"{fault}; the columns are {', '.join(schema.names)}. Give timestamp= with one of them")
+        remedy = misread(schema.names) or "Give timestamp= with one of them"
+        raise SourceError(f"{fault}; the columns are {', '.join(schema.names)}. {remedy}")
     kind = schema.field(name).type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or _is_text(kind):
         return
@@ -47,6 +49,24 @@ def require_readable(schema: pa.Schema, name: str, unit: str | None) -> None:
             f"the timestamp column {name!r} holds integers ({kind}); give their unit: "
             "timestamp_unit='s', 'ms', 'us' or 'ns'"
         )
+
+
+def misread(names: Sequence[str]) -> str:
+    """What to do about names that are likely to be no names of columns, but a line that was read as such; empty if they
+    may be names.
+
+    >>> misread(["time;page"])[:58], misread(["time", "page"])
+    ("The names seem to be separated by ';', and commas separate", '')
+    """
+    for separator in (";", "\t", "|"):
+        if len(names) == 1 and separator in names[0]:
+            return (
+                f"The names seem to be separated by {separator!r}, and commas separate the fields of a CSV file: write "
+                f"it with commas, for example by pandas.read_csv(file, sep={separator!r}).to_csv(file, index=False)"
+            )
+    if any(_VALUE.match(name) for name in names):
+        return "The first line of a CSV file has the names of its columns, and this one seems to be a record: add them"
+    return ""
 
 
 def milliseconds(column: pa.Array, unit: str | None = None) -> Integers:

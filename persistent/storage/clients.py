@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from functools import cache
 from typing import Any
@@ -30,6 +31,20 @@ def schemes() -> frozenset[str]:
     from fsspec.registry import known_implementations
 
     return frozenset(known_implementations)
+
+
+def unknown_scheme(url: str) -> str:
+    """What is wrong with a URL whose scheme nobody knows, and what may be meant.
+
+    >>> unknown_scheme("s4://bucket/visits")
+    's4://bucket/visits: s4:// is not a store that fsspec knows. Did you mean s3://? Give a path, s3:// or hdfs://'
+    """
+    scheme = url.partition("://")[0]
+    # The stores that people use come first; fsspec knows some thirty more.
+    near = difflib.get_close_matches(scheme, ["s3", "hdfs", "file", "memory", "gs", "abfs", "s3a"], 1, 0.5)
+    near = near or difflib.get_close_matches(scheme, sorted(schemes()), 1)
+    meant = f" Did you mean {near[0]}://?" if near else ""
+    return f"{url}: {scheme}:// is not a store that fsspec knows.{meant} Give a path, s3:// or hdfs://"
 
 
 def imported(module: str) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from persistent.errors import UnsupportedStore
+from persistent.storage.clients import unknown_scheme
 from persistent.storage.failures import is_short_of_memory
 from persistent.storage.protocol import TEMPORARY
 
@@ -89,5 +90,5 @@ def _connected(process: int, url: str) -> tuple[Any, str]:
             raise
         raise UnsupportedStore(f"{scheme}:// needs another package: {error}") from error
     except ValueError as error:
-        raise UnsupportedStore(f"{scheme}:// is not a store that fsspec knows") from error
+        raise UnsupportedStore(unknown_scheme(url)) from error
     return files, root.rstrip("/")

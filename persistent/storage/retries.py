@@ -20,7 +20,7 @@ _log = logging.getLogger("persistent.storage")
 class Patience:
     """How long to wait for a store: no try begins after ``seconds_max``, and there are at most ``tries_max``.
 
-    ``sleep`` pauses; None: the real one.
+    ``sleep`` pauses; None: tenacity's own.
     """
 
     tries_max: int = 12

@@ -15,9 +15,6 @@ from persistent.storage import MemoryStorage, Put, Storage
 DEATHS = ("before", "after", "half")
 """How a process dies at an operation: before it, after it, or in the middle."""
 
-REFUSALS = ("full", "full-once", "error", "lost", "lost-undone")
-"""Other faults: writes are refused from then on, or once; one operation is refused; an answer is lost."""
-
 _CHANGES = ("put_if_absent", "write", "rename", "delete")
 
 

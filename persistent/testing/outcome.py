@@ -209,7 +209,8 @@ def _one(rows: list[OutputRow]) -> Any:
 def _newest(names: Sequence[str], rows: Iterable[OutputRow]) -> list[OutputRow]:
     """The rows of the largest revision for each key and window, which readers use."""
     found = list(rows)
-    if not any(REVISION in row for row in found):
+    # A key can have that name where no output has a revision.
+    if REVISION in names or not any(REVISION in row for row in found):
         return found
     newest: dict[Slot, int] = {}
     for row in found:

@@ -119,7 +119,7 @@ class TaskRun:
             checkpoint=self._storage,
             step_rows=step_rows,
             on_error=settings.on_error,
-            max_future=_EVER_MS,
+            max_future=f"{_EVER_MS} ms",
         )
 
     def live(self, step_rows: int | None = None, engine: Engine | None = None) -> None:

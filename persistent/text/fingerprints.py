@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from monoids.html import facts_html
 from persistent.clock import duration_text
 from persistent.codec import canonical_json
 
@@ -154,3 +155,18 @@ def _value_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"({', '.join(f'{name}={_value_text(part)}' for name, part in value.items())})"
     return str(value)
+
+
+class Described:
+    """What a fingerprint describes; a notebook shows it in the words of the user's code."""
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Its description, as JSON values."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        parts = {name: value for name, value in self.fingerprint().items() if name != "state" and value is not None}
+        shown = {
+            name: monoid_text(value) if name == "monoid" else part_text(name, value) for name, value in parts.items()
+        }
+        return facts_html(type(self).__name__, [(_SHOWN.get(name, name), text) for name, text in shown.items()])

@@ -1,28 +1,34 @@
-"""Misspelled options are refused, with the closest existing option as a suggestion."""
+"""Options that are misspelled, missing or without a name are refused, with what to write instead."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def spelled(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, with a TypeError that lists its options when an unknown one is given.
+    """The function, with a TypeError that lists its options when an unknown one is given, or one is missing.
 
     >>> @spelled
     ... def brew(tea, *, minutes=3): return f"{tea}, {minutes} min"
     >>> brew("mint", minuts=5)
     Traceback (most recent call last):
     TypeError: brew() has no option 'minuts'. Did you mean minutes=? Its options: tea, minutes
+    >>> brew("mint", 5)
+    Traceback (most recent call last):
+    TypeError: brew() was given 2 values without a name, and takes 1: name the others, as in minutes=. Its options: \
+tea, minutes
     """
     name = function.__qualname__.removesuffix(".__init__")
-    known = [option for option in inspect.signature(function).parameters if option != "self"]
+    signature = inspect.signature(function)
+    known = [option for option in signature.parameters if option != "self"]
+    is_method = len(known) < len(signature.parameters)
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -30,6 +36,29 @@ def spelled(function: Callable[P, R]) -> Callable[P, R]:
             if given not in known:
                 meant = "".join(f" Did you mean {near}=?" for near in difflib.get_close_matches(given, known, 1))
                 raise TypeError(f"{name}() has no option {given!r}.{meant} Its options: {', '.join(known)}")
+        fault = _unbound(signature, len(args), kwargs, is_method)
+        if fault:
+            raise TypeError(f"{name}() {fault}. Its options: {', '.join(known)}")
         return function(*args, **kwargs)
 
     return checked
+
+
+def _unbound(signature: inspect.Signature, given: int, named: Mapping[str, Any], is_method: bool) -> str:
+    """What is wrong with the values that are given by place, or not at all; empty if nothing is."""
+    options = [*signature.parameters.values()]
+    by_place = [one for one in options if one.kind is not inspect.Parameter.KEYWORD_ONLY]
+    if any(one.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for one in options):
+        return ""
+    if given > len(by_place):
+        others = [one.name for one in options[len(by_place) :] if one.name not in named]
+        such = f": name the others, as in {others[0]}=" if others else ""
+        return f"was given {given - is_method} values without a name, and takes {len(by_place) - is_method}{such}"
+    needed = [one for one in options if one.default is inspect.Parameter.empty and one.name not in named]
+    missing = [one for one in needed if one not in by_place[:given]]
+    if not missing:
+        return ""
+    kind = "keyword-only" if missing[0] not in by_place else "positional"
+    names = [one.name for one in missing]
+    besides = f", and {', '.join(names[1:])}" if names[1:] else ""
+    return f"is missing 1 required {kind} argument: {names[0]!r}{besides}: give {names[0]}="

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,12 @@ from typing import Any
 
 import monoids
 
+_OF_STATE = re.compile(r"Delta\.(update|update_batch)\(\) (?=missing|got|takes)")
+_DELTA, _THE_STATE = "'Delta' object", "the state"
+_USAGE = {
+    "update": "use state.update(timestamp, value), with key= where the update names its key",
+    "update_batch": "use state.update_batch(timestamps, values), with keys= where the updates name theirs",
+}
 _SHIPPED = "<dynamic-code>"
 _TEXT_MAX = 1_000
 _VALUE_MAX = 100
@@ -58,6 +65,8 @@ def error_text(error: BaseException) -> str:
 
     >>> error_text(KeyError("no field 'user'")), error_text(KeyError("user")), error_text(ValueError())
     ("KeyError: no field 'user'", "KeyError: 'user'", 'ValueError')
+    >>> error_text(TypeError("Delta.update() missing 1 required positional argument: 'value'"))[11:52]
+    'state.update() missing 1 required positio'
     """
     name = type(error).__name__
     try:
@@ -65,6 +74,11 @@ def error_text(error: BaseException) -> str:
         text = str(error.args[0] if sentence else error)
     except Exception as second:
         text = f"(no text: its __str__ raised {type(second).__name__})"
+    ours = _OF_STATE.match(text)
+    if ours:
+        text = f"state.{ours[1]}() {text[ours.end() :]}: {_USAGE[ours[1]]}"
+    elif "'Delta'" in text:
+        text = f"{text.replace(_DELTA, _THE_STATE)}: a state is only added to: {_USAGE['update']}"
     whole = f"{name}: {text}" if text else name
     return _cut(whole.encode("utf-8", "backslashreplace").decode(), _TEXT_MAX)
 

@@ -1,11 +1,23 @@
 """The worker: code that runs anywhere, any number of times, and does not know the log.
 
- dispatch        assigns each item of a step to its function
- map_split       reads a split, judges every record, runs the task over those that count
- close_windows   folds the panes of windows that are over, and stages their outputs
- merge_runs      reads, folds and writes the runs whose sum is the state
- state_tables    folds a whole state, for readers
+ job              the items of a step, and their results
+ dispatch         assigns each item to its function
+ map_split        reads a split, judges every record, runs the task over those that count
+ duplicates       judges the records that were seen before; seen_items, seen_state: of what they are known
+ late_windows     counts late records by the window that they missed
+ stage_aside      stages late records and dead letters
+ publish_shard    stages the results of some of the keys of a step, by the next four
+ close_windows    folds the panes of windows that are over
+ close_sessions   and the parts of sessions that are over
+ expire_keys      takes back the keys whose time to live has passed
+ correct_windows  publishes again what late records, or a changing state, have changed
+ correct_records  judges and processes the records of a correction by hand
+ merge_runs       reads, folds and writes the runs whose sum is the state
+ state_tables     folds a whole state, for readers
+ output_tables    presents sums as rows
+ failing_keys     finds the key whose fold or presentation fails
+ requirements     compares the packages of a worker with those that the job needs
 
-``job`` has the items and their results; ``output_tables`` presents sums; ``failing_keys`` finds the key whose fold or
-presentation fails.
+An item names all that its function reads. No module here can reach the log or another manifest, on any way of imports
+(``NOT_REACHED`` of tests/test_house.py): what the newest checkpoint is, only the driver knows.
 """

@@ -1,7 +1,5 @@
-"""Correcting a state begins with its records, each judged and processed as a step would, or the correction is refused.
-
-correction  =  the sum of what is added  -  the sum of what is removed       the second needs a Group
-"""
+"""The records of a correction are read whole, as the sources of the job read theirs: what the task makes of a record
+depends on its types."""
 
 from __future__ import annotations
 
@@ -12,42 +10,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from monoids import Group
-from monoids.groupby.summing import GroupSums
-from persistent.codec import type_of
-from persistent.delta import Delta
-from persistent.errors import InvalidPipeline, Refused, UserCodeError
-from persistent.message import Batch, Message
-from persistent.session_window import SessionWindow
+from persistent.errors import InvalidPipeline, Refused
+from persistent.message import Message
 from persistent.sinks.json_lines import json_rows
 from persistent.sources import Budget, FileSource, MemorySource, SourceState
 from persistent.sources.layout import carried
-from persistent.sources.protocol import NO_TIMESTAMP, Records
+from persistent.sources.protocol import Records
 from persistent.sources.schemas import from_json, to_json, widens
-from persistent.state_rows import fold
-from persistent.task import TaskFailure, check_key, key_columns, key_names, process
-from persistent.text.figures import date_text, utc_text
-from persistent.worker.job import Job
-from persistent.worker.merge_runs import monoid_errors
 
 _ROWS = 1_000_000
 _TIME = "persistent.timestamp"
-_SHOWN_MAX = 200
 NOTHING = "Nothing was changed"
-
-
-@dataclass(frozen=True)
-class Judged:
-    """By what records are judged: the clock of the checkpoint, the windows that are ``final``, the ``limit`` of
-    timestamps, and the types of the key columns."""
-
-    watermark: int
-    final: int
-    limit: int
-    key_types: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -163,83 +138,6 @@ def digest(*given: Given) -> str:
             for lines in json_rows(pa.Table.from_batches([part.batch])) if part.batch.num_columns else ():
                 found.update(b"\n".join(lines))
     return found.hexdigest()
-
-
-def corrected_rows(job: Job, judged: Judged, added: Given, removed: Given) -> GroupSums | None:
-    """The rows that correct the state; None if the task makes no update. Refused, UserCodeError if a record cannot
-    count, with what to do."""
-    monoid = job.state.monoid
-    if removed.rows and isinstance(job.state.window, SessionWindow):
-        raise Refused(
-            f"remove=: a state of {job.state.window} is no Group: a session keeps the times of its records, and what "
-            f"they have joined is not taken apart. Read the source again into a new checkpoint, without them. {NOTHING}"
-        )
-    if removed.rows and not isinstance(monoid, Group):
-        raise Refused(
-            f"remove=: {monoid!r} is no Group: what was combined cannot be taken out again. Use a monoid with an "
-            f"inverse, such as Sum() or Count(); or read the source again into a new checkpoint. {NOTHING}"
-        )
-    parts = [_sum(job, judged, added)]
-    taken = _sum(job, judged, removed)
-    if taken is not None and isinstance(monoid, Group):
-        with monoid_errors(job):
-            elements = [monoid.inverse(element) for element in monoid.unpack(taken.columns)]
-            parts.append(replace(taken, columns=monoid.pack(elements)))
-    found = [part for part in parts if part is not None and len(part)]
-    with monoid_errors(job):
-        return fold(monoid, found, job.state.panes.step) if found else None
-
-
-def _sum(job: Job, judged: Judged, given: Given) -> GroupSums | None:
-    """The sum of the updates of the task for these records."""
-    if not given.parts:
-        return None
-    check_key(job.task, given.schema)
-    judged_at = judged.watermark if job.state.window is None else judged.final
-    types = [type_of(name) for name in judged.key_types]
-    delta = Delta(job.state, key_names(job.task), judged_at, judged.limit, types)
-    key_of = key_columns(job.task)
-    for part in given.parts:
-        _check_counts(job, judged, given.option, part)
-        failures: list[TaskFailure] = []
-        batch = Batch(part.batch, part.timestamps, given.option, part.ordinal, part.offsets, key_of)
-        with monoid_errors(job):
-            process(job.task, delta, batch, failures, stop=True)
-        if failures:
-            raise UserCodeError(f"{given.option}=: {failures[0].text('')}. {NOTHING}") from failures[0].error
-    with monoid_errors(job):
-        return delta.rows()
-
-
-def _check_counts(job: Job, judged: Judged, option: str, part: Records) -> None:
-    """Refused for a record that a step would set aside; the first one is named."""
-    times, window = part.timestamps, job.state.window
-    for row in np.flatnonzero((times < 0) | (times > judged.limit))[:1].tolist():
-        raise Refused(f"{option}=: {_record(part, row)}: {_why_dead(part, row, judged.limit)}. {NOTHING}")
-    if window is None or not len(times):
-        return
-    late, partly = window.late(times, judged.final)
-    for row in np.flatnonzero(late | partly)[:1].tolist():
-        raise Refused(
-            f"{option}=: {_record(part, row)}, at {utc_text(int(times[row]))}, is in a window that is final: windows "
-            f"that end up to {utc_text(judged.final)} have left the state, and what was published of them stays. Omit "
-            "it; allowed_lateness= keeps windows that close from now on for longer; or read the source again into a "
-            f"new checkpoint. {NOTHING}"
-        )
-
-
-def _why_dead(part: Records, row: int, limit: int) -> str:
-    time = int(part.timestamps[row])
-    if time == NO_TIMESTAMP:
-        return part.unreadable(row)
-    if time < 0:
-        return "its timestamp is before 1970"
-    return f"its timestamp {date_text(time)} is after {date_text(limit)}, the largest that a step would accept"
-
-
-def _record(part: Records, row: int) -> str:
-    values = {name: part.batch.column(name)[row].as_py() for name in part.batch.schema.names}
-    return f"the record {str(values)[:_SHOWN_MAX]}"
 
 
 def _read(option: str, source: MemorySource | FileSource, record: Mapping[str, Any] | None = None) -> Given:

@@ -16,6 +16,7 @@ from monoids import Count
 from monoids.containers.sessions import Sessions
 from monoids.groupby.summing import GroupSums
 from monoids.text import Words
+from persistent.codec import KEY_GROUPS, Run
 from persistent.lateness import RETRACT
 from persistent.session_window import parts_since
 from persistent.state_rows import fold
@@ -63,6 +64,12 @@ def ended_lives(job: Job, item: CloseShard) -> int:
         return 0
     times = _times(job, parts_of(job, (*item.runs, *item.delta), item.low, item.high, hashes=hashes))
     return 0 if times is None else ttl.ended(times, item.closed, item.close_at)
+
+
+def lives_of(job: Job, runs: Sequence[Run], hashes: Words) -> GroupSums | None:
+    """The lives of the keys with these hashes (ascending, each once) in runs, without their values; None if there are
+    none."""
+    return _times(job, parts_of(job, runs, 0, KEY_GROUPS, hashes=hashes))
 
 
 def _shown(

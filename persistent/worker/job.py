@@ -36,8 +36,8 @@ from persistent.zone import Zone
 @dataclass(frozen=True)
 class Job:
     """The constants of all steps, sent to workers once. ``sources``, ``sinks``: by their names in the checkpoint.
-    ``declared``: the only state, or several by name. ``takes``: the names of the states that sinks take; the only one
-    has no other."""
+    ``declared``: the only state, or several by name. ``takes``: by sink, the name of the state that it takes; empty
+    if the task has one state."""
 
     task: PersistentTask
     declared: Declared

@@ -18,11 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import checkpoint, clicks, measure, memory, sliding, views, week, workloads
+from benchmarks import checkpoint, clicks, measure, memory, page, sliding, views, week, workloads
+from persistent import Retention
+from persistent.serve import Shown
+from persistent.serve.time_line import time_line
+from persistent.verify import verify
 from tests.few import turn
 
 NAMES = ("clicks", "views", "checkpoint", "changes", "memory", "many_steps", "kernels", "sketches", "verify")
-NAMES = (*NAMES, "sliding", "week")
+NAMES = (*NAMES, "sliding", "week", "page")
 
 
 def run(name: str, cache: Path, *arguments: object) -> dict[str, Any]:
@@ -302,6 +306,19 @@ def test_verify(tmp_path: Path) -> None:
     line = run("verify", tmp_path, "--megabytes", 4, "--step-rows", 20_000, "--runs", 1)
     assert values(line)["verify"] > 0
     assert values(line)["state"] > 3
+
+
+def test_page(tmp_path: Path) -> None:
+    """Without it the page could be measured on errors, or on a few checkpoints."""
+    line = run("page", tmp_path, "--keys", 2_000, "--checkpoints", 40, "--runs", 1, "--make", tmp_path / "made")
+    found = values(line)
+    assert len(found) == 34 and {name.partition(":")[0] for name in found} == {"many keys", "many checkpoints"}
+    place = tmp_path / "grown"
+    pipeline = page.on_disk(place, place, 100, 100, 50, Retention(last=30))
+    page.grow(place, 30)
+    listed = time_line(Shown("grown", "", pipeline.storage), limit=500)
+    assert [one["kind"] for one in listed["checkpoints"]].count("checkpoint") >= 29
+    assert listed["checkpoints"][0]["id"] == 30 and len(verify(pipeline.storage).findings) == 0
 
 
 def test_sessions_are_the_plain_ones(tmp_path: Path) -> None:

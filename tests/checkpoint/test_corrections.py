@@ -11,6 +11,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.successor import TABLE, broken
 from persistent.codec import decode_document, encode_document
 from persistent.errors import CorruptCheckpoint, Refused
+from persistent.serve.wording import corrections_words
 from tests.checkpoint.samples import manifest
 
 ONE, OTHER = Correction(7, 2, 1, (0, 20), "0" * 64), Correction(8, 1, 0, (40, 40), "1" * 64)
@@ -43,6 +44,17 @@ def test_a_correction_adds_its_own_account_alone(after: dict[str, Correction], h
     """One that changes another would hide what was done to the state."""
     assert [held for _, held in correction_laws(8, "correction", {"a": ONE}, after)] == [holds]
     assert list(correction_laws(8, "checkpoint", {"a": ONE}, after)) == []
+
+
+def test_the_states_that_refuse_are_named() -> None:
+    """Whoever reads the account must see that not every state has all of it; older accounts name none."""
+    partly = replace(ONE, refused=("daily", "hourly"))
+    read = Manifest.decode(replace(manifest(9), corrections={"ticket": partly}).encode(), "m")
+    assert read.corrections == {"ticket": partly} and "refused" not in ONE.to_json()
+    assert Correction.from_json(ONE.to_json()) == ONE
+    assert str(partly) == f"{ONE}, partly refused by daily, hourly"
+    (words,) = corrections_words(read)
+    assert words["text"].endswith(", partly refused by daily, hourly")
 
 
 def test_no_other_kind_changes_the_corrections_of_a_state_that_goes_on() -> None:

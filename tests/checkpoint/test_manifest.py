@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from persistent.checkpoint.manifest import FORMAT, HASH_VERSION, Manifest, check_name, manifest_sha256
+from monoids.hashing import VERSION as HASH_VERSION
+from persistent.checkpoint.manifest import FORMAT, Manifest, check_name, manifest_sha256
 from persistent.checkpoint.names import Staged
 from persistent.checkpoint.output_parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.parts import ReadBefore, TaskClock

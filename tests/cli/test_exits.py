@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from persistent import __version__
+from persistent import (
+    PersistentError,
+    Refused,
+    SinkMismatch,
+    StagedMissing,
+    StorageError,
+    UnsupportedStore,
+    __version__,
+)
 from persistent.cli import main
-from persistent.cli.exits import EXITS
+from persistent.cli.exits import EXITS, exit_code
 from tests.cli.visits import VISITS, command
 
 
@@ -41,6 +49,14 @@ def test_errors_are_one_line_and_have_their_exit_codes(
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("error", "code"), [(StorageError, 6), (UnsupportedStore, 6), (SinkMismatch, 1), (StagedMissing, 4), (Refused, 1)]
+)
+def test_a_supervisor_restarts_only_what_a_restart_can_mend(error: type[PersistentError], code: int) -> None:
+    """A store that is away comes back; the folder of another job stays its own, and was tried again for ever."""
+    assert exit_code(error("...")) == code
+
+
 def test_an_error_in_the_task_names_the_message(folder: Path) -> None:
     """Without it a user would look for a bad record among millions; with -v there is the traceback too."""
     (folder / "failing.py").write_text(VISITS.replace('message.value["bytes"]', '1 // (message.value["bytes"] - 20)'))
@@ -61,7 +77,7 @@ def test_an_error_in_the_task_names_the_message(folder: Path) -> None:
 def test_help_and_version() -> None:
     """Without it nobody would find the commands."""
     told = command("--help").stdout
-    assert len(main.commands) == 22
+    assert len(main.commands) == 25
     for name in main.commands:
         assert re.search(rf"^  {name} ", told, re.M), name
         about = command(name, "--help").stdout

@@ -102,3 +102,19 @@ def test_other_commands_do_not_load_it() -> None:
     code = "import sys, persistent.cli; print([one for one in ('starlette', 'uvicorn', 'anyio') if one in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_address_is_printed_when_it_answers(monkeypatch: pytest.MonkeyPatch, made: Path) -> None:
+    """A program that opens the address as soon as it is printed would be refused."""
+    import uvicorn
+
+    connected = []
+
+    def connect(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
+        with socket.create_connection(sockets[0].getsockname(), timeout=5):
+            connected.append(1)
+        sockets[0].close()
+
+    monkeypatch.setattr(uvicorn.Server, "run", connect)
+    assert command("serve", str(made / "checkpoint"), "--port", "0").exit_code == 0
+    assert connected == [1]

@@ -12,7 +12,7 @@ from monoids import Count, Sum, record
 from persistent import NonWindowState
 from tests.crash.sweep import Deaths, anywhere
 from tests.crash.test_late import ROWS
-from tests.crash.worlds import Corrected, CrashJob, InTurn, Outcome, Visits, World, check_invariants
+from tests.crash.worlds import Corrected, CrashJob, InTurn, LivesBeside, Outcome, Visits, World, check_invariants
 from tests.faults import Killed, Operations
 
 
@@ -26,6 +26,7 @@ class Changing(Visits):
 JOBS = (
     CrashJob("closed windows", Corrected, ROWS[:8], 2, end_of_input=False),
     CrashJob("several sinks", Changing, ROWS[:8], 2, end_of_input=False, several=True),
+    CrashJob("several states", LivesBeside, ROWS[:8], 2, end_of_input=False),
 )
 ADD = ({"ts": 41, "page": "a", "n": 100}, {"ts": 26, "page": "b", "n": 7})
 REMOVE = (ROWS[2],)

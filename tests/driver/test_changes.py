@@ -19,12 +19,11 @@ from persistent import (
     PersistentTask,
     Pipeline,
     Retention,
-    StorageError,
     WindowState,
     tumbling,
 )
 from persistent.driver.changes import OPTIONS, OnChange, options_text
-from persistent.errors import InvalidPipeline, UnknownCheckpoint
+from persistent.errors import InvalidPipeline, SinkMismatch, UnknownCheckpoint
 from persistent.sinks.protocol import BatchSink, Sink
 from persistent.sources.protocol import Source
 from persistent.state import PersistentState
@@ -163,7 +162,7 @@ def test_a_folder_without_what_was_published_is_refused(tmp_path: Any) -> None:
     url = f"memory://{name()}"
     pipeline(url, sink=FileSink(tmp_path / "a")).run(engine="embedded", end_of_input=True)
     rows = [*ROWS, {"ts": 95, "n": 1}]
-    with pytest.raises(StorageError, match=r"b.* has none of the outputs of job .*_published"):
+    with pytest.raises(SinkMismatch, match=r"b.* has none of the outputs of job .*_published"):
         pipeline(url, rows, sink=FileSink(tmp_path / "b")).run(engine="embedded", end_of_input=True)
     assert not (tmp_path / "b").exists()
     (tmp_path / "a").rename(tmp_path / "b")

@@ -213,7 +213,7 @@ def test_a_correction_comes_to_what_the_right_records_would(window: Any, options
     job = Job(Task(window, **options), ROWS[: rng.randrange(1, 26)], step_rows=rng.randrange(1, 9))
     removed, added = list[Row](), list[Row]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(step, "_SHARD_ROWS", 0)
+        patch.setattr(step, "SHARD_ROWS", 0)
         # At an end all windows are final, if they are published once.
         job.run(end=options.get("emit") != "final" and rng.random() < 0.3)
         for number in range(rng.randrange(1, 3)):
@@ -368,6 +368,48 @@ def test_a_rollback_undoes_it_and_its_name_is_free_again() -> None:
     job.correct(add=[row(7, "b", 5)])
     assert job.table()["b", 0] == (3, 10)
     assert verify(job.storage).ok
+
+
+@pytest.mark.parametrize(
+    ("window", "options"),
+    [(tumbling(20), {"allowed_lateness": 1_000}), (None, {}), (None, {"emit": "change"})],
+    ids=["windows", "totals", "changes"],
+)
+def test_a_rollback_that_leaves_it_to_be_seen_says_so(window: Any, options: Any, caplog: Any) -> None:
+    """Nobody reads its records again: what to do about its rows is said at once, and it helps."""
+    job = Job(Task(window, **options))
+    job.run(end=True)
+    target, table = job.newest.base, job.table()
+    job.correct(add=[row(5, "a", 100), row(6, "new", 1)])
+    job.run(end=True)
+    rollback(job.storage, target, outputs="again")
+    assert "no longer holds the correction ticket; their rows stay where they were published" in caplog.text
+    assert "then another one with add and remove exchanged" in caplog.text
+    job.run(end=True)
+    records = [row(5, "a", 100), row(6, "new", 1)]
+    job.correct(add=records)
+    job.correct("undone", remove=records)
+    job.run(end=True)
+    assert job.table() == table and job.state() == ({} if window else table)
+    caplog.clear()
+    rollback(job.storage, job.newest.base, outputs="again")
+    rollback(job.storage, target, outputs="retract")
+    assert "no longer holds" not in caplog.text
+
+
+def test_an_heir_is_corrected_before_it_has_read_anything() -> None:
+    """A run with nothing to read makes no checkpoint of windows, so it could not be told to run first."""
+    task = Task(tumbling(20), allowed_lateness=1_000)
+    job, heir = Job(task), Job(task)
+    job.run()
+    heir.run(start_from=job.storage)
+    assert heir.newest.kind == "savepoint" and not heir.newest.sinks
+    heir.correct(add=[row(5, "a", 100)])
+    assert heir.table() == {("a", 0): (3, 103)} and verify(heir.storage).ok
+    heir.rows += [row(110, "a", 1)]
+    heir.run(end=True)
+    right = sums([*heir.rows, row(5, "a", 100)], tumbling(20))
+    assert heir.table().items() <= right.items() and heir.table()["a", 100] == right["a", 100]
 
 
 def test_heirs_and_merged_jobs_know_its_name() -> None:
@@ -583,26 +625,6 @@ def test_a_record_that_cannot_count_refuses_the_whole_correction(
     with pytest.raises(error, match=words):
         job.correct(**given)
     assert job.newest == before and job.storage.list("d/sums") == files
-
-
-class Twice(Task):
-    """Two states."""
-
-    def persistent_state(self) -> Any:
-        return {"sums": NonWindowState(self.monoid), "more": NonWindowState(Count())}
-
-
-@pytest.mark.parametrize(
-    ("task", "words"),
-    [(Twice(), "knows tasks with one state"), (Task(ttl="1 h"), 'the state has ttl="1 h"')],
-    ids=["several states", "a time to live"],
-)
-def test_a_state_that_cannot_be_corrected_is_refused(task: PersistentTask, words: str) -> None:
-    """A correction of one state alone would leave the others wrong, and a life can be joined or parted by one."""
-    job = Job(task)
-    sinks = {"sums": MemorySink(), "more": MemorySink()} if isinstance(task, Twice) else MemorySink()
-    with pytest.raises(InvalidPipeline, match=words):
-        job.correct(add=[row(5, "a", 1)], options={"sink": sinks})
 
 
 def test_a_job_that_is_not_at_rest_as_it_was_is_refused() -> None:

@@ -33,7 +33,7 @@ from persistent.checkpoint.subfolder import savepoint_folder
 from persistent.codec import decode_document
 from persistent.driver.publish import check_folder
 from persistent.engines.embedded import Embedded
-from persistent.errors import InvalidPipeline, Refused, StorageError
+from persistent.errors import InvalidPipeline, Refused, SinkMismatch, StorageError
 from persistent.operations import collect_garbage, rollback, savepoint
 from persistent.promises import AT_LEAST_ONCE
 from persistent.storage import MemoryStorage
@@ -228,7 +228,7 @@ def test_another_folder_or_a_sink_of_another_job_is_refused(tmp_path: Any) -> No
     """As for sinks of results."""
     job = Job()
     job.run(FileSink(tmp_path / "late"), end=False)
-    with pytest.raises(StorageError, match="has none of the outputs of job"):
+    with pytest.raises(SinkMismatch, match="has none of the outputs of job"):
         job.run(FileSink(tmp_path / "other"))
     with pytest.raises(StorageError, match=r"another job|of job"):
         Job().run(FileSink(tmp_path / "late"))
@@ -357,7 +357,7 @@ def test_one_that_joins_a_job_that_lists_no_sink_is_new(tmp_path: Any) -> None:
     job = Job()
     before = replace(manifest(4), sinks={}, publishes=True)
     check_folder(job.pipeline(FileSink(tmp_path / "late")).job(), Log(job.storage), before)
-    with pytest.raises(StorageError, match="has none of the outputs of job"):
+    with pytest.raises(SinkMismatch, match="has none of the outputs of job"):
         check_folder(job.pipeline(sink=FileSink(tmp_path / "results")).job(), Log(job.storage), before)
 
 

@@ -16,7 +16,6 @@ from persistent import (
     NonWindowState,
     PersistentTask,
     Pipeline,
-    StorageError,
     WindowState,
     tumbling,
 )
@@ -27,7 +26,7 @@ from persistent.checkpoint.output_parts import Inheritance, SinkBatch, SinkPart
 from persistent.checkpoint.successor import new_nonce
 from persistent.driver.output_batches import batches_of, claim_of, retreat_of
 from persistent.engines.embedded import Embedded
-from persistent.errors import CorruptCheckpoint, Fenced, InvalidPipeline
+from persistent.errors import CorruptCheckpoint, Fenced, InvalidPipeline, SinkMismatch
 from persistent.operations import collect_garbage, rollback, savepoint
 from persistent.sinks.marks import SinkMark
 from persistent.sinks.protocol import Claim, OutputBatch
@@ -201,7 +200,7 @@ def test_an_older_copy_of_the_table_is_noticed() -> None:
     run(pipeline(storage, LedgerSink(ledger), ROWS[:35]), ends=False)
     assert ledger.mark != copied is not None
     ledger.mark, ledger.entries = SinkMark(copied.job, 1), [one for one in entries if one[0] <= 1]
-    with pytest.raises(StorageError, match=r"those between are missing.*persistent rollback .* ID --outputs=retract"):
+    with pytest.raises(SinkMismatch, match=r"those between are missing.*persistent rollback .* ID --outputs=retract"):
         run(pipeline(storage, LedgerSink(ledger)))
     rollback(storage, max(id for id in newest(storage).bases if id <= 1), outputs="retract", take_over=True)
     run(pipeline(storage, LedgerSink(ledger)))
@@ -212,7 +211,7 @@ def test_a_table_of_another_place_is_refused() -> None:
     """Half of the results would lie in each."""
     storage = MemoryStorage(new_nonce())
     run(pipeline(storage, LedgerSink(Ledger()), ROWS[:25]), ends=False)
-    with pytest.raises(StorageError, match="has nothing of the outputs of this job"):
+    with pytest.raises(SinkMismatch, match="has nothing of the outputs of this job"):
         run(pipeline(storage, LedgerSink(Ledger())))
 
 
@@ -222,7 +221,7 @@ def test_a_second_job_is_refused_and_changes_nothing() -> None:
     run(pipeline(storage, LedgerSink(ledger)))
     mark = ledger.mark
     other = MemoryStorage(new_nonce())
-    with pytest.raises(StorageError, match=r"holds the results of job .* give each its own table"):
+    with pytest.raises(SinkMismatch, match=r"holds the results of job .* give each its own table"):
         run(pipeline(other, LedgerSink(ledger)))
     assert ledger.mark == mark and of(ledger) == told()
 
@@ -238,10 +237,10 @@ def test_the_heir_of_a_savepoint_takes_over_the_place(by: str) -> None:
     assert of(ledger) == told()
     numbers = [number for number, _ in ledger.entries]
     assert numbers == sorted(numbers)
-    with pytest.raises(StorageError, match=r"holds the results of job .* give each its own table"):
+    with pytest.raises(SinkMismatch, match=r"holds the results of job .* give each its own table"):
         run(pipeline(storage, LedgerSink(ledger)))
     second = MemoryStorage(new_nonce())
-    with pytest.raises(StorageError, match="holds the results of job"):
+    with pytest.raises(SinkMismatch, match="holds the results of job"):
         run(pipeline(second, LedgerSink(ledger), start_from=url))
     # And its heir: what it takes back is its own, not what it inherited.
     third = MemoryStorage(new_nonce())
@@ -257,7 +256,7 @@ def test_the_heir_of_a_job_that_went_on_is_refused() -> None:
     run(pipeline(storage, LedgerSink(ledger), ROWS[:25]), ends=False)
     url = savepoint(storage, "one")
     run(pipeline(storage, LedgerSink(ledger)))
-    with pytest.raises(StorageError, match="It has continued: start from a newer savepoint"):
+    with pytest.raises(SinkMismatch, match="It has continued: start from a newer savepoint"):
         run(pipeline(MemoryStorage(new_nonce()), LedgerSink(ledger), start_from=url))
     assert of(ledger) == told()
     own = Ledger()

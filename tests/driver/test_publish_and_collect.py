@@ -28,7 +28,7 @@ from persistent.driver.publish import (
     sweepable,
     take_back,
 )
-from persistent.errors import Fenced, InvalidPipeline, StagedMissing, StorageError
+from persistent.errors import Fenced, InvalidPipeline, SinkMismatch, StagedMissing, StorageError
 from persistent.storage import MemoryStorage, delete_all
 from persistent.worker.job import Job
 from tests.checkpoint.samples import manifest, operator, plan, run
@@ -159,7 +159,7 @@ def test_a_folder_of_another_job_is_refused_before_anything_is_written() -> None
 def test_a_folder_without_what_was_published_is_refused() -> None:
     """A folder that was mistyped would hold the second half of the results, and nobody learn where the first is."""
     job = job_of(Held(None))
-    with pytest.raises(StorageError, match=r"none of the outputs of job mine .*Give the sink its old url"):
+    with pytest.raises(SinkMismatch, match=r"none of the outputs of job mine .*Give the sink its old url"):
         check_folder(job, Log(job.storage), manifest(6, job="mine", publishes=True))
     for nothing_published in (False, None):
         check_folder(job, Log(job.storage), manifest(6, job="mine", publishes=nothing_published))

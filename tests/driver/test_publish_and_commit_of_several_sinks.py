@@ -33,7 +33,7 @@ from persistent.driver.output_batches import former_name, part_of
 from persistent.driver.publish import _named, claim, newest_ids, publish, shown
 from persistent.driver.sink_names import check_named_as_before
 from persistent.engines.embedded import Embedded
-from persistent.errors import Fenced, InvalidPipeline, Refused, StorageError
+from persistent.errors import Fenced, InvalidPipeline, Refused, SinkMismatch, StorageError
 from persistent.operations import collect_garbage, pin, restart, rollback, savepoint
 from persistent.promises import AT_LEAST_ONCE, EXACTLY_ONCE
 from persistent.sinks.protocol import OutputBatch
@@ -464,9 +464,9 @@ def test_all_are_claimed_before_anything_is_staged() -> None:
     job, taken = Job(), MemorySink()
     taken.claim("another job")
     free = MemorySink()
-    with pytest.raises(StorageError, match="holds the results of job another job"):
+    with pytest.raises(SinkMismatch, match="holds the results of job another job"):
         claim(job.pipeline([free, taken]).job(), manifest(0))
-    with pytest.raises(StorageError, match="holds the results of job another job"):
+    with pytest.raises(SinkMismatch, match="holds the results of job another job"):
         job.run([MemorySink(), taken])
     assert not job.storage.list("d/Visits")
 

@@ -11,7 +11,7 @@ from persistent import FileSink, PersistentError
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name
 from persistent.driver import publish
-from persistent.errors import InvalidPipeline, StorageError
+from persistent.errors import InvalidPipeline, SinkMismatch
 from persistent.operations import rollback, savepoint
 from persistent.storage import MemoryStorage
 from tests.driver.test_publish_and_commit_of_several_sinks import ROWS, Job, of, told
@@ -56,7 +56,7 @@ def test_a_folder_that_was_left_out_does_not_come_back() -> None:
         job.run(both)
     with pytest.raises(InvalidPipeline, match=r"not under the name 'b': if it was 'a', .* it was left out meanwhile"):
         job.run({"b": both["b"]})
-    with pytest.raises(StorageError, match=r"but 'a' was given those of checkpoint \d+: .* Give 'a' the place that it"):
+    with pytest.raises(SinkMismatch, match=r"but 'a' was given those of checkpoint \d+: .* Give 'a' the place that it"):
         job.run(folders(job, a="B"))
     assert job.storage.list("m") == before
     report = job.run(folders(job, a="A", b="C"))
@@ -159,5 +159,5 @@ def test_a_folder_is_missed_behind_a_sink_that_has_none() -> None:
     assert last is not None
     checked = job.pipeline(sinks).job(), Log(job.storage), job.newest
     publish.check_has_last(*checked, {"a": -1, "b": last})
-    with pytest.raises(StorageError, match="but 'b' was given those of checkpoint"):
+    with pytest.raises(SinkMismatch, match="but 'b' was given those of checkpoint"):
         publish.check_has_last(*checked, {"a": -1, "b": last - 1})

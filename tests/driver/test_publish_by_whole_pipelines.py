@@ -17,7 +17,7 @@ from persistent import (
     MemorySource,
     PersistentTask,
     Pipeline,
-    StorageError,
+    SinkMismatch,
     WindowState,
     tumbling,
 )
@@ -75,7 +75,7 @@ def test_a_second_job_does_not_touch_what_the_first_has_staged(tmp_path: Path) -
     storage = die_between_commit_and_publish(tmp_path, sink)
     before = sorted(tmp_path.joinpath("results").rglob("*"))
     for _ in range(2):
-        with pytest.raises(StorageError, match=r"Two jobs write here: give each its own folder.*new checkpoint"):
+        with pytest.raises(SinkMismatch, match=r"Two jobs write here: give each its own folder.*new checkpoint"):
             run(pipeline(str(tmp_path / "other"), sink()))
     assert sorted(tmp_path.joinpath("results").rglob("*")) == before
     run(pipeline(storage, sink()))
@@ -90,7 +90,7 @@ def test_a_memory_sink_too_is_of_one_job() -> None:
     sink = MemorySink()
     run(pipeline("memory://publish-one", sink))
     seen = sink.rows()
-    with pytest.raises(StorageError, match=r"holds the results of job .* give each its own MemorySink"):
+    with pytest.raises(SinkMismatch, match=r"holds the results of job .* give each its own MemorySink"):
         run(pipeline("memory://publish-two", sink))
     assert sink.rows() == seen != []
 

@@ -92,7 +92,9 @@ def test_records_that_were_all_set_aside_are_the_reason() -> None:
     task = Visits()
     report = run(pipeline(task, [{"ts": 2**60, "page": "a"}] * 3))
     assert report.unpublished == "all 3 records read were set aside (0 late, 3 dead letters)"
-    assert run(pipeline(Visits(counts=False))).unpublished == "the task has updated no window"
+    assert run(pipeline(Visits(counts=False))).unpublished.startswith(
+        "the task has updated no window: process_message adds"
+    )
 
 
 def test_a_clock_that_waits_for_unread_files_says_so() -> None:

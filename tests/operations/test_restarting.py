@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from monoids import Sum
 from persistent import (
     FunctionSink,
     MemorySink,
+    NonWindowState,
     Refused,
     Retention,
     WindowState,
@@ -49,6 +52,23 @@ def test_windows_go_on_as_of_a_clock_and_are_published_once() -> None:
     restart(moved, clock, outputs="retract")
     moved.run(engine="embedded", end_of_input=True)
     assert sorted(map(str, sink.rows())) == sorted(map(str, expected.rows()))
+
+
+def test_the_clock_of_early_results_goes_back_with_that_of_the_state() -> None:
+    """Ahead of it, it would be at another multiple than the first step, and publish at once. Time of day stays."""
+    task = Totals(NonWindowState(Sum(), interval_ms=10, history=50, early=1_000))
+    job = pipeline(task, sink=MemorySink(), rows=ROWS[:60])
+    job.run(engine="embedded")
+
+    def passed() -> Any:
+        newest = Log(job.storage).newest()
+        assert newest is not None
+        return newest.manifest.operator.state.passed
+
+    clock = next(clock for clock in range(150, 0, -10) if _is_known(job, clock))
+    assert passed()["event"] > clock
+    restart(job, clock, outputs="retract")
+    assert passed() == {"event": clock} and verify(job.storage).ok
 
 
 def test_restart_goes_behind_what_a_state_without_windows_has_closed() -> None:

@@ -25,7 +25,7 @@ from persistent.checkpoint.output_parts import SinkBatch, SinkPart
 from persistent.checkpoint.retention import Retention
 from persistent.codec import decode_document, encode_document
 from persistent.operations import pin, rollback, upgrade
-from persistent.operations.rolling_back import check_can_take_back
+from persistent.operations.rolling_back import check_can_take_back, readable
 from persistent.verify import verify
 from tests.checkpoint.samples import manifest
 from tests.crash.sweep import Deaths, anywhere, calm
@@ -132,6 +132,31 @@ def killed_before_publishing(folder: Path) -> World:
         sink._files[last.sink.unpublished[0].staged[0].name] = sink._files.pop(name)
     sink.delete(f"_published/{last.id:020d}.json")
     return world
+
+
+def test_all_that_was_listed_may_be_gone_where_a_driver_keeps_one_checkpoint(folder: Path) -> None:
+    """Each of them is collected before it is read: that is no lost log, and another look finds the next."""
+    world = World(TOTALS, folder)
+    world.run()
+    log = Log(world.checkpoint)
+    there, gone = log.ids(), max(log.ids())
+
+    class Slow(Log):
+        looks, late = 0, 0
+
+        def ids(self) -> list[int]:
+            self.looks += 1
+            return [gone + 1] if self.looks <= self.late else there
+
+    for late in range(6):
+        slow = Slow(world.checkpoint)
+        slow.late = late
+        assert readable(slow).newest.manifest.id == gone and slow.looks > late
+    for id in there:
+        world.checkpoint.delete(manifest_name(id))
+    with pytest.raises(CorruptCheckpoint, match="no manifest can be read"):
+        readable(Slow(world.checkpoint))
+    world.close()
 
 
 def test_what_is_staged_and_not_published_yet_still_is(folder: Path) -> None:

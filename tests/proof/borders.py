@@ -1,4 +1,5 @@
-"""Borders of windows that no formula of size and step gives: the shifts of an assigner, and the sessions of a gap.
+"""Borders that no formula of size and step gives: the shifts of an assigner, the sessions of a gap, and the lives of
+keys.
 
 Plain references, one time after the other; ``Shifts`` alone works on columns, as the job asks it.
 """
@@ -56,3 +57,18 @@ class Gap:
         ((7, 12), (28, 30))
         """
         return ms, min(ms + self.gap, (ms // self.cut + 1) * self.cut)
+
+
+@dataclass(frozen=True, order=True)
+class Life:
+    """A key lives until it has been silent for ``ttl``; then it is gone, and begins at zero."""
+
+    ttl: int
+
+    def of(self, ms: int) -> tuple[int, int]:
+        """The begin and the end of a life of one message. Two of a key are one life if these meet.
+
+        >>> Life(5).of(7)
+        (7, 12)
+        """
+        return ms, ms + self.ttl

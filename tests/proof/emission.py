@@ -15,10 +15,10 @@ from zoneinfo import ZoneInfo
 
 from monoids import Count, Max, Sum, record
 from persistent import NonWindowState, WindowState, assigned, calendar, everything, session, sliding, tumbling
-from tests.proof.borders import Gap, Shifts, shift_of
+from tests.proof.borders import Gap, Life, Shifts, shift_of
 
 Place = tuple[Any, Any]
-"""A key, and where its window starts; of sessions, the start and the end."""
+"""A key, and where its window starts; of sessions, and of the lives of keys, the start and the end."""
 Sums = tuple[int, ...]
 Span = tuple[int, int, int]
 """Of windows: their size, how often one starts, and the offset of all."""
@@ -37,11 +37,11 @@ _NEVER = 1 << 62
 
 @dataclass(frozen=True)
 class Emission:
-    """``window``: None without windows. ``allowed``: how long a window takes late records, in ticks; ``late``, ``emit``
-    and ``changes``: the options of the state. ``early``: the ticks between two early results, by the clock of
-    ``early_by``. ``names``: the columns of a result."""
+    """``window``: None without windows; a ``Life`` without, if keys expire. ``allowed``: how long a window takes late
+    records, in ticks; ``late``, ``emit`` and ``changes``: the options of the state. ``early``: the ticks between two
+    early results, by the clock of ``early_by``. ``names``: the columns of a result."""
 
-    window: Span | Gap | str | None = None
+    window: Span | Gap | Life | str | None = None
     allowed: int = 0
     late: str | None = None
     emit: str = "close"
@@ -58,11 +58,13 @@ class Emission:
         emit = {} if self.emit == "close" else {"emit": self.emit, "changes": self.changes}
         if self.window is None:
             return NonWindowState(monoid, **emit, **options)
+        early: dict[str, Any] = {"early": self.early_ms, "early_by": self.early_by} if self.early is not None else {}
+        if isinstance(self.window, Life):
+            early |= {"changes": self.changes} if early else {}
+            return NonWindowState(monoid, ttl=self.window.ttl, **emit, **early, **options)
         if self.window == EVERYTHING:
             return WindowState(monoid, everything(), **options)
-        late: dict[str, Any] = {"allowed_lateness": self.allowed_ms, **({"late": self.late} if self.late else {})}
-        if self.early is not None:
-            late |= {"early": self.early_ms, "early_by": self.early_by}
+        late = {"allowed_lateness": self.allowed_ms, **({"late": self.late} if self.late else {}), **early}
         has_late = self.allowed or self.early is not None
         return WindowState(monoid, self._window(), **emit, **(late if has_late else {}), **options)
 
@@ -103,7 +105,7 @@ class Emission:
     @property
     def has_windows(self) -> bool:
         """Whether the clock closes any."""
-        return self.window not in (None, EVERYTHING)
+        return self.window not in (None, EVERYTHING) and not self.has_lives
 
     @property
     def has_sessions(self) -> bool:
@@ -115,9 +117,21 @@ class Emission:
         """Whether a record can change sessions that are published."""
         return self.has_sessions and self.late == "retract"
 
+    @property
+    def has_lives(self) -> bool:
+        """Whether keys expire."""
+        return isinstance(self.window, Life)
+
+    @property
+    def joins(self) -> bool:
+        """Whether what is held are stretches of time, of which two of a key become one where they meet."""
+        return self.has_sessions or self.has_lives
+
     def starts(self, ms: int) -> Iterator[Any]:
         """The starts of the windows that hold a time; one None without windows; of sessions that of one message."""
-        if not self.has_windows:
+        if isinstance(self.window, Life):
+            yield self.window.of(ms)
+        elif not self.has_windows:
             yield None
         elif self.window == DAYS:
             yield _midnight(_day(ms))
@@ -141,10 +155,10 @@ class Emission:
         return [start for start in self.starts(ms) if self.end(start) > judged]
 
     def end(self, start: Any) -> int:
-        """Where the window that starts there ends."""
+        """Where the window that starts there ends, or the life."""
         if start is None:
             return _NEVER
-        if self.has_sessions:
+        if self.joins:
             return int(start[1])
         if self.window == SHIFTS:
             return shift_of(start)[1]
@@ -152,6 +166,11 @@ class Emission:
             return _midnight(_day(start) + timedelta(days=1))
         assert isinstance(self.window, tuple)
         return start + self.window[0]
+
+    def left(self, start: Any) -> int:
+        """From which clock on nothing can count there any more, so that it may leave the disk. A life can be made
+        longer for as long as it has lasted after its last message."""
+        return self.end(start) + (self.window.ttl if isinstance(self.window, Life) else 0)
 
     # -- the clock -----------------------------------------------------------------------------------------------
 
@@ -201,7 +220,11 @@ class Emission:
     ) -> list[tuple[Any, ...]]:
         """What a step publishes. ``before`` and ``after`` its rows, which have ``changed`` those; ``due``: what is
         published because it closes, or ends. ``closed``: up to where windows had closed before. Where changes are
-        published early, ``before`` is what was published last, and ``changed`` what has changed since."""
+        published early, ``before`` is what was published last, and ``changed`` what has changed since; and so it is
+        where keys expire, of which those that live are in ``after``."""
+        if self.has_lives:
+            gone = ((*place, *old, TAKEN_BACK) for place, old in before.items() if place not in after)
+            return [*gone, *self._again(before, after, (place for place in changed if place in after))]
         if self.of_changes:
             return list(self._again(before, after, changed))
         new = [(*place, *after[place]) for place in due]
@@ -216,6 +239,8 @@ class Emission:
     ) -> Iterator[tuple[Any, ...]]:
         for place in places:
             old, new = before.get(place), after[place]
+            if self.changes == "retract" and old == new:
+                continue
             if self.late == "delta":
                 new = tuple(one - other for one, other in zip(new, old or (0, 0)))
             if (self.late == "retract" or self.changes == "retract") and old is not None:
@@ -245,6 +270,19 @@ class Emission:
                 found[place] = tuple(map(sum, zip(sums, before))) if before else tuple(sums)
         return found
 
+    # -- keys that expire ----------------------------------------------------------------------------------------
+
+    def living(self, lives: Mapping[Place, Sums], clock: int) -> dict[Place, Sums]:
+        """The last life of each key, without those that have ended at a clock."""
+        last = dict(sorted(lives, key=lambda place: place[1]))
+        return {(page, None): lives[page, borders] for page, borders in last.items() if borders[1] > clock}
+
+    def shown(self, held: Mapping[Place, Sums], closed: int, watermark: int) -> dict[Place, Sums]:
+        """What the state shows of what it holds, by the clocks of its checkpoint."""
+        if self.has_lives:
+            return self.living(held, watermark)
+        return {place: sums for place, sums in held.items() if self.end(place[1]) > closed}
+
     # -- the plain computation -----------------------------------------------------------------------------------
 
     def added(self, sums: Sums | None, n: int) -> Sums:
@@ -253,8 +291,8 @@ class Emission:
         return visits + 1, total + n, *(max(one, n) for one in top)
 
     def count(self, held: dict[Place, Sums], place: Place, n: int) -> Place:
-        """Let a number count in a place; where it is then: a session takes in those that it meets."""
-        if not self.has_sessions:
+        """Let a number count in a place; where it is then: a session, or a life, takes in those that it meets."""
+        if not self.joins:
             held[place] = self.added(held.get(place), n)
             return place
         page, (start, end) = place
@@ -271,10 +309,15 @@ class Emission:
         """The sums of both."""
         return one[0] + other[0], one[1] + other[1], *map(max, one[2:], other[2:])
 
+    def table_of(self, counted: Iterable[tuple[Place, int]], closed: int) -> dict[Place, Sums]:
+        """What the table must come to, once all is published that has counted, by a clock that is closed so far."""
+        summed = self.summed(counted)
+        return self.living(summed, closed) if self.has_lives else summed
+
     def summed(self, counted: Iterable[tuple[Place, int]]) -> dict[Place, Sums]:
-        """What the table must come to, once all is published that has counted."""
+        """What has counted, by place."""
         found: dict[Place, Sums] = {}
-        if self.has_sessions:
+        if self.joins:
             # In the order of time, whatever the steps were: each begins a session, or goes on with the last.
             counted = sorted(counted, key=lambda one: (repr(one[0][0]), one[0][1]))
             last: Place = (None, (-1, -1))
@@ -320,6 +363,13 @@ def drawn_emission(drawn: random.Random, window: Span | None) -> Emission:
         names = three[:2] if late == "delta" else three
         early_by = "processing" if drawn.random() < 0.3 else "event"
         return Emission(around, allowed, late, names=names, early=drawn.choice((1, 7, 30)), early_by=early_by)
+    if window is None and drawn.random() < 0.6:
+        life, early = Life(drawn.choice((3, 10, 30))), drawn.choice((None, None, 1, 7, 30))
+        if early is not None:
+            early_by = "processing" if drawn.random() < 0.3 else "event"
+            return Emission(life, changes=changes, names=three, early=early, early_by=early_by)
+        emit, changes = drawn.choice((("close", "update"), ("change", "update"), ("change", "retract")))
+        return Emission(life, emit=emit, changes=changes, names=three)
     if window is None:
         return Emission(EVERYTHING, names=three) if chance < 0.7 else Emission(None, 0, None, "change", changes, three)
     around = drawn.choice((DAYS, SHIFTS, window, window))

@@ -39,7 +39,7 @@ from persistent.storage import open_storage
 from persistent.verify import verify
 from tests.crash.worlds import Beside, CrashJob, Outcome, Peaks, Totals, Visits, World, check_invariants, write_files
 from tests.proof import worlds
-from tests.proof.borders import Gap
+from tests.proof.borders import Gap, Life
 from tests.proof.emission import DAYS, EVERYTHING, SHIFTS, Emission
 from tests.proof.result import Result
 from tests.proof.twin import Twin
@@ -97,8 +97,13 @@ EMISSIONS = {
     "joining": Emission(Gap(12, 300), 150, "retract"),
     "shifts": Emission(SHIFTS, 100, "accumulate"),
     "early": Emission((10, 10, 0), 100, "retract", early=70),
+    "lives": Emission(Life(60), emit="change", changes="retract"),
+    "expired": Emission(Life(60)),
 }
-"""Jobs of sessions or an assigner's windows, that take late records, or publish what changes."""
+"""Jobs of sessions or an assigner's windows, or of keys that expire; that take late records, or publish what
+changes."""
+LATE_SINKS = ("visits", "days", "expired")
+"""The jobs whose late records have a sink of their own."""
 JOBS = {
     "visits": (Visits, True, "parquet"),
     "peaks": (Peaks, False, "jsonl"),
@@ -247,7 +252,16 @@ def job_of(name: str) -> CrashJob:
         rows = [{**row, "n": abs(row["n"])} for row in rows]
     if name in EMISSIONS:
         rows = [{**row, "ts": EMISSIONS[name].at(row["ts"])} for row in rows]
-    return CrashJob(f"kills-{name}", task, tuple(rows), _STEP_ROWS, ordered, files=_FILES, format=format)
+    return CrashJob(
+        f"kills-{name}",
+        task,
+        tuple(rows),
+        _STEP_ROWS,
+        ordered,
+        files=_FILES,
+        format=format,
+        late_sink="folder" * (name in LATE_SINKS),
+    )
 
 
 @cache
@@ -273,7 +287,8 @@ def table(name: str) -> dict[Any, Any]:
 def check_table(name: str, world: World) -> None:
     """The largest revision, with what was taken back gone, is the plain one."""
     if name in EMISSIONS:
-        emission, rows = EMISSIONS[name], sorted(world.published(), key=revision_of)
+        emission = EMISSIONS[name]
+        rows = sorted((row for row in world.published() if "late" not in row), key=revision_of)
         held = emission.table(map(emission.row, some) for _, some in groupby(rows, revision_of))
         assert held == table(name), f"a reader holds {held}, not {table(name)}"
 
@@ -441,6 +456,7 @@ class Trial:
     def check(self) -> None:
         world = World(self.order.job, self.place.folder / "events")
         world.checkpoint, world.sink = open_storage(self.order.checkpoint), open_storage(self.order.sink)
+        world.second = open_storage(self.order.late)  # type: ignore[assignment]
         expected, found = calm(self.job), world.outcome()
         for part in fields(Outcome):
             before, after = getattr(expected, part.name), getattr(found, part.name)

@@ -24,7 +24,7 @@ from persistent.reading import diff, export, place
 from persistent.storage import MemoryStorage
 from persistent.verify import verify
 from tests.faults import DEATHS, FaultyStorage, Killed, Operations
-from tests.proof.borders import Gap
+from tests.proof.borders import Gap, Life
 from tests.proof.emission import DAYS, EVERYTHING, SHIFTS, Emission, start_of
 from tests.proof.operations_model import GRID, Held, Model, Plan, Snapshot
 from tests.proof.operations_world import World, values
@@ -59,6 +59,9 @@ EMISSIONS = st.one_of(
             Emission(Gap(4, 20)),
             Emission(Gap(8, 40)),
             Emission(Gap(12, 80), 80, "retract"),
+            *(Emission(Life(10), emit=emit) for emit in ("close", "change")),
+            Emission(Life(25), emit="change", changes="retract"),
+            Emission(Life(10), changes="retract", early=7),
             Emission(SHIFTS),
             Emission(SHIFTS, 15, "retract"),
             Emission(WINDOWS, early=7),
@@ -83,8 +86,8 @@ class Machine(RuleBasedStateMachine):
         self._stack = ExitStack()
         self._stack.enter_context(small(0))
         self._stack.enter_context(drawn_names("operations"))
-        self._many_shards = driver_step._SHARD_ROWS
-        driver_step._SHARD_ROWS = 1  # type: ignore[misc]
+        self._many_shards = driver_step.SHARD_ROWS
+        driver_step.SHARD_ROWS = 1  # type: ignore[misc]
         self._ids = self._names = 0
         self._worlds: list[World] = []
         self._story: list[str] = []
@@ -92,7 +95,7 @@ class Machine(RuleBasedStateMachine):
         del self.stories[:-2]
 
     def teardown(self) -> None:
-        driver_step._SHARD_ROWS = self._many_shards  # type: ignore[misc]
+        driver_step.SHARD_ROWS = self._many_shards  # type: ignore[misc]
         self._stack.close()
         for world in self._worlds:
             world.checkpoint.clear()
@@ -159,7 +162,7 @@ class Machine(RuleBasedStateMachine):
                 lists = self.world.sources[self.world.source]
                 model.begun(0, Snapshot.empty(self.emission, self.world.source, list(lists)))
                 return
-            planned = plan()
+            planned = plan() or (model.now.idle() if self.emission.has_lives else None)
             assert planned is not None, f"checkpoint {id} was made though there was nothing to do"
             model.checkpoint(id, *model.now.after(planned, self.world.sources[model.now.source]))
 
@@ -182,7 +185,7 @@ class Machine(RuleBasedStateMachine):
             assert planned is not None
             model.plans[model.base] = planned
 
-    @precondition(lambda self: self.emission.early is None and not self.twins)
+    @precondition(lambda self: self.emission.early is None and not self.emission.has_lives)
     @rule(tick=st.integers(-25, 10), pages=PAGES, crash=CRASH)
     def correct(self, tick: int, pages: Any, crash: Any) -> None:
         """Records of one time are put in, and asked for again: once they count, whoever died."""
@@ -198,7 +201,9 @@ class Machine(RuleBasedStateMachine):
 
         # A job that starts from a savepoint, or is a sum, says with its first step what its sink lacks.
         has_begun = bool(Log(world.checkpoint).newest().manifest.sinks)  # type: ignore[union-attr]
-        if not has_begun or not model.now.takes(time):
+        if not has_begun:
+            return
+        if not model.now.takes(time):
             self._refused(Refused, lambda: ask(Operations()))
             return
 
@@ -393,7 +398,7 @@ class Machine(RuleBasedStateMachine):
                 break
         other.model.settle()
 
-    @precondition(lambda self: len(self.world.model.now.positions) < PARTITIONS_MAX)
+    @precondition(lambda self: len(self.world.model.now.positions) < PARTITIONS_MAX and not self.emission.has_lives)
     @rule(rows=ROWS, crash=CRASH)
     def merge(self, rows: Any, crash: Any) -> None:
         """With a second job, both at the end of what is there; the sum goes on."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.proof.borders import Gap
-from tests.proof.emission import EVERYTHING, SHIFTS, Emission, Place, Sums
+from tests.proof.emission import EVERYTHING, Emission, Place, Sums
 
 GRID, HISTORY_MS = 5, 40
 """Of clocks at which the state is known, in ticks; and for how long it is, without windows."""
@@ -63,7 +63,8 @@ class Snapshot:
     by partition, read, processed, late, dead and duplicate. ``known_from``: of a state without windows, the clock
     before which its past has been summed up. ``unlisted``: whether no sink of the job is known yet. ``passed``: where
     the clock of early results stood; ``shows``: whether any step has published some since.
-    ``marked``: whether a rollback has come; then they are not held back until some are published."""
+    ``marked``: whether a rollback has come; then they are not held back until some are published. Of keys that expire,
+    ``shown``: what readers hold, as they were told at the clock ``told``; ``anew``: whether all is published anew."""
 
     emission: Emission
     source: int
@@ -81,6 +82,9 @@ class Snapshot:
     passed: int | None = None
     shows: bool = False
     marked: bool = False
+    shown: Mapping[Place, Sums] = field(default_factory=dict)
+    told: int | None = None
+    anew: bool = False
 
     @staticmethod
     def empty(emission: Emission, source: int, partitions: Sequence[str]) -> Snapshot:
@@ -93,6 +97,8 @@ class Snapshot:
         """Count and total of each key, and of each window that is not closed; of what was before a clock."""
         closed = self.closed if as_of is None else as_of
         folded = self._folded(row for row in self.rows if as_of is None or row.ts < as_of)
+        if self.emission.has_lives:
+            return self.emission.living(folded, self.watermark)
         return {place: sums for place, sums in folded.items() if self.emission.end(place[1]) > closed}
 
     def knows(self, clock: int, *, unpublished: bool = False) -> bool:
@@ -100,30 +106,28 @@ class Snapshot:
         open then has been published."""
         emission = self.emission
         grid = emission.window.cut if isinstance(emission.window, Gap) else GRID * emission.tick_ms
-        if emission.window == EVERYTHING or clock % grid or clock > self.watermark:
+        if emission.window == EVERYTHING or emission.has_lives or clock % grid or not 0 <= clock <= self.watermark:
             return False
         if emission.has_sessions:
             # None is open at a border of cells, and those that were then are gone from the cell behind.
             return self.closed <= clock if unpublished else self.final // grid <= clock // grid
         if emission.has_windows:
             gone = self.closed if unpublished else self.final
-            # An assigner is asked for no time before 1970.
-            asked = max(clock, 0) if emission.window == SHIFTS else clock
-            return next(emission.starts(gone)) <= next(emission.starts(asked))  # type: ignore[operator]
+            return next(emission.starts(gone)) <= next(emission.starts(clock))  # type: ignore[operator]
         return max(self.known_from, _summed_up(self.watermark)) <= clock
 
     def placed(self, rows: Iterable[Held]) -> list[tuple[Held, Place]]:
-        """Each row with its place; of sessions it follows from all of them."""
+        """Each row with its place; of sessions, and of lives, it follows from all of them."""
         alone = [(row, (row.page, next(self.emission.starts(row.ts)))) for row in rows]
-        if not self.emission.has_sessions:
+        if not self.emission.joins:
             return alone
         sessions = self.emission.summed((place, row.n) for row, place in alone)
         held = {(page, ms): (page, borders) for page, borders in sessions for ms in range(*borders)}
         return [(row, held[row.page, row.ts]) for row, _ in alone]
 
     def open(self, rows: Iterable[Held], clock: int) -> list[Held]:
-        """Those of the rows whose windows end after a clock."""
-        return [row for row, place in self.placed(rows) if self.emission.end(place[1]) > clock]
+        """Those of the rows whose windows end after a clock; or whose lives something can still join."""
+        return [row for row, place in self.placed(rows) if self.emission.left(place[1]) > clock]
 
     # -- what becomes of it --------------------------------------------------------------------------------------
 
@@ -136,14 +140,22 @@ class Snapshot:
         }
         if stop != self.positions:
             return Plan(stop, self._close_at, False)
-        ends = ends and not (self.ended and not (self._lacks_totals() or self._has_corrected_totals()))
+        is_told = not (self._lacks_totals() or self._has_corrected_totals() or self._has_untold())
+        ends = ends and not (self.ended and is_told)
         ending = [self.emission.end(place[1]) for _, place in self.placed(self.rows) if self.emission.has_windows]
         is_open = [end for end in ending if end > self.closed]
         close_at = max([self._close_at, *(is_open if ends else [])])
+        if self.emission.has_lives:
+            is_open = [self.emission.end(borders) for _, borders in self._folded(self.rows)]
+            is_open = [end for end in is_open if end > self.closed]
         moves = self._reached(self.largest) > self.watermark
         if not (ends or moves or any(end <= close_at for end in is_open) or self._lacks_changes()):
             return None
         return Plan(stop, close_at, ends)
+
+    def idle(self) -> Plan:
+        """A step in which nothing happens: a life may have ended, by the times of a part of it."""
+        return Plan(self.positions, self._close_at, False)
 
     def after(self, plan: Plan, lists: Lists) -> tuple[Snapshot, Shown]:
         """The checkpoint that a step makes of it, and what the step publishes."""
@@ -162,7 +174,10 @@ class Snapshot:
                 dead.update([row["id"]] if fate == "dead" else [])
         rows: Iterable[Held] = (*self.rows, *own)
         publishes = self.emission.of_changes and self._publishes(plan, own, judged)
+        told: dict[str, Any] = {}
         if plan.ends or publishes:
+            if self.emission.has_lives:
+                told = {"shown": self.emission.living(self._folded(rows), plan.close_at), "told": plan.close_at}
             rows = [replace(row, fresh=False) for row in rows]
         final, reads = self.emission.final(judged, plan.close_at), plan.stop != self.positions
         joins = self.unlisted and not self.emission.has_windows
@@ -180,6 +195,7 @@ class Snapshot:
             unlisted=False,
             passed=None if self.emission.early is None else self._early_clock()[0],
             shows=self.shows or publishes,
+            **({**told, "anew": False} if told else {}),
         )
         return after, Shown(self._published(plan, own, judged), late, dead)
 
@@ -203,8 +219,10 @@ class Snapshot:
         # A source of which nothing was read is read whole.
         was_read = self.since is not None or any(account["read"] for account in self.accounts.values())
         after = replace(empty, rows=rows, watermark=clock, closed=closed, final=closed, known_from=self.known_from)
-        # The clock of early results stands where it stood, though that of the state goes back.
-        after = replace(after, since=clock if was_read else None, passed=self.passed)
+        passed = self.passed
+        if passed is not None and self.emission.early_by == "event":
+            passed = min(passed, clock)
+        after = replace(after, since=clock if was_read else None, passed=passed)
         return replace(after, unlisted=newest.unlisted, marked=not newest.unlisted)
 
     def merged(self, other: Snapshot, source: int) -> Snapshot:
@@ -229,12 +247,16 @@ class Snapshot:
 
     def begun(self) -> Snapshot:
         """The first content of another job: nothing of it is published yet."""
-        return replace(self, source=0, rows=self._all_fresh(), unlisted=True, shows=False, marked=False)
+        return replace(self, source=0, rows=self._all_fresh(), unlisted=True, shows=False, marked=False, anew=True)
 
     def gone_back(self, newest: Snapshot, *, again: bool) -> Snapshot:
         """What a rollback to it makes: a sink that came since lacks the totals, even if the input had ended; and
         changes are published ``again`` as a whole."""
         changes = self.emission.of_changes
+        if again and self.emission.has_lives and not newest.unlisted:
+            told = self.closed if self.told is None else self.told
+            rows = self._all_fresh()
+            return replace(self, ended=False, rows=rows, unlisted=False, marked=True, shows=False, told=told, anew=True)
         lacks = self._lacks_totals() or (self.unlisted and changes and bool(self.rows)) or self._has_told_no_totals()
         if (lacks and not newest.unlisted) or (changes and again and self.rows):
             rows = self._all_fresh() if changes else self.rows
@@ -257,6 +279,17 @@ class Snapshot:
         is_fresh = bool(self.rows) and all(row.fresh for row in self.rows)
         return self.ended and is_fresh and not (self.emission.has_windows or self.emission.of_changes or self.marked)
 
+    def _has_untold(self) -> bool:
+        """Whether readers hold a key that has expired."""
+        living = self.emission.living(self._folded(self.rows), self.closed) if self.emission.has_lives else {}
+        return self.emission.has_lives and any(place not in living for place in self._held_by_readers(self.rows))
+
+    def _held_by_readers(self, rows: Iterable[Held]) -> Mapping[Place, Sums]:
+        """What was published of keys that expire. If all is published anew, of what there is now: some may hold it."""
+        if not self.anew:
+            return self.shown
+        return {} if self.told is None else self.emission.living(self._folded(rows), self.told)
+
     def _has_corrected_totals(self) -> bool:
         """Whether some were put in after the fact since the input had ended, which the sink has not."""
         return not self.emission.has_windows and any(row.fresh for row in self.rows)
@@ -276,6 +309,9 @@ class Snapshot:
         lacks = (self.unlisted or (self.marked and not self.shows)) and bool(self.rows)
         if self.emission.early is None or plan.ends or lacks or self._early_clock()[1]:
             return True
+        if self.emission.has_lives:
+            # What a reader has of a key stays on disk until it is taken back.
+            return False
         fresh, new = {place for row, place in self.placed(self.rows) if row.fresh}, dict(self.placed(own)).values()
         return self.emission.must_publish(fresh, new, self.final, judged, plan.close_at)
 
@@ -304,6 +340,9 @@ class Snapshot:
         """What a step publishes that has counted its ``own`` rows."""
         rows, emission = (*self.rows, *own), self.emission
         before, changed = self.rows, own
+        if emission.has_lives:
+            publishes = plan.ends or (emission.of_changes and self._publishes(plan, own, judged))
+            return self._published_lives(plan, rows) if publishes else Counter()
         if emission.of_changes:
             if not self._publishes(plan, own, judged):
                 return Counter()
@@ -315,6 +354,15 @@ class Snapshot:
             due = {place for row, place in self.placed(self.rows) if plan.ends and row.fresh}
         places = {place for _, place in self.placed(changed)}
         return Counter(emission.outputs(self._folded(before), self._folded(rows), places, due, self.closed))
+
+    def _published_lives(self, plan: Plan, rows: Sequence[Held]) -> Counter[tuple[Any, ...]]:
+        """What a step publishes of keys that expire, which then has these rows."""
+        old, living = self._held_by_readers(rows), self.emission.living(self._folded(rows), plan.close_at)
+        if self.anew or self.unlisted:
+            # What is published anew takes back nothing but what is gone.
+            old = {place: sums for place, sums in old.items() if place not in living}
+        changed = {(row.page, None) for row in rows if row.fresh or self.unlisted}
+        return Counter(self.emission.outputs(old, living, changed, (), self.closed))
 
     def _folded(self, rows: Iterable[Held]) -> dict[Place, Sums]:
         emission = self.emission

@@ -20,7 +20,7 @@ from tests.proof.emission import Emission, Place, Sums
 from tests.proof.operations_model import FENCES_A_BLOCK
 from tests.proof.twin import Expected, Step
 
-CHECKPOINT, SINK = "/checkpoint", "/sink"
+CHECKPOINT, SINK, LATE = "/checkpoint", "/sink", "/late"
 _DIGITS = 20
 _GROUP_SHIFT = 54
 
@@ -46,11 +46,12 @@ class Lost(AssertionError):
 
 
 class Oracle:
-    """What a job's disk is measured against. ``emission`` as in the twin."""
+    """What a job's disk is measured against. ``emission`` as in the twin. ``late_sink``: late rows have a folder."""
 
-    def __init__(self, steps: Mapping[Step, Expected], emission: Emission) -> None:
+    def __init__(self, steps: Mapping[Step, Expected], emission: Emission, *, late_sink: bool = False) -> None:
         self.steps = steps
         self.emission = emission
+        self.late_sink = late_sink
         self.mixes: dict[int, int] = {}
 
     def at_start(self, disk: Readable, acknowledged: Acknowledged) -> None:
@@ -92,15 +93,27 @@ class Oracle:
             _require(manifest.epoch >= before.epoch, f"epoch {manifest.epoch} after {before.epoch}")
             _require(manifest.oldest >= before.oldest, f"oldest {manifest.oldest} after {before.oldest}")
         shown = self.shown(disk)
+        self._check_late(disk, manifest, expected, alone)
         if manifest.kind == "checkpoint":
             published = self.steps[expected.before].outputs if expected.before else Counter()
             # Another driver may have published what this manifest names before its own driver had the answer.
             as_far = shown == published if alone else published <= shown <= expected.outputs
             _require(as_far, f"before m/{manifest.id}: shown {_diff(shown, published)}")
-            staged = sum(one.rows for batch in manifest.sink.unpublished for one in batch.staged)
+            batches = [batch for sink in manifest.result_sinks().values() for batch in sink.unpublished]
+            staged = sum(one.rows for batch in batches for one in batch.staged)
             _require(staged == expected.staged, f"m/{manifest.id} stages {staged} outputs, not {expected.staged}")
         else:
             _require(shown <= expected.outputs, f"shown, and not named: {_diff(shown, expected.outputs)}")
+
+    def _check_late(self, disk: Readable, manifest: Manifest, expected: Expected, alone: bool) -> None:
+        """Late rows are shown to the step before, each once."""
+        before = self.steps[expected.before].late if expected.before else ()
+        shown, published, all_ = self.late(disk), Counter(before), Counter(expected.late)
+        if not self.late_sink or manifest.kind != "checkpoint":
+            _require(shown <= (all_ if self.late_sink else Counter()), f"late, and not named: {shown}")
+            return
+        as_far = shown == published if alone else published <= shown <= all_
+        _require(as_far, f"before m/{manifest.id}: late rows {_diff(shown, published)}")
 
     def at_edge(self, disk: Readable, *, ended: bool) -> Expected:
         """A run has come to a step's edge (``ended``: to its end): everything is published, exactly once."""
@@ -112,6 +125,8 @@ class Oracle:
         self._check_state(disk, manifest, expected)
         shown = self.shown(disk)
         _require(shown == expected.outputs, f"published {_diff(shown, expected.outputs)}")
+        late, known = self.late(disk), Counter(expected.late if self.late_sink else ())
+        _require(late == known, f"late rows in their sink {_diff(late, known)}")
         for folder, numbers in (("late", expected.late), ("dead", expected.dead)):
             found = _aside(disk, folder)
             _require(found == sorted(numbers), f"{folder}: rows {found}, not {sorted(numbers)}")
@@ -131,6 +146,11 @@ class Oracle:
     def shown(self, disk: Readable) -> Counter[tuple[Any, ...]]:
         """The published rows that a reader of the sink sees."""
         return Counter(row for rows in self._batches(disk) for row in rows)
+
+    def late(self, disk: Readable) -> Counter[int]:
+        """The numbers of the rows that a reader of the late sink sees."""
+        files = [f"{LATE}/{name}" for name in disk.files_in(LATE)]
+        return Counter(json.loads(row["value"])["id"] for path in files for row in _output_rows(disk.data(path)))
 
     def _batches(self, disk: Readable) -> Iterator[list[tuple[Any, ...]]]:
         """What is published, in the order of the checkpoints."""
@@ -172,10 +192,10 @@ class Oracle:
                 yield group, (key, start), (row["element:visits"], row["element:total"])
 
     def _add(self, found: dict[Place, Sums], place: Place, sums: Sums) -> None:
-        """Add what a run holds; a session joins those that it meets."""
+        """Add what a run holds; a session, or a life, joins those that it meets."""
         page, borders = place
         met = [place] if place in found else []
-        if self.emission.has_sessions:
+        if self.emission.joins:
             met = [one for one in found if one[0] == page and one[1][0] < borders[1] and borders[0] < one[1][1]]
             all_ = [borders, *(one[1] for one in met)]
             place = page, (min(start for start, _ in all_), max(end for _, end in all_))
@@ -190,11 +210,9 @@ class Oracle:
             data = _data(disk, f"{CHECKPOINT}/{run.name}")
             _require(data is not None, f"m/{manifest.id} names {run.name}, which is not there")
             for group, place, sums in self._held(data or b"", run.sha256):
-                # A part of a session can end before it does.
-                is_part = self.emission.has_sessions or self.emission.end(place[1]) > manifest.final
-                if run.low <= group < run.high and is_part:
+                if run.low <= group < run.high:
                     self._add(found, place, sums)
-        found = {place: sums for place, sums in found.items() if self.emission.end(place[1]) > manifest.final}
+        found = {place: one for place, one in found.items() if self.emission.left(place[1]) > manifest.final}
         _require(found == expected.state, f"m/{manifest.id}: state {found}, not {dict(expected.state)}")
 
 
@@ -239,7 +257,7 @@ def _leftovers(disk: Readable, newest: Manifest) -> list[str]:
     named = {name for manifest in manifests for name in manifest.files()}
     found = [path.removeprefix(f"{CHECKPOINT}/") for path in disk.files_below(f"{CHECKPOINT}/d")]
     left = [name for name in found if name not in named]
-    left += [f"_staged/{name}" for name in disk.files_in(f"{SINK}/_staged")]
+    left += [f"_staged/{name}" for sink in (SINK, LATE) for name in disk.files_in(f"{sink}/_staged")]
     return [name for name in left if not name.rpartition("/")[2].startswith(".tmp-")]
 
 

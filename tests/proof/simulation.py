@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from persistent import FileSink, Pipeline, Retention
+from persistent.checkpoint.output_parts import LATE_SINK
 from persistent.driver.loop import Driver
 from persistent.driver.options import Options
 from persistent.errors import EngineError, Fenced, PersistentError, Refused, StorageError, UnknownCheckpoint
@@ -111,8 +112,8 @@ class Simulation:
         # By a random of its own: what else is drawn from a seed stays as it was.
         emitted = random.Random(f"late rows {self.seed}")
         self.emission = emission_of(self.seed)
-        # Sessions grow into each other over steps where the clock waits, or where they take what is late.
-        waits = self.emission.has_sessions and not self.emission.allowed
+        # Sessions, and lives, grow into each other over steps where the clock waits, or where they take what is late.
+        waits = self.emission.joins and not self.emission.allowed
         lag_ms = drawn.choice((5, 10, 15) if waits else (0, 0, 5)) * self.emission.tick_ms
         ordered, files = drawn.random() < 0.6, drawn.random() < 0.25
         self.step_rows = drawn.choice((None, 1, 3, 5))
@@ -147,6 +148,9 @@ class Simulation:
         self.states = ("state", "twin") if random.Random(f"states {self.seed}").random() < 0.25 else ()
         if self.states:
             self.sinks["twin"] = MemoryStorage(f"{name}-t")
+        may_be_late = self.emission.has_windows or self.emission.has_lives
+        if may_be_late and random.Random(f"late sink {self.seed}").random() < 0.3:
+            self.sinks[LATE_SINK] = MemoryStorage(f"{name}-l")
         self.come(drawn.randrange(1, len(self.input.coming)))
         self.oracle = Oracle(
             self.checkpoint,
@@ -180,21 +184,26 @@ class Simulation:
             self.schedule.story.append(f"{passed_ms} ms pass")
 
     def _later(self, tick: int, drawn: random.Random) -> int:
-        """When a row is from: where windows take late rows, some correct what was published long ago."""
-        behind = drawn.choice((0, 0, 10, 25, 40)) if self.emission.allowed else 0
+        """When a row is from: where windows take late rows, some correct what was published long ago; and some bring
+        back keys that have expired."""
+        takes_late = self.emission.allowed or self.emission.has_lives
+        behind = drawn.choice((0, 0, 10, 25, 40)) if takes_late else 0
         return max(tick - behind, 0) if tick >= 0 else tick
 
     # -- who works -------------------------------------------------------------------------------------------------
 
     def pipeline(self, checkpoint: Any, *sinks: Any) -> Pipeline:
-        """The job over these stores. Of two states both are the same, and one sink takes the second."""
+        """The job over these stores. Of two states both are the same, and one sink takes the second. One may take what
+        is late."""
         given: Any = {name: FileSink(sink, format="jsonl") for name, sink in zip(self.sinks, sinks, strict=True)}
+        late_sink = given.pop(LATE_SINK, None)
         if self.states:
             given = {"twin": given.pop("twin"), "state": given}
         return Pipeline(
             source=self.input.source(),
             task=Counts(self.emission, self.states),
             sink=given,
+            late_sink=late_sink,
             checkpoint=checkpoint,
             step_rows=self.step_rows,
             on_error="dead-letter",

@@ -16,12 +16,13 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SeenPart
 from persistent.checkpoint.successor import Entry
 from persistent.clock import wall_ms
-from persistent.driver import commit, publish, publish_after, recover, seen_part, state_step, step_effects
+from persistent.driver import commit, expiry, publish, publish_after, recover, seen_part, state_step, step_effects
 from persistent.driver.quiet import QuietWatch
 from persistent.driver.session_cache import SessionCache
-from persistent.session_window import SessionWindow
+from persistent.session_window import SessionWindow, last_sessions
 from persistent.sinks.file import FileSink
 from persistent.sources.then import ThenSource
+from persistent.time_to_live import TimeToLive
 from persistent.worker import correct_sessions, map_split, merge_runs, publish_shard
 from tests.proof.emission import Emission
 
@@ -107,6 +108,24 @@ def _watched_before(self: QuietWatch, planned: Any, manifest: Manifest, began_s:
     _SAW(self, planned, manifest, began_s)
 
 
+def _last_life(gaps: Any, rows: Any, over: int) -> Any:
+    return last_sessions(gaps, rows, over) if isinstance(gaps, TimeToLive) else _AFTER(gaps, rows, over)
+
+
+def _by_the_clock_after(bench: Any, step: Any, mapped: Any, **options: Any) -> Any:
+    reached = max([step.plan.task.close_at, *(one.largest or 0 for one in mapped)])
+    tasks = dict.fromkeys(step.plan.tasks, replace(step.plan.task, close_at=reached))
+    return _EXPIRES(bench, replace(step, plan=replace(step.plan, tasks=tasks)), mapped, **options)
+
+
+def _seen_at_once(job: Any, attempt: Any, batches: Any) -> Any:
+    staged = _LATE(job, attempt, batches)
+    if staged is not None:
+        job.late_sink.publish(attempt.id, [staged])
+    return staged
+
+
+_AFTER, _EXPIRES, _LATE = merge_runs.sessions_after, expiry._closing, map_split.stage_late
 _PUT, _PUBLISH, _JUDGE, _CORRECTIONS = Log.put, publish.publish, map_split._judge, publish_shard.corrections
 _COMPACTED, _LASTS, _SAW = merge_runs._compacted, QuietWatch.lasts_ms, QuietWatch.saw
 _DIFFERENCE, _CHANGED = correct_sessions._difference, publish_shard.changed_sessions
@@ -141,6 +160,9 @@ MUTANTS: Mapping[str, Patch] = {
     "early results wait for their clock alone": (publish_after, "_must_publish", lambda *_: False),
     "a quiet clock jumps to today": (QuietWatch, "lasts_ms", _to_today),
     "a time without a driver counts as quiet": (QuietWatch, "saw", _watched_before),
+    "a time to live keeps the last life alone": (merge_runs, "sessions_after", _last_life),
+    "a key expires by the clock committed with it": (expiry, "_closing", _by_the_clock_after),
+    "a late row is published by the attempt that finds it": (map_split, "stage_late", _seen_at_once),
     "the live half counts what the history has": (ThenSource, "_of_live", lambda self, records, reached: records),
 }
 
@@ -158,6 +180,8 @@ NEEDS: Mapping[str, Needs] = {
     "a session is corrected without its bridge": _joins,
     "sessions that others take in stay published": _joins,
     "early results wait for their clock alone": lambda emission, quiet: emission.early is not None,
+    "a time to live keeps the last life alone": lambda emission, quiet: emission.has_lives,
+    "a key expires by the clock committed with it": lambda emission, quiet: emission.has_lives,
     "a quiet clock jumps to today": lambda emission, quiet: quiet,
     "a time without a driver counts as quiet": lambda emission, quiet: quiet,
 }

@@ -8,14 +8,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from persistent import Pipeline
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
 from persistent.checkpoint.names import plan_name
-from persistent.checkpoint.output_parts import SinkBatch
+from persistent.checkpoint.output_parts import LATE_SINK, SinkBatch
 from persistent.checkpoint.parts import Account
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.set_aside import aside_names
@@ -163,8 +163,8 @@ class Oracle:
         _require(found == wanted, f"manifest {new.id}: read, late, dead, duplicate, clock, end: {found}, not {wanted}")
 
     def _check_state(self, new: Manifest, expected: Snapshot) -> None:
-        held = expected.sums.items()
-        wanted = [(*place, *sums) for place, sums in held if self.emission.end(place[1]) > expected.closed]
+        held = self.emission.shown(expected.sums, expected.closed, expected.watermark)
+        wanted = [(*place, *sums) for place, sums in held.items()]
         for name in self.states:
             table = self._reader.state(name=name, at=new.id)
             found = sorted((self.emission.row(row) for row in table.to_pylist()), key=repr)
@@ -172,7 +172,7 @@ class Oracle:
 
     def _check_staged(self, new: Manifest, expected: Snapshot) -> None:
         late, dead = [], []
-        for where in self.sinks:
+        for where in self.sinks.keys() - {LATE_SINK}:
             found = self._staged(new, where)
             _require(found == expected.outputs, f"checkpoint {new.id}: {where} {found}, not {expected.outputs}")
         for staged in new.aside:
@@ -181,18 +181,34 @@ class Oracle:
         aside = tuple(sorted(late)), tuple(sorted(dead))
         wanted = expected.late, expected.dead
         _require(aside == wanted, f"checkpoint {new.id}: late, dead: {aside}, not {wanted}")
+        if LATE_SINK in self.sinks:
+            self.happened |= {"late rows"} if late else set()
+            given = self._late_staged(new)
+            _require(given == expected.late, f"checkpoint {new.id}: its sink gets late {given}, not {expected.late}")
 
     def _staged(self, new: Manifest, where: str) -> tuple[Any, ...]:
         """The outputs that a checkpoint has staged in a sink."""
         outputs = []
+        for batch, rows in self._rows_staged(new, where):
+            revisions = {row.get("revision", batch.id) for row in rows}
+            _require(revisions == {batch.id}, f"checkpoint {new.id}: revisions {revisions}")
+            outputs += [self.emission.row(row) for row in rows]
+        return tuple(sorted(outputs, key=repr))
+
+    def _late_staged(self, new: Manifest) -> tuple[int, ...]:
+        """The numbers of the late rows that a checkpoint has staged for their sink."""
+        found = []
+        for batch, rows in self._rows_staged(new, LATE_SINK):
+            ids = {row["checkpoint"] for row in rows}
+            _require(ids == {batch.id}, f"checkpoint {new.id}: late in the steps {ids}")
+            found += [json.loads(row["value"])["id"] for row in rows]
+        return tuple(sorted(found))
+
+    def _rows_staged(self, new: Manifest, where: str) -> Iterator[tuple[SinkBatch, list[dict[str, Any]]]]:
         for batch in _batches(new, where):
             for one in batch.staged:
                 lines = self.sinks[where].read(one.name).to_pybytes().decode().splitlines()
-                rows = [json.loads(line) for line in lines]
-                revisions = {row.get("revision", batch.id) for row in rows}
-                _require(revisions == {batch.id}, f"checkpoint {new.id}: revisions {revisions}")
-                outputs += [self.emission.row(row) for row in rows]
-        return tuple(sorted(outputs, key=repr))
+                yield batch, [json.loads(line) for line in lines]
 
     def _aside(self, name: str) -> Iterable[int]:
         table = decode_table(self.checkpoint.read(name), None, name)
@@ -246,7 +262,7 @@ class Oracle:
         _require(snapshot.read == rows, f"read {snapshot.read} of {rows} rows")
         line = [id for id in self.lineage()[::-1] if self.chain[id][0].kind == "checkpoint"]
         table = self.emission.table(self.snapshots[id].outputs for id in line)
-        wanted = self.emission.summed(snapshot.counted)
+        wanted = self.emission.table_of(snapshot.counted, snapshot.closed)
         _require(table == wanted, f"a reader holds {table}, not {wanted}")
 
     # -- garbage ---------------------------------------------------------------------------------------------------

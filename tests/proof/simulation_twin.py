@@ -81,12 +81,12 @@ class Step:
 class Snapshot:
     """What a checkpoint must hold: the ``sums`` of the windows that are not final, and all that ever ``counted``.
     ``changed``: without windows, or with early results, the places of which something is not published. ``published``:
-    of early results, what was last published of each place, and ``passed``, where their clock stood; ``shows``: whether
-    any step has published since. ``began``: whether there was a step, and ``marked``: whether a rollback came after
-    one; then early results are not held back until some are published. ``seen``: the panes of the rows seen, by name.
-    ``largest``: the largest time of each partition. ``quiet_ms``: for how long no row had come. ``outputs``, ``late``,
-    ``dead``: what its own step stages; rows by their "id", also those that are late in some of their windows only,
-    which the account does not count as late."""
+    of keys that expire, what readers hold; of early results, what was last published of each place, and ``passed``,
+    where their clock stood; ``shows``: whether any step has published since. ``began``: whether there was a step, and
+    ``marked``: whether a rollback came after one; then early results are not held back until some are published.
+    ``seen``: the panes of the rows seen, by name. ``largest``: the largest time of each partition. ``quiet_ms``: for
+    how long no row had come. ``outputs``, ``late``, ``dead``: what its own step stages; rows by their "id", also those
+    that are late in some of their windows only, which the account does not count as late."""
 
     sums: Mapping[Place, Sums] = field(default_factory=dict)
     changed: frozenset[Place] = frozenset()
@@ -145,7 +145,7 @@ class Snapshot:
         final = emission.final(judged, step.close_at)
         return replace(
             self._published(step, emission, sums, own, judged),
-            sums={place: one for place, one in sums.items() if emission.end(place[1]) > final},
+            sums={place: one for place, one in sums.items() if emission.left(place[1]) > final},
             counted=(*self.counted, *counted),
             read=self.read + len(rows),
             late_count=self.late_count + late_count,
@@ -181,6 +181,8 @@ class Snapshot:
         self, step: Step, emission: Emission, sums: Mapping[Place, Sums], own: Sequence[Place], judged: int
     ) -> Snapshot:
         """The same, with what the step publishes, which has counted in its ``own`` places."""
+        if emission.has_lives:
+            return self._published_lives(step, emission, sums, own)
         if emission.early is not None:
             return self._published_early(step, emission, sums, own, judged)
         if emission.has_windows:
@@ -190,6 +192,22 @@ class Snapshot:
         outputs = emission.outputs(self.sums, sums, dict.fromkeys(own), due, self.closed)
         changed = frozenset() if step.ends else self.changed.union(own)
         return replace(self, changed=changed, outputs=tuple(sorted(outputs, key=repr)))
+
+    def _published_lives(
+        self, step: Step, emission: Emission, sums: Mapping[Place, Sums], own: Sequence[Place]
+    ) -> Snapshot:
+        """By the clock at which the step begins: what it reads moves it for the next."""
+        changed, passed = self.changed.union((page, None) for page, _ in own), self.passed
+        publishes = step.ends or emission.of_changes
+        if emission.early is not None:
+            passed, passes = emission.early_clock(self.passed, self.watermark, step.wall_ms)
+            publishes = step.ends or passes or (self.marked and not self.shows and bool(self.counted))
+        if not publishes:
+            return replace(self, changed=changed, passed=passed, outputs=())
+        living = emission.living(sums, step.close_at)
+        outputs = tuple(sorted(emission.outputs(self.published, living, changed, (), self.closed), key=repr))
+        shown = replace(self, changed=frozenset(), published=living, passed=passed, outputs=outputs)
+        return replace(shown, shows=True)
 
     def _published_early(
         self, step: Step, emission: Emission, sums: Mapping[Place, Sums], own: Sequence[Place], judged: int

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from tests.proof.borders import Gap, Shifts, shift_of
+from tests.proof.borders import Gap, Life, Shifts, shift_of
 from tests.proof.emission import DAYS, EVERYTHING, SHIFTS, TAKEN_BACK, Emission, drawn_emission
 from tests.proof.twin import Twin
 from tests.proof.worlds import EMITTING
@@ -68,6 +68,23 @@ def batches(emission: Emission) -> list[list[tuple[object, ...]]]:
             ],
         ),
         (
+            Emission(Life(20), emit="change"),
+            [[(None, 1, 1)], [(None, 2, 3)], [(None, 3, 6)], [], [(None, 4, 11)], [], []],
+        ),
+        (
+            Emission(Life(10), emit="change", changes="retract"),
+            [
+                [(None, 1, 1)],
+                [(None, 1, 1, TAKEN_BACK), (None, 1, 2)],
+                [(None, 1, 2, TAKEN_BACK), (None, 1, 3)],
+                [],
+                [(None, 1, 3, TAKEN_BACK), (None, 1, 5)],
+                [],
+                [],
+            ],
+        ),
+        (Emission(Life(10)), [[], [], [], [], [], [], [(None, 1, 5)]]),
+        (
             Emission(SHIFTS, 20),
             [[], [], [(-3, 1, 1)], [(4, 2, 6)], [], [(21, 1, 3)], [(37, 1, 5)]],
         ),
@@ -107,6 +124,17 @@ def test_sessions_of_any_order_are_those_in_the_order_of_time() -> None:
     }
 
 
+def test_a_key_that_is_silent_is_taken_back_by_the_clock_of_the_step() -> None:
+    """A record of the step that finds it so can keep it; the clock that the step leaves behind cannot end it."""
+    rows = [{"ts": ts, "page": page, "n": 1} for ts, page in ((3, "a"), (14, "b"), (12, "a"), (40, "b"), (41, "b"))]
+    for changes in ("update", "retract"):
+        last = list(Twin(rows, 1, Emission(Life(10), emit="change", changes=changes)).steps().values())[-1]
+        taken_back = [[row[0] for row in batch if row[-1] == TAKEN_BACK] for batch in last.batches]
+        assert last.table == {("b", None): (2, 2)} and last.late == ()
+        expected = {2: [], 4: ["a"]} if changes == "update" else {2: ["a"], 4: ["a", "b"]}
+        assert taken_back == [expected.get(step, []) for step in range(6)]
+
+
 def test_the_shifts_of_the_assigner_are_those_of_the_reference() -> None:
     """The job asks for columns, the reference for one time after the other."""
     times = np.arange(200)
@@ -144,6 +172,6 @@ def test_seeds_draw_every_emission() -> None:
     """A seed that is never drawn shows nothing."""
     drawn = [drawn_emission(random.Random(seed), (WINDOWS, None)[seed % 3 == 0]) for seed in range(2000)]
     kinds = Counter((str(one.window), one.late, one.emit, one.changes) for one in drawn)
-    assert len(kinds) == 37 and kinds[str(WINDOWS), None, "close", "update"] > 400
+    assert len(kinds) == 49 and kinds[str(WINDOWS), None, "close", "update"] > 400
     assert min(sum(one.has_sessions for one in drawn), sum(one.early is not None for one in drawn)) > 100
     assert all(one.late != "delta" or "top" not in one.names for one in drawn)

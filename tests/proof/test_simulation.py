@@ -40,6 +40,9 @@ QUICK = (
     "early results wait for their clock alone",
     "a quiet clock jumps to today",
     "a time without a driver counts as quiet",
+    "a time to live keeps the last life alone",
+    "a key expires by the clock committed with it",
+    "a late row is published by the attempt that finds it",
     "the live half counts what the history has",
 )
 
@@ -61,7 +64,7 @@ def test_some_seeds_hold_every_law() -> None:
     assert {"Killed", "Fenced", "StorageError", "driver"} <= happened, "too calm to prove anything"
     assert happened & set(COMMANDS), "no command came to its end"
     assert {"quiet", "live"} <= happened, "no stream went quiet, or none went on with a live source"
-    assert "states" in happened, "no job had several states"
+    assert {"states", "late rows"} <= happened, "no job had several states, or a sink for what is late"
 
 
 def test_a_seed_is_a_run() -> None:
@@ -154,6 +157,7 @@ def test_seeds_draw_quiet_times_and_sessions() -> None:
     assert sum(quiet_after(seed) is not None for seed in seeds) > 100
     assert sum(emission_of(seed).has_sessions for seed in seeds) > 20
     assert sum(emission_of(seed).early is not None for seed in seeds) > 20
+    assert sum(emission_of(seed).has_lives for seed in seeds) > 20
 
 
 def test_the_twin_judges_copies_as_one_does_by_hand() -> None:

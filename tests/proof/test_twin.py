@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tests.proof.emission import TAKEN_BACK
 from tests.proof.twin import Twin
 from tests.proof.worlds import FOR_EVER, JOBS, ROWS, TUMBLING
 
@@ -38,4 +39,6 @@ def test_the_jobs_hold_what_a_crash_could_lose() -> None:
     ends = {job.name: list(job.twin.steps().values())[-1] for job in JOBS}
     assert all(end.outputs for end in ends.values())
     assert ends["visits"].late and ends["visits"].dead and ends["totals"].state and ends["open"].state
+    assert ends["apart"].late and ends["expired"].late and ends["lives"].late
+    assert any(row[-1] == TAKEN_BACK for row in ends["lives"].batches[-2]), "no key expires in a step of its own"
     assert abs(sum(job.share for job in JOBS) - 1) < 1e-9

@@ -83,7 +83,7 @@ class _Work:
             ends = twin.end_of_input and not self._ended
             if ends:
                 close_at = max([close_at, *(emission.end(start) for _, start in self._open())])
-            is_due = any(emission.end(start) <= close_at for _, start in self._open())
+            is_due = any(emission.end(start) <= close_at for _, start in self._open()) or self._expires(close_at)
             if not (ends or is_due or (emission.early and self._changed and self._early_clock()[1])):
                 return False
         judged = emission.judged(self._final, self._watermark)
@@ -91,7 +91,9 @@ class _Work:
         watermark = max(
             [self._watermark, close_at, *(self._take(*row, judged, own) for row in enumerate(rows, self._read))]
         )
-        if emission.early is None:
+        if emission.has_lives:
+            outputs = self._lives_outputs(own, close_at, ends)
+        elif emission.early is None:
             outputs = emission.outputs(before, self._panes, dict.fromkeys(own), self._due(close_at, ends), self._closed)
             self._changed = {} if ends else {**self._changed, **dict.fromkeys(own)}
         else:
@@ -101,7 +103,7 @@ class _Work:
         self._watermark = watermark
         self._closed = max(self._closed, close_at)
         self._final = emission.final(judged, close_at)
-        self._panes = {place: sums for place, sums in self._panes.items() if emission.end(place[1]) > self._final}
+        self._panes = {place: sums for place, sums in self._panes.items() if emission.left(place[1]) > self._final}
         self._ended = ends or (self._ended and not rows)
         self.expected = self._expect(self.expected.step)
         return True
@@ -138,6 +140,23 @@ class _Work:
         self._published = {**old, **{place: self._panes[place] for place in changed}}
         return emission.outputs(old, self._panes, changed, (), self._closed)
 
+    def _expires(self, close_at: int) -> bool:
+        """Whether a life ends that had not."""
+        lives = self._panes if self._emission.has_lives else {}
+        return any(self._closed < self._emission.end(borders) <= close_at for _, borders in lives)
+
+    def _lives_outputs(self, own: list[Place], close_at: int, ends: bool) -> list[tuple[Any, ...]]:
+        """What a step publishes of the keys that have changed, or expired."""
+        self._changed |= dict.fromkeys((page, None) for page, _ in own)
+        publishes = self._emission.of_changes
+        if self._emission.early is not None:
+            self._passed, publishes = self._early_clock()
+        if not (ends or publishes):
+            return []
+        old, changed, self._changed = self._published, self._changed, {}
+        self._published = self._emission.living(self._panes, close_at)
+        return self._emission.outputs(old, self._published, changed, (), self._closed)
+
     def _open(self) -> list[Place]:
         if not self._emission.has_windows:
             return []
@@ -155,7 +174,7 @@ class _Work:
             step,
             dict(self._panes),
             self._batches,
-            self._emission.summed(self._counted),
+            self._emission.table_of(self._counted, self._closed),
             Counter(row for batch in self._batches for row in batch),
             self._late,
             self._dead,

@@ -18,10 +18,10 @@ from persistent.driver.report import RunReport
 from persistent.engines.embedded import Embedded
 from persistent.storage import LocalStorage, Put, Storage
 from tests.crash.worlds import write_files
-from tests.proof.borders import Gap
+from tests.proof.borders import Gap, Life
 from tests.proof.disk import CHANGES, Before, SimulatedDisk, SimulatedFiles
 from tests.proof.emission import DAYS, EVERYTHING, SHIFTS, Emission
-from tests.proof.oracle import CHECKPOINT, SINK, Acknowledged, Oracle
+from tests.proof.oracle import CHECKPOINT, LATE, SINK, Acknowledged, Oracle
 from tests.proof.twin import Twin
 
 
@@ -48,7 +48,8 @@ TUMBLING, FOR_EVER = Emission((10, 10, 0)), Emission()
 @dataclass(frozen=True, repr=False)
 class DiskJob:
     """A job and its twin. ``files``: rows stand in that many JSON files. ``share``: of the cases of a sweep. ``lag``:
-    how far the clock stays behind. The times of the ``ticks`` are those of the emission."""
+    how far the clock stays behind. ``late_sink``: late rows have a folder of their own. The times of the ``ticks`` are
+    those of the emission."""
 
     name: str
     ticks: tuple[Any, ...]
@@ -58,6 +59,7 @@ class DiskJob:
     end_of_input: bool = True
     share: float = 0.0
     lag: int = 0
+    late_sink: bool = False
 
     def __repr__(self) -> str:
         return self.name
@@ -71,7 +73,7 @@ class DiskJob:
         return Twin(self.rows, self.step_rows, self.emission, self.end_of_input, self.lag)
 
     def oracle(self) -> Oracle:
-        return Oracle(self.twin.steps(), self.emission)
+        return Oracle(self.twin.steps(), self.emission, late_sink=self.late_sink)
 
 
 def _rows(*rows: tuple[int, str | None, int]) -> tuple[Any, ...]:
@@ -141,9 +143,29 @@ JOINING_ROWS = (
 JOINING_ROWS = tuple({**row, "id": number} for number, row in enumerate(JOINING_ROWS))
 """Messages that change sessions which are published, where these take late ones."""
 
-VISITS = DiskJob("visits", ROWS, 4, share=0.2)
-TOTALS = DiskJob("totals", ROWS, 4, FOR_EVER, share=0.13)
-OPEN = DiskJob("open", ROWS, 3, end_of_input=False, share=0.1)
+LIFE_ROWS = _rows(
+    (3, "a", 1),
+    (4, "b", 2),
+    (11, "a", 3),
+    (20, "b", 5),  # begins another life
+    (13, "b", 7),  # the bridge between both, which came in the step before
+    (-7, "a", 6),
+    (32, "c", 4),
+    (25, "b", -1),
+    (24, "a", 2),  # begins another life
+    (19, "a", 1),  # late: it would have ended
+    (20, "a", 2),  # brings the life of 11 back, that has ended, and joins it to that of 24
+    (60, "a", 6),
+    (62, "d", 2),
+    (55, None, 2),
+    (72, "d", 1),  # at the very end of a life
+    (63, "a", 5),
+)
+"""Messages without which two lives are not one, late ones among them."""
+
+VISITS = DiskJob("visits", ROWS, 4, share=0.15)
+TOTALS = DiskJob("totals", ROWS, 4, FOR_EVER, share=0.11)
+OPEN = DiskJob("open", ROWS, 3, end_of_input=False, share=0.08)
 FILES = DiskJob("files", ROWS, 4, files=3, share=0.06)
 LONG = DiskJob("long", LONG_ROWS, 1, share=0.09)
 """So many steps that the first checkpoints are deleted before the last is made."""
@@ -160,6 +182,10 @@ EMITTING = (
     DiskJob("sessions", SESSION_ROWS, 3, Emission(Gap(5, 30)), share=0.03, lag=8),
     DiskJob("joining", JOINING_ROWS, 3, Emission(Gap(5, 30), 18, "retract"), share=0.02, lag=2),
     DiskJob("shifts", LATE_ROWS, 3, Emission(SHIFTS, 15, "retract"), share=0.02),
+    DiskJob("lives", LIFE_ROWS, 3, Emission(Life(10), emit="change", changes="retract"), share=0.04, lag=3),
+    DiskJob("expired", LIFE_ROWS, 3, Emission(Life(10)), share=0.02, lag=3, late_sink=True),
+    DiskJob("early lives", LIFE_ROWS, 2, Emission(Life(10), changes="retract", early=17), share=0.02, lag=3),
+    DiskJob("apart", LATE_ROWS, 3, share=0.01, late_sink=True),
     DiskJob("early", LATE_ROWS, 3, Emission((10, 10, 0), 15, "retract", early=7), share=0.03),
 )
 
@@ -245,10 +271,17 @@ class Process:
             source=source_of(self.job),
             task=Visits(self.job.emission),
             sink=FileSink(self.changed(sink), format="jsonl"),
+            late_sink=self._late_sink(),
             checkpoint=Watched(self.changed(checkpoint), self._answered),
             step_rows=self.job.step_rows,
             on_error="dead-letter",
         )
+
+    def _late_sink(self) -> FileSink | None:
+        if not self.job.late_sink:
+            return None
+        storage = LocalStorage(LATE, private=False, disk=self.files(self.disk, self.before))
+        return FileSink(self.changed(storage), format="jsonl")
 
     def _answered(self, name: str, data: bytes, answer: Put) -> None:
         if answer is Put.WON and name.startswith("m/"):

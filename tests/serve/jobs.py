@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Thread
 from typing import Any
 
 import httpx
+import uvicorn
 from starlette.testclient import TestClient
 
 from monoids import Count, Max, record
@@ -119,3 +123,20 @@ def json(client: httpx.Client, path: str, status: int = 200, **asked: Any) -> An
     answer = client.get(f"/api/{path}", params=asked)
     assert answer.status_code == status, answer.text
     return answer.json()
+
+
+@contextmanager
+def serving(*shown: Shown) -> Iterator[str]:
+    """The page of these jobs on a free port of loopback."""
+    config = uvicorn.Config(
+        application({one.name: one for one in shown}), "127.0.0.1", 0, log_level="warning", lifespan="off"
+    )
+    server, socket = uvicorn.Server(config), config.bind_socket()
+    socket.listen()
+    thread = Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{socket.getsockname()[1]}/"
+    finally:
+        server.should_exit = server.force_exit = True
+        thread.join(10)

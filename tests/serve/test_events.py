@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 
 from persistent.serve import events as module
 from persistent.serve import shown as shown_module
-from persistent.serve.events import Verifying, changes
+from persistent.serve.events import Verifying, all_lines, changes
 from persistent.serve.shown import Shown
 from persistent.storage import MemoryStorage
 from tests.serve.jobs import pipeline, ran
@@ -35,7 +36,7 @@ def test_a_change_is_heard_once() -> None:
 
     async def heard() -> list[Any]:
         stream = changes({"changes": shown, "none": Shown("none", "none", MemoryStorage("serve-nobody"))})
-        first = [await anext(stream), await anext(stream)]
+        first = sorted([await anext(stream), await anext(stream)], key=lambda text: parsed(text)[1]["name"])
         waiting = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0.1)
         early = waiting.done() and not (await waiting).startswith(":")
@@ -50,6 +51,49 @@ def test_a_change_is_heard_once() -> None:
     assert first[0] == "job" and first[1]["checkpoint"]["read"] == 40 and not early
     assert none[1]["error"]["kind"] == "none"
     assert after[1]["checkpoint"]["read"] == 100
+
+
+class Silent(Shown):
+    """A job whose store does not answer until the test says so."""
+
+    answers = Event()
+
+    def look(self) -> Any:
+        self.answers.wait(30)
+        return super().look()
+
+
+def test_a_store_that_does_not_answer_holds_no_other_job_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One store that is away, and every job would stand still, and the page not begin."""
+    monkeypatch.setattr(module, "_LINES_S", 0.2)
+    works, away = ran("works"), ran("away")
+    silent = Silent("silent", "silent", away.storage)
+
+    async def heard() -> tuple[list[dict[str, Any]], Any, Any]:
+        jobs = {"silent": silent, "works": works}
+        lines = await all_lines(jobs)
+        stream = changes(jobs)
+        first = parsed(await anext(stream))
+        silent.answers.set()
+        second = parsed(await anext(stream))
+        await stream.aclose()  # type: ignore[attr-defined]
+        return lines, first[1], second[1]
+
+    lines, first, second = asyncio.run(heard())
+    assert [one["name"] for one in lines] == ["silent", "works"]
+    assert lines[0]["error"]["kind"] == "waiting" and "error" not in lines[1]
+    assert (first["name"], second["name"]) == ("works", "silent") and "error" not in second
+
+
+def test_a_defect_ends_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One job that cannot be listed, and no other would be followed."""
+
+    def fails(shown: Shown) -> Any:
+        raise RuntimeError("inner detail")
+
+    monkeypatch.setattr(module, "brief", fails)
+    line = module.line_of(ran("defect"))
+    assert line["error"]["kind"] == "defect" and "inner detail" not in str(line)
 
 
 def verified(shown: Shown) -> Any:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from persistent import operations
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.process import Process, this_process
 from persistent.checkpoint.running import Mark, put_mark
 from persistent.checkpoint.subfolder import open_checkpoint
@@ -98,6 +100,67 @@ FACTS: dict[str, Any] = {
 def test_what_counts_as_lost(changed: dict[str, Any], level: str) -> None:
     """Positions that the source skipped, or an account that does not add up, would look like a good job."""
     assert module._lost({**FACTS, **changed})["level"] == level
+
+
+def test_what_a_driver_does_is_said() -> None:
+    """A driver that hangs in a step would look like one that waits for records."""
+    with ManualClock(130_000) as time:
+        shown = ran("doing")
+        put_mark(shown.storage, 99, "ab")
+        assert ", waits for records" in now(shown)["verdicts"][0]["text"]
+        newest = shown.look().newest.manifest
+        before = shown.log.read(newest.base - 1).manifest
+        plan = StepPlan(newest.job, newest.base, newest.replan, "ab", 130_000, {}, {})
+        assert before.id and shown.pending() is None
+        plan = replace(plan, sources=_nothing_read(newest), tasks={newest.task_name: TaskStep(99_000)})
+        shown.log.put_plan(plan)
+        time.advance("30 s")
+        assert f"in the step after checkpoint {newest.id} for 30.0 s (0 splits)" in now(shown)["verdicts"][0]["text"]
+        assert verdicts(shown)["alive"] == ("good", "At work")
+        time.advance("31 s")
+        assert verdicts(shown)["alive"] == ("warn", "In a long step")
+
+
+def _nothing_read(manifest: Manifest) -> dict[str, SourceStep]:
+    positions = manifest.source.positions
+    return {name: SourceStep(positions, positions, (), dict.fromkeys(positions)) for name in manifest.sources}
+
+
+def test_a_job_that_starts_again_and_again_is_bad() -> None:
+    """It would look at work whenever somebody looks."""
+    works = {"state": "at work", "host": "here", "pid": 7, "since_ms": 0}
+    assert module._alive(works, FACTS, 0, 2)["title"] == "At work"
+    found = module._alive(works, FACTS, 0, 3)
+    assert (found["level"], found["title"]) == ("bad", "Starts again and again")
+    assert module._alive({"state": "stopped"}, {**FACTS, "kind": "fence"}, 0, 3)["title"] == "Stopped"
+
+
+@pytest.mark.parametrize("late, dead, said", [(60, 0, "were late"), (0, 60, "were dead"), (40, 40, ""), (0, 0, "")])
+def test_most_of_the_last_records_set_aside_is_bad(late: int, dead: int, said: str) -> None:
+    """A clock that is wrong would look like a few late records."""
+    before = {**FACTS, "read": 900, "late": 20, "dead": 20}
+    after = {**FACTS, "read": 1_000, "late": 20 + late, "dead": 20 + dead}
+    found = module._lost(after, [before, after])
+    assert (found["level"] == "bad") is bool(said)
+    assert said in found["text"]
+
+
+def test_a_clock_that_a_record_has_moved_names_it() -> None:
+    """Nobody would find the record, or the way back."""
+    with ManualClock(130_000):
+        shown = ran("moved")
+    with ManualClock(20_000):
+        put_mark(shown.storage, 99, "ab")
+        found = {one["of"]: one for one in now(shown)["verdicts"]}["behind"]
+    assert (found["level"], found["title"]) == ("warn", "1.3 min ahead")
+    assert "has a record of 1970-01-01 00:01:39Z" in found["text"] and "--set-back" in found["text"]
+
+
+def test_sinks_say_when_they_are_given_results() -> None:
+    """Early results would look like final ones."""
+    assert [one["when"] for one in now(ran("when"))["sinks"]] == ["when a window closes"]
+    whens = {one["name"]: one["when"] for one in now(several("whens"))["sinks"]}
+    assert whens == {"late": "with their step", "living": "at the end of the input", "minutes": "when a window closes"}
 
 
 def test_speed_is_rows_between_plans() -> None:

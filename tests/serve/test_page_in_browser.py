@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import pytest
 
 from tests.cli.made import ROOT
 
-pytestmark = [pytest.mark.check, pytest.mark.browser]
+pytestmark = [pytest.mark.check, pytest.mark.browser, pytest.mark.apart]
 
 JOB = """
 import sys
@@ -42,25 +41,6 @@ FINDS = {
     "account": "Set aside, newest first",
     "storage": "Verify every byte",
 }
-
-
-def chromium() -> str:
-    found = shutil.which("chromium") or shutil.which("google-chrome")
-    if found is None and "CI" in os.environ:
-        pytest.fail("no browser: apt-get install chromium")
-    if found is None:
-        pytest.skip("no browser: apt-get install chromium")
-    return found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = chromium()
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 def run(folder: Path, name: str) -> None:
@@ -93,20 +73,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
         process.terminate()
 
 
-@pytest.fixture
-def page(browser: Any, served: tuple[Path, str]) -> Iterator[Any]:
-    """A page on which nothing may fail: no script, and nothing that the policy forbids."""
-    context = browser.new_context(viewport={"width": 1280, "height": 800}, accept_downloads=True)
-    page = context.new_page()
-    said: list[str] = []
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("dialog", lambda dialog: said.append(f"a dialog: {dialog.message}"))
-    page.on("console", lambda one: said.append(one.text) if "Content Security Policy" in one.text else None)
-    yield page
-    assert said == []
-    context.close()
-
-
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("job", ["visits", "each", "corrected"])
 @pytest.mark.parametrize("view", FINDS)
@@ -137,7 +103,7 @@ def test_a_state_of_several_is_chosen(page: Any, served: tuple[Path, str]) -> No
     page.get_by_label("State", exact=True).select_option("living")
     page.get_by_role("heading", name="State living").wait_for()
     page.locator("tr.pick").first.click()
-    page.get_by_text("A key lives 2500 ms after its last message").wait_for()
+    page.get_by_text("A key lives 2500 ms after its last message, and begins at zero").wait_for()
 
 
 def test_the_values_of_a_chosen_state_are_compared(page: Any, served: tuple[Path, str]) -> None:
@@ -213,6 +179,18 @@ def test_the_keyboard(page: Any, served: tuple[Path, str]) -> None:
     page.wait_for_url(re.compile(r"timeline\?id=\d+"))
     page.keyboard.press("?")
     page.get_by_role("dialog").wait_for()
+
+
+def test_all_jobs_are_seen_at_once(page: Any, served: tuple[Path, str]) -> None:
+    """Somebody who watches ten jobs would have to open each of them."""
+    page.goto(served[1])
+    jobs = page.get_by_role("table", name="jobs")
+    jobs.get_by_role("row").filter(has_text="visits").get_by_text("Stopped").wait_for()
+    jobs.get_by_role("row").filter(has_text="empty").get_by_text("No checkpoint yet").wait_for()
+    jobs.get_by_role("link", name="each").click()
+    page.get_by_role("heading", name="each", exact=True).wait_for()
+    page.keyboard.press("0")
+    page.get_by_role("heading", name="4 jobs").wait_for()
 
 
 def test_an_empty_folder_is_said(page: Any, served: tuple[Path, str]) -> None:

@@ -6,19 +6,22 @@ from typing import Any
 
 import pytest
 
+from monoids import Count
+from persistent import MemorySource, PersistentTask, Pipeline, WindowState, tumbling
 from persistent.errors import InvalidPipeline
 from persistent.serve import Shown, state_page, state_rows
 from persistent.serve.state_page import shape, sorted_page, why
 from persistent.serve.state_page import state_page as page_of
 from persistent.serve.state_rows import Wanted
+from persistent.storage import MemoryStorage
 from tests.serve.jobs import WIDE, ran, several
 
 
-def walked(shown: Shown, limit: int, **asked: Any) -> list[list[str | None]]:
+def walked(shown: Shown, limit: int, most: int = 0, **asked: Any) -> list[list[str | None]]:
     rows, cursor = [], ""
     while True:
         page = page_of(shown, Wanted(**asked), cursor, limit)
-        assert len(page["rows"]) <= limit
+        assert len(page["rows"]) <= max(limit, most)
         rows += page["rows"]
         if page["next"] is None:
             assert page["progress"] == 1.0
@@ -39,6 +42,39 @@ def test_pages_hold_every_row_once(monkeypatch: pytest.MonkeyPatch, limit: int, 
         (one["page"], str(one["shop"])) for one in expected if one["shop"]
     )
     assert len(rows) == len(expected)
+
+
+class Lines(PersistentTask):
+    key = "name"
+
+    def persistent_state(self) -> WindowState:
+        return WindowState(Count(), tumbling("1 min"))
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, 1)
+
+
+@pytest.mark.parametrize("limit", [1, 3, 500])
+@pytest.mark.parametrize("windows", [1, 3, 30])
+@pytest.mark.parametrize("slice_rows", [1, 20_000])
+def test_a_search_begins_with_the_key_itself(
+    monkeypatch: pytest.MonkeyPatch, limit: int, windows: int, slice_rows: int
+) -> None:
+    """A key of a large state would be found after a walk through all others, or be shown twice, or not at all."""
+    monkeypatch.setattr(state_rows, "_SLICE_ROWS", slice_rows)
+    names = ["key-1", "key-10", "a key-1", "other", "KEY-1", "key"]
+    rows = [{"ts": 60_000 * n, "name": name} for n in range(windows) for name in names]
+    source = MemorySource(rows, timestamp="ts", max_out_of_orderness="1 d")
+    MemoryStorage("serve-lines").clear()
+    pipeline = Pipeline(source=source, task=Lines(), checkpoint="memory://serve-lines", discard_closed=True)
+    pipeline.run(engine="embedded")
+    shown = Shown("lines", "lines.py:pipeline", pipeline.storage, pipeline)
+    found = [(row[0], row[1]) for row in walked(shown, limit, find="key-1", most=max(limit, windows))]
+    assert len(found) == len(set(found)) == 4 * windows
+    assert {name for name, _ in found} == {"key-1", "key-10", "a key-1", "KEY-1"}
+    assert [name for name, _ in found[:windows]] == ["key-1"] * windows or windows == 30
+    window = walked(shown, limit, find="key-1", window="60000") if windows > 1 else []
+    assert len(window) == (4 if windows > 1 else 0)
 
 
 def test_a_walk_stops_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,13 +55,20 @@ class Order:
         """Of ``run``."""
         return {"end_of_input": self.job.end_of_input}
 
+    @property
+    def late(self) -> str:
+        """Where late records go, if they have a sink of their own."""
+        return f"{self.sink}-late"
+
     def pipeline(self) -> Pipeline:
         """The job on its stores. Of several states one has the sink."""
+        late_sink = FileSink(_store(self.late), format=self.job.format) if self.job.late_sink else None
         sink, taken = FileSink(_store(self.sink), format=self.job.format), getattr(self.job.task, "taken", ())
         return Pipeline(
             source=FileSource(self.events, timestamp="ts", timestamp_unit="ms", ordered=self.job.ordered),
             task=self.job.task(),
             sink=dict.fromkeys(taken, sink) if taken else sink,
+            late_sink=late_sink,
             checkpoint=_store(self.checkpoint),
             step_rows=self.job.step_rows,
             on_error="dead-letter",

@@ -8,8 +8,6 @@ otherwise).
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -22,17 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.certificates import Certificates, certificates
-from tests.servers.processes import START_SECONDS, Server, free_port, java, missing
+from tests.servers import maven
+from tests.servers.processes import START_SECONDS, Server, free_port, java
 from tests.servers.proxy import Proxy
 
-_VERSION = "4.4.0"
-_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
-<modelVersion>4.0.0</modelVersion><groupId>none</groupId><artifactId>none</artifactId><version>1</version>
-<dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{_VERSION}</version></dependency>
-<dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>2.25.5</version></dependency>
-</dependencies></project>
-"""
+VERSION = "4.4.0"
 _CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 _SETTINGS = {
     "process.roles": "broker,controller",
@@ -55,24 +47,11 @@ _SETTINGS = {
 
 def jars() -> Path:
     """The folder of the jars, fetched if this is the first time."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "persistent-tests"
-    found = cache / f"kafka-{_VERSION}"
-    if not found.is_dir():
-        cache.mkdir(parents=True, exist_ok=True)
-        maven = shutil.which("mvn")
-        if not maven:
-            missing("no Maven found, which fetches Kafka", "apt-get install maven")
-        with tempfile.TemporaryDirectory(dir=cache) as made:
-            (Path(made) / "pom.xml").write_text(_POM)
-            command = [maven, "-B", "-q", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
-            done = subprocess.run(command, cwd=made, capture_output=True, text=True, timeout=600)
-            assert done.returncode == 0, f"the jars of Kafka cannot be had: {done.stdout[-2000:]}"
-            try:
-                (Path(made) / "jars").rename(found)
-            except OSError:
-                # Another test run was faster.
-                assert found.is_dir()
-    return found
+    return maven.jars(
+        f"kafka-{VERSION}",
+        f"org.apache.kafka:kafka_2.13:{VERSION}",
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5",
+    )
 
 
 PASSWORD = "hunter2-of-the-app"

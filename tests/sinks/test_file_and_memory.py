@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from persistent.errors import CorruptCheckpoint, InvalidPipeline, StagedMissing, StorageError
+from persistent.errors import CorruptCheckpoint, InvalidPipeline, SinkMismatch, StagedMissing
 from persistent.sinks import FileSink, MemorySink, Sink, Staged
 from persistent.storage import LocalStorage, MemoryStorage, Put
 from persistent.storage.copying import rename_by_copy
@@ -133,7 +133,7 @@ def test_a_sink_is_of_one_job(sink_and_rows: tuple[Sink, Callable[[], Rows]]) ->
     for _ in range(2):
         sink.claim("a" * 32)
     staged = sink.stage(outputs(1), 7, attempt(1, 7))
-    with pytest.raises(StorageError, match=f"{'a' * 32}.*{'b' * 32}.*[Tt]wo jobs.*own"):
+    with pytest.raises(SinkMismatch, match=f"{'a' * 32}.*{'b' * 32}.*[Tt]wo jobs.*own"):
         sink.claim("b" * 32)
     sink.claim("a" * 32)
     sink.publish(7, [staged])
@@ -146,7 +146,7 @@ def test_an_id_publishes_one_list(sink_and_rows: tuple[Sink, Callable[[], Rows]]
     sink.publish(7, [sink.stage(outputs(1), 7, attempt(1, 7))])
     other = sink.stage(outputs(2), 7, attempt(1, 7))
     for _ in range(2):
-        with pytest.raises(StorageError, match="own") as error:
+        with pytest.raises(SinkMismatch, match="own") as error:
             sink.publish(7, [other])
         assert not isinstance(error.value, StagedMissing)
     assert [row["visits"] for row in rows()] == [1]
@@ -192,7 +192,7 @@ def test_the_owner_is_out_of_sight_of_readers(tmp_path: Path) -> None:
         "_published/JOB"
     ]
     FileSink(tmp_path, format="jsonl").claim("a" * 32)
-    with pytest.raises(StorageError, match="choose another folder, or delete this one"):
+    with pytest.raises(SinkMismatch, match="choose another folder, or delete this one"):
         FileSink(tmp_path).claim("b" * 32)
 
 
@@ -259,7 +259,7 @@ def test_a_store_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
     storage.asked = 0
     sink.claim("a" * 32)
     assert storage.asked == 2
-    with pytest.raises(StorageError, match="Two jobs"):
+    with pytest.raises(SinkMismatch, match="Two jobs"):
         sink.claim("b" * 32)
 
 
@@ -273,7 +273,7 @@ def test_a_copied_folder_is_published_once(tmp_path: Path) -> None:
     assert [row["visits"] for row in rows_of(sink)] == [1]
     (tmp_path / "_published" / f"{7:020d}.json").unlink()
     (tmp_path / final).write_bytes(b"other")
-    with pytest.raises(StorageError, match="move the file away"):
+    with pytest.raises(SinkMismatch, match="move the file away"):
         sink.publish(7, [staged])
 
 

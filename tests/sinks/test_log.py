@@ -21,7 +21,7 @@ from persistent import (
     PersistentTask,
     Pipeline,
     SegmentedLog,
-    StorageError,
+    SinkMismatch,
 )
 from persistent.log import writer
 from persistent.sinks import log as sink_log
@@ -157,7 +157,7 @@ def test_a_log_of_another_program_is_refused() -> None:
     place = storage()
     with SegmentedLog(place).writer() as adding:
         adding.append_many([b"x"], mark=b"[1]")
-    with pytest.raises(StorageError, match="the mark of this log is not that of a job"):
+    with pytest.raises(SinkMismatch, match="the mark of this log is not that of a job"):
         LogSink(place).claim(Claim("a" * 32))
 
 
@@ -168,7 +168,7 @@ def test_a_log_that_is_deleted_under_way_is_missed() -> None:
     first.publish(1, 0, first.stage(1, [1]))
     staged = first.stage(2, [2])
     place.clear()
-    with pytest.raises(StorageError, match="was deleted during the run"):
+    with pytest.raises(SinkMismatch, match="was deleted during the run"):
         SinkDriver(LogSink(place), storage(), nothing).sink.deliver(first.batch(2, 1, staged))  # type: ignore[union-attr]
 
 

@@ -7,7 +7,7 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from persistent import MemorySink, StagedMissing, StorageError
+from persistent import MemorySink, SinkMismatch, StagedMissing
 from persistent.checkpoint.names import Staged, attempt_name
 from persistent.promises import EXACTLY_ONCE
 
@@ -74,5 +74,5 @@ def test_what_is_staged_is_listed_for_its_job_alone() -> None:
     sink = MemorySink()
     names = sorted(staged(sink, id, id).name for id in (3, 1, 2))
     assert sink.staged("job") == names
-    with pytest.raises(StorageError, match="holds the results of job job"):
+    with pytest.raises(SinkMismatch, match="holds the results of job job"):
         sink.staged("other")

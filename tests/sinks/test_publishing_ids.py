@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persistent import StorageError
+from persistent import SinkMismatch
 from persistent.sinks.publishing_ids import NUMBER_MAX, ROWS_MAX, batch_of, mark_id, row_id
 
 NUMBERS, ROWS = st.integers(0, NUMBER_MAX - 1), st.integers(0, ROWS_MAX - 1)
@@ -33,11 +33,11 @@ def test_what_is_beyond_an_id_is_refused() -> None:
     assert row_id(NUMBER_MAX - 1, ROWS_MAX - 1) == (1 << 63) - 1
     assert (ROWS_MAX, NUMBER_MAX) == (1 << 30, 1 << 33)
     for number, row in ((1, ROWS_MAX), (1, -1), (NUMBER_MAX, 0), (-1, 0)):
-        with pytest.raises(StorageError, match=r"1,073,741,824 rows|beyond 8,589,934,592"):
+        with pytest.raises(SinkMismatch, match=r"1,073,741,824 rows|beyond 8,589,934,592"):
             row_id(number, row)
-    with pytest.raises(StorageError, match="beyond"):
+    with pytest.raises(SinkMismatch, match="beyond"):
         mark_id(NUMBER_MAX, 0)
     for claims in (-1, 4_095):
-        with pytest.raises(StorageError, match="started from one savepoint"):
+        with pytest.raises(SinkMismatch, match="started from one savepoint"):
             mark_id(1, claims)
     assert mark_id(1, 4_094) < mark_id(2, 0)

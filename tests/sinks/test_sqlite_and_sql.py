@@ -21,6 +21,7 @@ from persistent import (
     NonWindowState,
     PersistentTask,
     Pipeline,
+    SinkMismatch,
     SqliteSink,
     StorageError,
 )
@@ -174,7 +175,7 @@ def test_a_table_has_one_mark_however_its_name_is_written(path: Path) -> None:
     other.deliver(batch(2, 1, outputs_of({"b": 2})))
     assert rows(path) == {("a", 1, 1), ("b", 2, 2)} and len(sqlite_rows(path, "visits")) == 2
     assert SqliteSink(path, "VISITS").newest("job") == 2 and len(sqlite_rows(path, "persistent_marks")) == 1
-    with pytest.raises(StorageError, match="Two jobs write here"):
+    with pytest.raises(SinkMismatch, match="Two jobs write here"):
         SqliteSink(path, "VISITS").claim(Claim("another"))
 
 
@@ -224,7 +225,7 @@ def test_the_largest_revision_of_a_key_stays(path: Path) -> None:
     sink.claim(Claim("job", key=KEY))
     with_7 = outputs_of({"a": 1}).append_column("revision", pa.array([7]))
     sink.deliver(batch(7, 0, with_7))
-    with pytest.raises(StorageError, match=r"has accepted 1 of 2 rows: .* or has a higher revision under the same key"):
+    with pytest.raises(SinkMismatch, match=r"has accepted 1 of 2 rows: .* or has a higher revision under the same key"):
         sink.deliver(batch(8, 7, outputs_of({"a": 2, "b": 2}).append_column("revision", pa.array([3, 3]))))
     assert rows(path) == {("a", 1, 7)} and sink.newest("job") == 7
 

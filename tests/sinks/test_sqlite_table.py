@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from persistent import InvalidPipeline, SqliteSink, StorageError
+from persistent import InvalidPipeline, SinkMismatch, SqliteSink, StorageError
 from persistent.sinks.protocol import Claim
 from tests.sinks.places import outputs_of
 from tests.sinks.test_sqlite_and_sql import KEY, back, batch, rows
@@ -45,7 +45,7 @@ def test_rows_that_a_trigger_drops_are_missed(trigger: str, mode: str, path: Pat
     sink.claim(Claim("job", schema=outputs_of({}).schema, key=KEY))
     sink.deliver(batch(1, 0, outputs_of({"a": 1})))
     next_one = outputs_of({"b": 2, "c": 2} if "INSERT" in trigger else {"a": 2, "c": 2})
-    with pytest.raises(StorageError, match=r"has accepted 1 of 2 rows: a trigger .* Nothing of this batch was written"):
+    with pytest.raises(SinkMismatch, match=r"has accepted 1 of 2 rows: a trigger .* Nothing of this batch was written"):
         sink.deliver(batch(2, 1, next_one))
     assert rows(path) == {("a", 1, 1)} and sink.newest("job") == 1
     executed(path, "DROP TRIGGER no_b")
@@ -103,10 +103,10 @@ def test_results_of_another_checkpoint_are_no_place_to_begin(mode: str, path: Pa
     executed(path, table, "INSERT INTO visits VALUES ('a', 1, 7), ('b', 1, 5), ('c', 1, NULL)")
     claim = Claim("job", schema=outputs_of({}).schema, key=KEY)
     sink, found = SqliteSink(path, "visits", mode=mode), rows(path)
-    with pytest.raises(StorageError, match=r"a revision above 0, up to 7.* Give the sink another") as error:
+    with pytest.raises(SinkMismatch, match=r"a revision above 0, up to 7.* Give the sink another") as error:
         sink.claim(claim)
     assert sink.newest("job") == -1
-    with pytest.raises(StorageError, match="a revision above 0, up to 7"):
+    with pytest.raises(SinkMismatch, match="a revision above 0, up to 7"):
         sink.deliver(batch(1, 0, outputs_of({"d": 1})))
     assert rows(path) == found
     SqliteSink(path, "visits", mode=mode).claim(Claim("heir", heir_of=("first",), inherited=7, key=KEY))
@@ -123,7 +123,7 @@ def test_a_table_that_others_made_meanwhile_is_looked_at(path: Path) -> None:
     sink = SqliteSink(path, "visits")
     sink.claim(Claim("job", schema=outputs_of({}).schema, key=KEY))
     executed(path, "CREATE TABLE visits (page TEXT, value INT, revision INT)", "INSERT INTO visits VALUES ('a', 1, 7)")
-    with pytest.raises(StorageError, match="a revision above 0, up to 7"):
+    with pytest.raises(SinkMismatch, match="a revision above 0, up to 7"):
         sink.deliver(batch(1, 0, outputs_of({"b": 1})))
 
 
@@ -154,7 +154,7 @@ def test_what_is_no_table_is_refused(path: Path) -> None:
         "CREATE VIRTUAL TABLE words USING fts5(page, value, revision)",
     )
     for table, text in {"visits": "'visits' is a view", "words": "'words' is a virtual table"}.items():
-        with pytest.raises(StorageError, match=f"{text}, and the sink needs a table. Give the sink another table"):
+        with pytest.raises(SinkMismatch, match=f"{text}, and the sink needs a table. Give the sink another table"):
             SqliteSink(path, table).claim(Claim("job", schema=outputs_of({}).schema, key=KEY))
 
 
@@ -230,7 +230,7 @@ def test_a_key_in_which_unlike_texts_are_equal_is_refused(collation: str, path: 
     with closing(sqlite3.connect(path)) as database:
         database.execute(f"CREATE TABLE visits ({columns}, PRIMARY KEY (page))")
     claim = Claim("job", schema=outputs_of({}).schema, key=KEY)
-    with pytest.raises(StorageError, match=f"'page' is compared by {collation}, which treats .*Give the sink another"):
+    with pytest.raises(SinkMismatch, match=f"'page' is compared by {collation}, which treats .*Give the sink another"):
         SqliteSink(path, "visits", mode="upsert").claim(claim)
     sink = SqliteSink(path, "visits")
     sink.claim(claim)

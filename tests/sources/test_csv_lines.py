@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from persistent.errors import SourceError
+from persistent.sources import FileSource
 from persistent.sources.csv_lines import CsvLines
 from persistent.sources.json_lines import JsonLines
 from persistent.sources.text import Text
@@ -125,3 +127,12 @@ def test_a_csv_file_with_another_header_does_not_fit(tmp_path):
     (tmp_path / "c.csv").write_text("ts,ts,v\n1,2,c\n")
     with pytest.raises(SourceError, match="names 'ts' twice"):
         drain(source_of(tmp_path))
+
+
+@pytest.mark.parametrize("value", ["007", "-01", '"00"'])
+def test_a_number_that_begins_with_zeros_is_told(value: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Without it the codes 007 and 7 would be one key, and neither be in the results."""
+    (tmp_path / "a.csv").write_text(f"ts,v,w\n1,7,0\n2,3,0.5\nbad\n3,{value},05 June\n")
+    assert drain(FileSource(tmp_path, timestamp="ts", timestamp_unit="ms")).values[0]["v"] == 7
+    (message,) = caplog.messages
+    assert str(tmp_path / "a.csv") in message and "column 'v'" in message and "'string'" in message

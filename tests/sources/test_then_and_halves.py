@@ -329,6 +329,16 @@ def test_a_history_without_a_record_before_the_border_can_hold_none() -> None:
     assert "has none before at=" in pipeline.dead_letters().to_pylist()[0]["reason"]
 
 
+def test_the_copy_of_the_last_record_that_failed_says_what_it_may_be() -> None:
+    """A dead letter moves no clock, so the history seems to end before it: nobody must look for another border."""
+
+    source = memory([row(500, 1), row(700, -1)], [row(700, -1), row(1_000, 1)], max_skew=400)
+    pipeline = job(source, on_error="dead-letter")
+    pipeline.run(engine="embedded")
+    first, second = (one["reason"] for one in pipeline.dead_letters().to_pylist())
+    assert "negative" in first and "this is a copy of it, and at= is right" in second
+
+
 def test_records_without_a_time_are_dead_letters_of_their_half() -> None:
     """No side of the border is theirs, so neither half may count them."""
     pipeline = job(memory([row(None), row(-5), row(700, 2)], [row(1_000, 3), row(None), row(-5)]))

@@ -123,7 +123,10 @@ def test_a_store_that_cannot_be_had_is_told_with_its_name() -> None:
     """The user would look for a fault in the URL."""
     with pytest.raises(UnsupportedStore, match=r"^gs:// needs another package: "):
         GenericRequests("gs://bucket/x").read("a")
-    with pytest.raises(UnsupportedStore, match=r"^nobody-knows:// is not a store that fsspec knows$"):
+    with pytest.raises(
+        UnsupportedStore,
+        match=r"^nobody-knows://.*: nobody-knows:// is not a store that fsspec knows\. Give a path, s3:// or hdfs://$",
+    ):
         GenericRequests("nobody-knows://x").read("a")
 
 

@@ -92,3 +92,19 @@ def test_deltas_are_compared_by_their_sum() -> None:
     assert found[Slot("outputs", ("a",), (0, 10))] == [{"visits": 4, "total": 6}]
     twice = dict(outcome_of(job, [*sink.rows(), *sink.rows()]).at("outputs"))
     assert twice[Slot("outputs", ("a",), (0, 10))] == [{"visits": 8, "total": 12}], "what is there twice differs"
+
+
+def test_a_key_can_be_called_revision() -> None:
+    """Without it a task with that key would end its test with a TypeError of ours."""
+
+    class Changes(PersistentTask):
+        key = "revision"
+
+        def persistent_state(self) -> WindowState:
+            return WindowState(Count(), tumbling("1 min"))
+
+        def process_message(self, state: Any, message: Any) -> None:
+            state.update(message.timestamp, 1)
+
+    records = [{"ts": 1, "revision": "a"}, {"ts": 2, "revision": "b"}, {"ts": 3, "revision": "a"}]
+    verify_task(Changes, records, expected={("a", 0): 2, ("b", 0): 1}, elsewhere=False)

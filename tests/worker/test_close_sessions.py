@@ -156,7 +156,7 @@ def test_sessions_without_a_sink_are_counted_and_not_folded() -> None:
 
 def test_each_shard_publishes_its_own_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that two shards look up is published twice."""
-    monkeypatch.setattr(steps, "_SHARD_ROWS", 3)
+    monkeypatch.setattr(steps, "SHARD_ROWS", 3)
     rows = [{"ts": time, "key": f"k{number}", "n": 1} for time in range(0, 300, 30) for number in range(20)]
     storage, sink = MemoryStorage(uuid.uuid4().hex), MemorySink()
     source = MemorySource(rows, timestamp="ts", ordered=True)

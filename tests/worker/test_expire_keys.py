@@ -96,7 +96,7 @@ def test_without_dead_letters_the_run_stops_and_names_the_key() -> None:
 def test_shards_change_nothing(mode: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each key expires in the shard that has it, and in no other."""
     rows, found = devices(11, 60, 4, 10), []
-    monkeypatch.setattr(steps, "_SHARD_ROWS", 0)
+    monkeypatch.setattr(steps, "SHARD_ROWS", 0)
     for parallelism in (1, 7):
         with run_of(rows, task=Devices(10, mode), behind=4, step_rows=4) as run:
             report = run.run(engine=Embedded(parallelism))

@@ -1,6 +1,7 @@
 // The account: read = processed + late + dead + duplicate, as a picture that adds up; and what was set aside.
 
-import { fill, card, h, notice, picture, s, table } from "./dom.js";
+import { action, h, notice, renew, s, table } from "./dom.js";
+import { fresh } from "./fresh.js";
 import * as format from "./format.js";
 
 const FATES = ["processed", "late", "dead", "duplicate"];
@@ -8,14 +9,14 @@ const TEXTS = { processed: "counted in the state", late: "their windows had clos
 const W = 1000;
 
 export async function accountView(context) {
-  const top = h("section", { class: "card" });
-  const draw = async () => { const data = await context.get("account"); fill(top, ...account(data)); };
-  await draw();
-  const folder = context.query.get("rows") === "late" ? "late" : context.query.get("rows") === "dead" ? "dead" : null;
-  const list = h("section", { class: "card" });
+  const top = h("section", { class: "card" }), list = h("section", { class: "card" });
+  const counted = fresh(context, () => context.get("account"), (data) => renew(top, ...account(data)));
+  await counted.first();
+  const asked = context.query.get("rows");
+  const aside = rowsOf(context, list, ["late", "dead"].includes(asked) ? asked : null);
+  await aside.first();
   context.put(top, list);
-  await rowsOf(context, list, folder);
-  return { changed: () => draw().catch(() => {}) };
+  return { changed() { counted.changed(); aside.changed(); } };
 }
 
 function account(data) {
@@ -77,27 +78,46 @@ function corrections(data) {
 
 // -- set aside -------------------------------------------------------------------------------------------------------
 
-async function rowsOf(context, list, folder) {
-  if (folder === null) {
-    const first = await context.get("late", { limit: 1 });
-    folder = first.rows.length ? "late" : "dead";
-  }
-  let page = await context.get(folder);
-  let rows = page.rows;
-  const button = (name, text) => h("button", { "aria-pressed": String(name === folder), onclick: () => { history.replaceState(null, "", context.link("account", { rows: name })); rowsOf(context, list, name).catch((error) => list.append(notice(error.said ?? { title: "Not shown", text: String(error) }))); } }, text);
+// The newest rows of a folder, and older ones behind them where they were asked for.
+function rowsOf(context, list, folder) {
+  let page = { rows: [], next: null, total: 0, correct: null }, pages = 1;
+  const newest = fresh(context, async () => {
+    if (folder === null) {
+      const first = await context.get("late", { limit: 1 });
+      folder = first.rows.length ? "late" : "dead";
+    }
+    return context.get(folder);
+  }, (found) => { [page, pages] = [found, 1]; draw(); });
+
+  const [more, failed] = action("More", async () => {
+    const before = page, found = await context.get(folder, { cursor: page.next });
+    if (before !== page) return;
+    page = { ...found, rows: page.rows.concat(found.rows) };
+    pages += 1;
+    draw();
+  });
+  const choose = (name) => { folder = name; history.replaceState(null, "", context.link("account", { rows: name })); newest.now(); };
+  const button = (name, text) => h("button", { "data-key": name, "aria-pressed": String(name === folder), onclick: () => choose(name) }, text);
   const columns = [
     { name: "reason", kind: "text", cell: (one) => one.reason },
     { name: "file", kind: "text", cell: (one) => [one.file ?? "", one.partition !== null && h("span", { class: "soft small" }, ` ${one.partition}`)] },
     { name: "offset", kind: "num", cell: (one) => one.offset ?? "–" },
     { name: "time", kind: "time", cell: (one) => one.time ?? h("span", { class: "null" }, "none") },
     { name: "in", kind: "num", cell: (one) => h("a", { href: context.link("timeline", { id: one.checkpoint }) }, format.number(one.checkpoint)) },
+    { name: "would go to", kind: "text", cell: (one) => one.lands ?? "" },
     { name: "record", kind: "text", cell: (one) => h("code", {}, one.record ?? "") },
   ];
   const none = { late: "No late rows: every record arrived before its windows had closed.", dead: "No dead letters: every record could be read." };
-  const draw = () => fill(list, 
-    h("div", { class: "head" }, h("h2", {}, "Set aside, newest first"), h("div", { class: "bar" }, button("late", "Late rows"), button("dead", "Dead letters"))),
-    rows.length ? table(columns, rows, { label: folder }) : h("p", { class: "empty" }, page.total ? `${format.number(page.total)} were counted, and their files are gone: a rollback has taken them back, or they were deleted.` : none[folder]),
-    page.next && h("div", { class: "pages" }, h("button", { onclick: more }, "More"), h("span", { class: "soft small" }, page.total > rows.length ? `${format.number(rows.length)} of about ${format.number(page.total)}` : `${format.number(rows.length)} rows`)));
-  const more = async () => { page = await context.get(folder, { cursor: page.next }); rows = rows.concat(page.rows); draw(); };
-  draw();
+  function draw() {
+    const { rows, total, next } = page, focused = document.activeElement === more;
+    const gone = `${format.number(total)} were counted, and their files are gone: a rollback has taken them back, or they were deleted.`;
+    renew(list,
+      h("div", { class: "head" }, h("h2", {}, "Set aside, newest first"), h("div", { class: "bar" }, button("late", "Late rows"), button("dead", "Dead letters"))),
+      rows.length > 0 && page.correct && h("p", { class: "small soft" }, "A corrected record is put in, once, by ", h("code", {}, page.correct), ". A window that is final takes none."),
+      rows.length ? table(columns.filter((one) => one.name !== "would go to" || page.correct), rows, { label: folder }) : h("p", { class: "empty" }, total ? gone : none[folder]));
+    if (next) list.append(h("div", { class: "pages" }, more, h("span", { class: "soft small" }, total > rows.length ? `${format.number(rows.length)} of about ${format.number(total)}` : `${format.number(rows.length)} rows`), failed));
+    if (focused) more.focus({ preventScroll: true });
+  }
+  // Who reads older rows keeps them.
+  return { first: newest.first, changed: () => { if (pages === 1) newest.changed(); } };
 }

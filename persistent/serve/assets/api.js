@@ -1,19 +1,22 @@
 // What the server says: data, or an error in words.
 
+const ANSWER_MS = 60000;
+
 export class Said extends Error {
   constructor(said) { super(said.text); this.said = said; }
 }
 
+export const said = (error) => error.said ?? { kind: "defect", title: "The page failed", text: String(error) };
+
 export async function get(path, query = {}) {
-  const text = address(path, query);
-  let answer;
+  let answer, body;
   try {
-    answer = await fetch(text, { credentials: "same-origin" });
+    answer = await fetch(address(path, query), { credentials: "same-origin", signal: AbortSignal.timeout(ANSWER_MS) });
+    body = await answer.text();
   } catch {
     throw new Said({ kind: "gone", title: "The page's server does not answer", text: "Is 'persistent serve' still running? The page goes on by itself when it answers again." });
   }
-  let body;
-  try { body = await answer.json(); } catch { body = { error: { kind: "error", title: "No answer", text: `${answer.status} ${answer.statusText}` } }; }
+  try { body = JSON.parse(body); } catch { body = { error: { kind: "error", title: "No answer", text: `${answer.status} ${answer.statusText}` } }; }
   if (body.error) throw new Said(body.error);
   return body;
 }

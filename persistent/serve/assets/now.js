@@ -1,27 +1,33 @@
 // Now: is it alive, how far behind is it, is anything lost.
 
-import { card, figure, h, picture, room, s, table } from "./dom.js";
+import { card, figure, h, picture, renew, room, s, table } from "./dom.js";
+import { fresh } from "./fresh.js";
 import * as format from "./format.js";
 
 const SIGNS = { good: "●", warn: "▲", bad: "✕", still: "■" };
 const ASKED = { alive: "Is it alive?", behind: "How far behind?", lost: "Is anything lost?" };
 
 export async function nowView(context) {
-  const draw = async () => {
-    const data = await context.get("now");
-    context.put(verdicts(data), figures(data), h("div", { class: "two" }, rowsCard(data), stateCard(data)), statesCard(context, data), clockCard(data), sinksCard(data));
-  };
-  await draw();
-  const refresh = () => { if (context.current()) draw().catch((error) => context.put(h("p", { class: "notice bad" }, error.message))); };
-  const timer = setInterval(() => (context.current() ? context.line()?.driver?.state === "at work" && refresh() : clearInterval(timer)), 5000);
-  return { changed: refresh };
+  const box = h("div", { class: "cards" });
+  let drawn = 0;
+  const shown = fresh(context, () => context.get("now"), (data) => {
+    // A server that has many manifests to read answers with the last ones, and knows more when it is asked again.
+    if (data.series.length > drawn) shown.changed();
+    drawn = data.series.length;
+    renew(box, verdicts(data), figures(data), h("div", { class: "two" }, rowsCard(data), stateCard(data)), statesCard(context, data), clockCard(data), sinksCard(data));
+    if (!box.isConnected) context.put(box);
+  });
+  await shown.first();
+  // A driver that works on one step for long makes no checkpoint, and still falls behind.
+  const timer = setInterval(() => { if (context.line()?.driver?.state === "at work") shown.changed(); }, 5000);
+  return { changed: shown.changed, leave: () => clearInterval(timer) };
 }
 
 function verdicts(data) {
-  return h("div", { class: "verdicts", "aria-live": "polite" }, data.verdicts.map((one) =>
+  return h("div", { class: "verdicts" }, data.verdicts.map((one) =>
     h("section", { class: `card verdict ${one.level}` },
       h("p", { class: "ask" }, ASKED[one.of]),
-      h("p", { class: "say" }, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[one.level]), one.title),
+      h("p", { class: "say", "aria-live": one.of === "behind" ? null : "polite" }, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[one.level]), one.title),
       h("p", { class: "soft small" }, one.text))));
 }
 
@@ -95,8 +101,9 @@ function sinksCard(data) {
   const columns = [
     { name: "sink", kind: "text", cell: (one) => [one.name, " ", one.late && h("span", { class: "tag warn" }, "late records")] },
     { name: "takes", kind: "text", cell: (one) => one.takes },
+    { name: "when", kind: "text", cell: (one) => one.when },
     { name: "last batch", kind: "num", cell: (one) => (one.last === null ? "–" : format.number(one.last)) },
-    { name: "published", kind: "text", cell: (one) => (one.owed ? `${format.number(one.owed)} batches wait` : "all") },
+    { name: "published", kind: "text", cell: (one) => (one.owed ? one.owed === 1 ? "1 batch waits" : `${format.number(one.owed)} batches wait` : "all") },
   ];
   return h("section", { class: "card" }, h("h2", {}, "Sinks"), table(columns, data.sinks, { label: "sinks" }));
 }

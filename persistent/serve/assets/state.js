@@ -29,7 +29,7 @@ export async function stateView(context) {
   if (asked.key && page.rows.length) pick(page.rows[0]);
   return {
     changed(line) {
-      if (asked.at || asked.as_of || line.error) return;
+      if (asked.at || asked.as_of || line.error || line.checkpoint.id === page.id) return;
       fill(marked, h("p", { class: "small soft" }, `Checkpoint ${format.number(line.checkpoint.id)} is newer. `, h("button", { class: "link", onclick: () => window.dispatchEvent(new HashChangeEvent("hashchange")) }, "Show it")));
     },
     close: () => fill(detail, ),
@@ -40,7 +40,8 @@ export async function stateView(context) {
 async function searched(context, asked, page) {
   const until = Date.now() + SEARCH_MS, rows = page.rows;
   while (asked.find && !asked.sort && page.next !== null && rows.length < ROWS && Date.now() < until && context.current()) {
-    context.put(h("section", { class: "card" }, h("p", { class: "waiting" }, `Searching for ${asked.find}: ${format.number(rows.length)} found`), h("progress", { max: 1, value: page.progress })));
+    context.put(h("section", { class: "card" }, h("p", { class: "waiting" }, `Searching for ${asked.find}: ${format.number(rows.length)} found`), h("progress", { max: 1, value: page.progress, "aria-label": "share of the state that was searched" })),
+      rows.length > 0 && h("section", { class: "card" }, valueRows({ ...page, rows }, { label: "rows found so far" })));
     page = await context.get("state", { ...asked, at: asked.as_of ? null : page.id, cursor: page.next, limit: ROWS - rows.length });
     rows.push(...page.rows);
   }
@@ -143,7 +144,7 @@ function why(context, found, key) {
 async function shape(context, said) {
   const found = await context.get("shape", { at: context.query.get("at") });
   context.put(notice(said, "warn"), ...found.states.map((one) => h("section", { class: "card" }, h("h2", {}, `State ${one.name}`),
-    h("dl", { class: "figures" }, figure("rows, about", format.number(one.rows)), figure("size", format.bytes(one.bytes)), figure("runs", format.number(one.runs)), one.pane_min !== null && figure("first pane", format.seconds(one.pane_min)), one.pane_max !== null && figure("last pane", format.seconds(one.pane_max))),
+    h("dl", { class: "figures" }, figure("rows, about", format.number(one.rows)), figure("size", format.bytes(one.bytes)), figure("runs", format.number(one.runs)), one.pane_min !== null && figure("first pane", format.seconds(one.pane_min), null, true), one.pane_max !== null && figure("last pane", format.seconds(one.pane_max), null, true)),
     h("br"), h("p", { class: "small" }, h("span", { class: "soft" }, "key "), one.key.join(", ") || "none"), h("p", { class: "small" }, h("span", { class: "soft" }, "monoid "), one.monoid), h("p", { class: "small" }, h("span", { class: "soft" }, "window "), one.window), one.time_to_live && h("p", { class: "small" }, h("span", { class: "soft" }, "time to live "), one.time_to_live), found.states.length > 1 && h("p", { class: "small" }, h("span", { class: "soft" }, "clock "), format.clock(one.clock_ms)))));
   return null;
 }

@@ -16,13 +16,13 @@ export async function storageView(context) {
     context.put(notice(error.said ?? { title: "Not shown", text: String(error) }, "warn"), h("p", {}, h("a", { href: context.link("storage", { at: asked.at }) }, "All runs")));
     return null;
   }
-  const marked = h("div", {});
+  const marked = h("div", {}), verifying = verifyCard(context);
   context.put(h("section", { class: "card" }, h("dl", { class: "figures" },
     figure("runs", format.number(found.count)), figure("bytes in runs", format.bytes(found.bytes)), figure("manifests", format.number(found.manifests)),
     figure("this manifest", format.bytes(found.manifest_bytes)), found.needed && figure("runs this key needs", format.number(found.needed.runs.length), `of ${format.number(found.count)}`))),
-  h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Runs of checkpoint ${format.number(found.id)}`), h("p", { class: "small soft" }, "across: key groups; up: the checkpoints whose deltas a run sums; dark: what still counts")), marked, map(found), keyForm(context, found, asked)),
-  verifyCard(context), list(found));
-  return { changed: (line) => { if (!asked.at && !line.error) fill(marked, h("p", { class: "small soft" }, `Checkpoint ${format.number(line.checkpoint.id)} is newer. `, h("button", { class: "link", onclick: () => window.dispatchEvent(new HashChangeEvent("hashchange")) }, "Show it"))); } };
+  h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Runs of checkpoint ${format.number(found.id)}`), h("p", { class: "small soft" }, "across: key groups; up: the checkpoints whose deltas a run sums; dashed: what no longer counts")), marked, map(found), keyForm(context, found, asked)),
+  verifying.card, list(found));
+  return { leave: verifying.leave, changed: (line) => { if (!asked.at && !line.error && line.checkpoint.id !== found.id) fill(marked, h("p", { class: "small soft" }, `Checkpoint ${format.number(line.checkpoint.id)} is newer. `, h("button", { class: "link", onclick: () => window.dispatchEvent(new HashChangeEvent("hashchange")) }, "Show it"))); } };
 }
 
 // Each run a row, ordered by age, so that none hides another: a long row is a folded one.
@@ -52,7 +52,7 @@ function map(found) {
 
 function keyForm(context, found, asked) {
   if (!found.key.length) return null;
-  const given = asked.key ? JSON.parse(asked.key) : [];
+  const given = asked.key ? [JSON.parse(asked.key)].flat() : [];
   const fields = found.key.map((name, place) => h("input", { type: place ? "text" : "search", placeholder: name, "aria-label": name, value: given[place] ?? "" }));
   const submit = (event) => { event.preventDefault(); context.go("storage", { at: asked.at, key: JSON.stringify(fields.map((one) => one.value)) }); };
   return [h("form", { class: "bar", onsubmit: submit }, h("span", { class: "soft small" }, "Which runs does a key need?"), fields, h("button", {}, "Find"), asked.key && h("button", { type: "button", onclick: () => context.go("storage", { at: asked.at }) }, "All runs")),
@@ -84,13 +84,13 @@ function verifyCard(context) {
     const over = () => { events.close(); button.disabled = false; };
     events.addEventListener("progress", (event) => {
       const { done, total } = JSON.parse(event.data);
-      if (!context.current()) { over(); return; }
       if (total) { bar.value = done / total; fill(text, `${format.bytes(done)} of ${format.bytes(total)}`); }
     });
     events.addEventListener("verified", (event) => { over(); fill(out, ...result(JSON.parse(event.data))); });
     events.onerror = () => { over(); fill(out, notice({ title: "Not verified", text: "The server ended the verification, or another page verifies this checkpoint: try again." }, "warn")); };
   }
-  return h("section", { class: "card" }, h("div", { class: "head" }, h("div", {}, h("h2", {}, "Verification"), h("p", { class: "small soft" }, "Reads every file that a kept checkpoint names, and checks it against every law. It changes nothing; the job can run meanwhile.")), button), out);
+  const card = h("section", { class: "card" }, h("div", { class: "head" }, h("div", {}, h("h2", {}, "Verification"), h("p", { class: "small soft" }, "Reads every file that a kept checkpoint names, and checks it against every law. It changes nothing; the job can run meanwhile.")), button), out);
+  return { card, leave: () => events?.close() };
 }
 
 function result(found) {

@@ -1,6 +1,8 @@
 // The time line of checkpoints: pick one to read it in words, pick another to see the difference.
 
-import { fill, card, h, notice, s, table, words } from "./dom.js";
+import { said } from "./api.js";
+import { fill, h, notice, renew, s, table, words } from "./dom.js";
+import { fresh } from "./fresh.js";
 import { rows as valueRows } from "./values.js";
 import * as format from "./format.js";
 
@@ -23,25 +25,31 @@ const tags = (one) => [one.pinned && h("span", { class: "tag good" }, "pinned"),
 
 const FATES = ["read", "processed", "late", "dead", "duplicate", "skipped"];
 
+const PAGE = 100, ANSWER = 500;
+
 export async function timelineView(context) {
-  let page = await context.get("timeline");
-  let lines = page.checkpoints;
+  let lines = [], page = null, wanted = PAGE;
+  let values = false, name = null;
   const chosen = () => ({ id: number(context.query.get("id")), from: number(context.query.get("from")) });
   const list = h("section", { class: "card" });
   const detail = h("section", { class: "card stick", "aria-live": "polite" });
 
-  const pick = (one, event) => {
-    const { id } = chosen();
-    choose(event?.shiftKey && id !== null && id !== one.id ? { id: Math.max(id, one.id), from: Math.min(id, one.id) } : { id: one.id });
-  };
-  const choose = (to) => {
-    history.replaceState(null, "", context.link("timeline", to));
-    context.query = new URLSearchParams(Object.entries(to));
-    drawList();
-    drawDetail().then(() => { if (to.id && window.innerWidth <= 900) detail.scrollIntoView({ block: "start" }); });
-  };
+  // Every line anew, from the newest on: so none is missing, and none is old. A server that has many manifests to read answers
+  // with some at a time; they are drawn as soon as they are more than those that are there.
+  const listed = fresh(context, async () => {
+    let found = [], answer = { next: null };
+    do {
+      answer = await context.get("timeline", { before: answer.next, limit: Math.min(wanted - found.length, ANSWER) });
+      found = joined(found, answer.checkpoints);
+      if (found.length > lines.length) drawList(found, answer);
+    } while (answer.next !== null && found.length < wanted && context.current());
+    return [found, answer];
+  }, (data) => drawList(...data));
 
-  function drawList() {
+  function drawList(found = lines, answer = page) {
+    [lines, page] = [found, answer];
+    if (!context.current()) return;
+    if (!list.isConnected) context.put(h("div", { class: "side" }, list, detail));
     const { id, from } = chosen();
     const columns = [
       { name: "id", kind: "num", cell: (one) => format.number(one.id) },
@@ -52,40 +60,36 @@ export async function timelineView(context) {
       { name: "state", kind: "num", cell: (one) => (one.error ? "" : format.bytes(one.state_bytes)) },
       { name: "planned", kind: "time", cell: (one) => planned(one.committed_ms) },
     ];
-    const focused = document.activeElement?.closest?.("tr.pick")?.dataset.place;
-    fill(list, 
+    renew(list,
       h("div", { class: "head" }, h("h2", {}, `${format.number(page.kept)} checkpoints are kept`), h("p", { class: "small soft" }, "Pick one to read it; with Shift a second to compare.")),
-      table(columns, lines, { pick, label: "checkpoints, newest first", selected: (one) => one.id === id || one.id === from, rowClass: (one) => (one.abandoned ? "gone" : null) }),
-      page.next !== null && h("div", { class: "pages" }, h("button", { onclick: older }, `Older than ${format.number(page.next)}`)));
-    if (focused !== undefined) list.querySelector(`tr[data-place="${focused}"]`)?.focus({ preventScroll: true });
+      table(columns, lines, { pick, key: (one) => one.id, label: "checkpoints, newest first", selected: (one) => one.id === id || one.id === from, rowClass: (one) => (one.abandoned ? "gone" : null) }),
+      page.next !== null && h("div", { class: "pages" }, h("button", { "data-key": "older", onclick: older }, `Older than ${format.number(page.next)}`)));
   }
 
-  // A server that has many manifests to read answers with some of them; the rest of a screen follows by itself.
-  const more = async (count) => {
-    const until = lines.length + count;
-    while (page.next !== null && lines.length < until && context.current()) {
-      page = await context.get("timeline", { before: page.next, limit: until - lines.length });
-      const last = lines.at(-1), first = page.checkpoints[0];
-      if (last && first && !last.error && !first.error) last.added ??= Object.fromEntries(FATES.map((fate) => [fate, last[fate] - first[fate]]));
-      lines = lines.concat(page.checkpoints);
-      drawList();
-    }
+  const older = () => { wanted = Math.max(wanted, lines.length) + PAGE; listed.now(); };
+
+  // -- the one that is picked ----------------------------------------------------------------------------------------
+
+  const picked = fresh(context, async () => {
+    const { id, from } = chosen();
+    detail.setAttribute("aria-busy", "true");
+    return from === null ? described(id ?? lines[0]?.id) : compared(from, id);
+  }, (parts) => { detail.removeAttribute("aria-busy"); renew(detail, ...parts); }, (error) => { detail.removeAttribute("aria-busy"); fill(detail, notice(said(error))); });
+
+  const pick = (one, event) => {
+    const { id } = chosen();
+    choose(event?.shiftKey && id !== null && id !== one.id ? { id: Math.max(id, one.id), from: Math.min(id, one.id) } : { id: one.id });
   };
-  const older = () => more(100).catch((error) => list.append(notice(error.said ?? { title: "Not shown", text: String(error) })));
-
-  // An answer to an earlier question, come late, must not replace that to the last one.
-  let asked = 0;
-
-  async function drawDetail() {
-    const { id, from } = chosen(), turn = ++asked;
-    let parts;
-    try {
-      parts = from === null ? await described(id ?? lines[0].id) : await compared(from, id);
-    } catch (error) {
-      parts = [notice(error.said ?? { title: "Not shown", text: String(error) })];
-    }
-    if (turn === asked) fill(detail, ...parts);
-  }
+  const choose = async (to) => {
+    history.replaceState(null, "", context.link("timeline", to));
+    context.query = new URLSearchParams(Object.entries(to));
+    values = false;
+    name = null;
+    drawList();
+    await picked.now();
+    if (to.id && window.innerWidth <= 900) detail.scrollIntoView({ block: "start" });
+  };
+  const withValues = (of) => { values = true; name = of; picked.now(); };
 
   async function described(id) {
     const one = await context.get("manifest", { id });
@@ -94,50 +98,44 @@ export async function timelineView(context) {
       h("div", { class: "head" }, h("h2", {}, `Checkpoint ${format.number(one.id)}`), h("span", {}, kind(one), " ", tags(one))),
       h("p", {}, one.meaning), h("br"),
       words(one.words), h("br"),
-      h("div", { class: "legend" }, ["read", "processed", "late", "dead", "duplicate", "skipped"].filter((fate) => one[fate] || fate === "read").map((fate) => h("span", {}, h("span", { class: `key ${fate}` }), `${fate} ${format.number(one[fate])}`))), h("br"),
+      h("div", { class: "legend" }, FATES.filter((fate) => one[fate] || fate === "read").map((fate) => h("span", {}, h("span", { class: `key ${fate}` }), `${fate} ${format.number(one[fate])}`))), h("br"),
       h("div", { class: "bar" },
         before && h("button", { onclick: () => choose({ id, from: before.id }) }, `Compare with ${format.number(before.id)}`),
         h("a", { class: "button", href: context.link("state", { at: id }) }, "State at it"), h("a", { class: "button", href: context.link("storage", { at: id }) }, "Its runs")),
     ];
   }
 
-  async function compared(from, to, values = false, name = null) {
+  async function compared(from, to) {
     const found = await context.get("difference", { from, to, values: values ? 1 : null, name });
     const columns = [
       { name: "what", cell: (one) => [h("span", { class: "soft" }, `${one.part} `), h("span", { title: one.name }, format.run(one.name))] },
       { name: `at ${format.number(found.before)}`, kind: "text", cell: (one) => (one.before !== null ? side(one.before) : h("span", { class: "null soft" }, "none")) },
       { name: `at ${format.number(found.after)}`, kind: "text", cell: (one) => (one.after !== null ? side(one.after) : h("span", { class: "null soft" }, "none")) },
     ];
-    const more = async (of) => {
-      try { fill(detail, ...(await compared(from, to, true, of))); } catch (error) { detail.append(notice(error.said ?? { title: "Not compared", text: String(error) })); }
-    };
     return [
       h("div", { class: "head" }, h("h2", {}, `From ${format.number(found.before)} to ${format.number(found.after)}`), h("button", { onclick: () => choose({ id: to }) }, `Only ${format.number(to)}`)),
       found.changes.length ? table(columns, found.changes, { label: "what changed" }) : h("p", { class: "empty" }, "Nothing differs."),
       found.changes_more > 0 && h("p", { class: "soft small" }, `and ${format.number(found.changes_more)} more`),
       h("br"),
-      found.values?.names.length > 1 && h("div", { class: "bar" }, h("label", { class: "small soft", for: "of" }, "State"), h("select", { id: "of", onchange: (event) => more(event.target.value) }, found.values.names.map((one) => h("option", { value: one, selected: one === found.values.name }, one)))),
+      found.values?.names.length > 1 && h("div", { class: "bar" }, h("label", { class: "small soft", for: "of" }, "State"), h("select", { id: "of", onchange: (event) => withValues(event.target.value) }, found.values.names.map((one) => h("option", { value: one, selected: one === found.values.name }, one)))),
       found.values ? [h("h3", {}, `${format.number(found.values.differing)} values differ, ${format.number(found.values.equal)} are equal`), valueRows(found.values)]
-        : h("button", { onclick: () => more(null) }, "Compare values by key"),
+        : h("button", { onclick: () => withValues(null) }, "Compare values by key"),
     ];
   }
 
-  drawList();
-  context.put(h("div", { class: "side" }, list, detail));
-  await drawDetail();
-  if (lines.length < 100) more(100 - lines.length).catch(() => {});
+  await listed.first(() => lines.length > 0);
+  await picked.now();
   return {
-    async changed() {
-      const fresh = await context.get("timeline");
-      if (!context.current()) return;
-      const known = lines.find((one) => one.id < fresh.checkpoints.at(-1).id);
-      lines = known ? fresh.checkpoints.concat(lines.slice(lines.indexOf(known))) : fresh.checkpoints;
-      page = { ...fresh, next: known ? page.next : fresh.next };
-      drawList();
-      if (chosen().id === null) drawDetail();
-    },
+    changed() { listed.changed(); if (chosen().id === null) picked.changed(); },
     close: () => choose({}),
   };
+}
+
+// Lines and those that follow them; what the last of the first ones added is known now.
+function joined(found, following) {
+  const last = found.at(-1), first = following[0];
+  if (last && first && !last.error && !first.error) last.added ??= Object.fromEntries(FATES.map((fate) => [fate, last[fate] - first[fate]]));
+  return found.concat(following);
 }
 
 function aside(one) {
@@ -154,6 +152,6 @@ function planned(ms) {
   return h("span", { title: text }, text.slice(0, 10) === today.slice(0, 10) ? text.slice(11) : text.slice(0, 16));
 }
 
-const side = (text) => (/^-?[\d,]+$/.test(text) || /^[\d-]+ [\d:.]+Z$/.test(text) ? h("span", { class: "whole" }, text) : format.run(text));
+const side = (text) => (/^-?[\d,]+$/.test(text) ? h("span", { class: "whole" }, text) : format.run(text));
 
 const number = (text) => (text === null || text === "" ? null : Number(text));

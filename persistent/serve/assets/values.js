@@ -38,7 +38,7 @@ function drawn(column, text) {
   if (Array.isArray(found)) {
     if (!found.length) return h("span", { class: "null" }, "empty");
     if (found.every((one) => one && typeof one === "object" && "lower" in one && "count" in one)) return histogram(found, text);
-    if (found.every((one) => one && typeof one === "object" && "value" in one && "count" in one)) return counts(found.map((one) => [one.value, one.count]), text);
+    if (found.every((one) => one && typeof one === "object" && "value" in one && "count" in one)) return counts(found.map((one) => [one.value, one.count]).sort((a, b) => b[1] - a[1]), text);
     if (found.every((one) => one && typeof one === "object" && "by" in one)) return counts(found.map((one) => [one.value, one.by]), text);
     if (found.length > 2 && found.every((one) => typeof one === "number")) return line(found, text);
     return null;

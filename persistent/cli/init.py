@@ -1,0 +1,189 @@
+"""``persistent init``: makes a project of one's own from a few answers."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from persistent.cli.options import json_option
+from persistent.cli.tables import print_json
+from persistent.errors import InvalidPipeline
+from persistent.project import (
+    Answers,
+    End,
+    Field,
+    Proposal,
+    files_of,
+    proposal_of,
+    sink_of,
+    source_of,
+    window_of,
+    write,
+)
+from persistent.project.answers import SINKS, SOURCES, checked_name
+from persistent.sources.timestamps import UNITS
+
+_NO_KEY = "-"
+_SAMPLE = Proposal(
+    fields={"user": Field("user", "str"), "page": Field("page", "str"), "millis": Field("millis", "int")},
+    others={},
+    times={"time": None},
+    key="user",
+    values=("millis",),
+    schema={},
+    read=0,
+    dead=0,
+)
+"""The columns of the records that are made."""
+
+
+@click.command()
+@click.argument("folder", default=".", type=click.Path(path_type=Path))
+@click.option(
+    "--source", metavar="SOURCE", help=f"Where the records are: {SOURCES} [default: sample, which makes some]."
+)
+@click.option("--timestamp", metavar="FIELD", help="The field with the time of a record.")
+@click.option("--timestamp-unit", type=click.Choice(UNITS), help="The unit, if the times are whole numbers.")
+@click.option("--key", metavar="FIELD", help=f"The field that says whose state a record changes; {_NO_KEY} for none.")
+@click.option("--value", "values", multiple=True, metavar="FIELD", help="A number to sum up; repeatable; - for none.")
+@click.option("--window", metavar="WINDOW", help="minute, hour, day, a duration, session or none [default: hour].")
+@click.option("--sink", metavar="SINK", help=f"Where results go: {SINKS} [default: files].")
+@click.option("--yes", is_flag=True, help="Ask nothing: take what is proposed.")
+@json_option
+def init(folder: Path, yes: bool, as_json: bool, **given: Any) -> None:
+    """Make a project: a task, its test, and a page that says how to run both.
+
+    Asks where the records are, what they are counted by, and where the results go. It reads the first records of a
+    file, and proposes an answer to each question. Without a terminal, or with --yes, it asks nothing: an answer is
+    that of an option, or else the one that is proposed.
+
+    Writes task.py, test_task.py and README.md into FOLDER, which is made if it does not exist. Nothing is replaced.
+
+    \b
+    persistent init
+    persistent init sales --source files:sales.csv
+    persistent init visits --source files:'views/*.csv' --key page --window minute --sink sqlite --yes
+    """
+    asks = not yes and sys.stdin.isatty()
+    answers = _answers(_Questions(given, asks))
+    written = write(folder, files_of(answers, folder))
+    if as_json:
+        print_json([{"file": str(path)} for path in written])
+        return
+    for path in written:
+        click.echo(f"wrote {path}")
+    click.echo("\nNow run it:\n")
+    if folder != Path("."):
+        click.echo(f"  cd {shlex.quote(str(folder))}")
+    click.echo("  persistent run task.py:pipeline --engine embedded --end-of-input")
+    click.echo("\nREADME.md says how to look at the results, and how to test the task.")
+
+
+class _Questions:
+    """Each question is answered by its option, by the user, or by what is proposed."""
+
+    def __init__(self, given: dict[str, Any], asks: bool) -> None:
+        self._given = given
+        self._asks = asks
+
+    def answer(self, option: str, question: str, proposed: str | None) -> str:
+        """The answer. InvalidPipeline if there is none, and nobody to ask."""
+        if self._given[option] is not None:
+            return str(self._given[option])
+        if self._asks:
+            return str(click.prompt(question, default=proposed))
+        if proposed is None:
+            name = option.replace("_", "-")
+            raise InvalidPipeline(f"--{name} is missing, and nothing can be proposed: give it ({question})")
+        return proposed
+
+    def file_here(self) -> str:
+        """The only file with records in this folder, as a proposal to somebody who is asked."""
+        here = [path.name for path in Path().iterdir() if path.suffix in (".csv", ".jsonl", ".ndjson", ".parquet")]
+        return f"files:{here[0]}" if self._asks and len(here) == 1 else ""
+
+    def given(self, option: str) -> str | None:
+        """The option, if it was given."""
+        return None if self._given[option] is None else str(self._given[option])
+
+    def values(self, proposed: tuple[str, ...]) -> tuple[str, ...]:
+        """The names of the fields to sum up."""
+        names = self._given["values"]
+        if not names and self._asks:
+            words = click.prompt("Which numbers are summed up (- for none)", default=" ".join(proposed) or _NO_KEY)
+            names = tuple(words.replace(",", " ").split())
+        names = names or proposed
+        return () if names == (_NO_KEY,) else tuple(dict.fromkeys(names))
+
+
+def _answers(questions: _Questions) -> Answers:
+    proposed = questions.file_here() or "sample"
+    source = source_of(questions.answer("source", f"Where are the records ({SOURCES}; sample makes some)", proposed))
+    read = _from_topic if source.kind == "kafka" else _from_files
+    timestamp, unit, key, values, schema = read(source, questions)
+    window = window_of(
+        questions.answer("window", "How long is a window (minute, hour, day, 15 min, session, none)", "hour")
+    )
+    sink = sink_of(questions.answer("sink", f"Where do results go ({SINKS})", "files"))
+    return Answers(source, timestamp, unit, key, values, window, sink, schema)
+
+
+def _from_files(source: End, questions: _Questions) -> tuple[str, str | None, Field | None, tuple[Field, ...], Any]:
+    """Time, unit, key, values and the types of these, from what the files hold."""
+    found = proposal_of(source.path) if source.path else _SAMPLE
+    if found.read:
+        columns = ", ".join([*found.fields, *found.others])
+        click.echo(f"{source.path}: read {found.read:,} records of the columns {columns}", err=True)
+    if found.dead:
+        click.echo(f"{found.dead:,} of them cannot be decoded, and will be dead letters", err=True)
+    first = next(iter(found.times))
+    timestamp = questions.answer("timestamp", f"Which field is the time ({', '.join(found.times)})", first)
+    if timestamp not in found.times:
+        raise InvalidPipeline(
+            f"--timestamp {timestamp!r} does not hold a time in each of the first records: choose one of "
+            f"{', '.join(found.times)}"
+        )
+    unit = questions.given("timestamp_unit") or found.times[timestamp]
+    checked_name(timestamp, "--timestamp")
+    choices = [name for name in found.fields if name != timestamp]
+    proposed = found.key or _NO_KEY
+    name = questions.answer("key", f"Whose state does a record change ({', '.join(choices)}; {_NO_KEY})", proposed)
+    key = None if name == _NO_KEY else found.field(checked_name(name, "--key"), "--key")
+    proposed_values = tuple(name for name in found.values if key is None or name != key.name)
+    values = tuple(found.field(checked_name(name, "--value"), "--value") for name in questions.values(proposed_values))
+    _check_apart(timestamp, key, values)
+    read = dict.fromkeys([timestamp, *([key.name] if key else []), *(field.name for field in values)])
+    schema = {name: found.schema[name] for name in read if name in found.schema}
+    return timestamp, unit, key, values, schema
+
+
+def _from_topic(source: End, questions: _Questions) -> tuple[str, str | None, Field | None, tuple[Field, ...], Any]:
+    """The same from the answers alone: what is in the topic is not read."""
+    broker = "_timestamp"
+    timestamp = questions.answer("timestamp", f"Which field is the time ({broker}: that of the broker)", broker)
+    unit = questions.given("timestamp_unit")
+    name = questions.answer("key", f"Whose state does a record change (a field; {_NO_KEY} for none)", None)
+    key = None if name == _NO_KEY else Field(checked_name(name, "--key"), "str")
+    values = tuple(Field(checked_name(name, "--value"), "float") for name in questions.values(()))
+    _check_apart(timestamp, key, values)
+    schema = {} if timestamp == broker else {checked_name(timestamp, "--timestamp"): "int64" if unit else "string"}
+    schema |= {key.name: "string"} if key else {}
+    schema |= {field.name: "double" for field in values}
+    return timestamp, unit, key, values, schema
+
+
+def _check_apart(timestamp: str, key: Field | None, values: tuple[Field, ...]) -> None:
+    """InvalidPipeline if one field is to be two things, or what is summed up is no number."""
+    taken = {timestamp: "the time of the records"}
+    if key is not None:
+        if key.name in taken:
+            raise InvalidPipeline(f"--key {key.name!r} is {taken[key.name]}: choose another field, or {_NO_KEY}")
+        taken[key.name] = "the key"
+    for field in values:
+        what = taken.get(field.name) or ("" if field.type in ("int", "float") else f"of type {field.type}")
+        if what:
+            raise InvalidPipeline(f"--value {field.name!r} is {what}, and other numbers are summed up: choose another")

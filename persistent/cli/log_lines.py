@@ -1,0 +1,90 @@
+"""A log line is one JSON object, for whatever collects the logs of a machine: time, level, logger, message, fields.
+
+While they are written, everything of a run that goes to the standard error is such a line: progress, the log of this
+package and of others, and the error that ends it, with its traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from persistent.cli.exits import FAILED, exit_code
+from persistent.errors import PersistentError
+from persistent.storage.failures import without_secrets
+
+RUN = "persistent.run"
+"""The logger of what a run tells."""
+
+
+class JsonFormat(logging.Formatter):
+    """Formats a record. ``common``: fields of every line, which change as the run goes on."""
+
+    def __init__(self, common: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._common = common
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One object, in ASCII, whatever the message holds."""
+        body: dict[str, Any] = {
+            "time": time_text(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": without_secrets(record.getMessage()),
+        }
+        fields = {**self._common, **getattr(record, "fields", {})}
+        body |= {name: value for name, value in fields.items() if name not in body}
+        if record.exc_info:
+            body["traceback"] = without_secrets(self.formatException(record.exc_info))
+        return json.dumps(body, default=str)
+
+
+class ToStderr(logging.Handler):
+    """Writes to the current standard error, so that log lines do not break a progress line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(self.format(record), err=True)
+
+
+def time_text(seconds: float) -> str:
+    """A time as RFC 3339 has it, in UTC.
+
+    >>> time_text(1_700_000_000.5)
+    '2023-11-14T22:13:20.500000Z'
+    """
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+@contextmanager
+def json_lines(common: Mapping[str, Any]) -> Iterator[None]:
+    """Within, every log line is an object, with the ``common`` fields; an error becomes one too, and its exit code."""
+    written = ToStderr()
+    written.setFormatter(JsonFormat(common))
+    root, ours, told = logging.getLogger(), logging.getLogger("persistent"), logging.getLogger(RUN)
+    before = root.handlers, ours.handlers, told.level
+    root.handlers, ours.handlers = [written], []
+    told.setLevel(logging.INFO)
+    logging.captureWarnings(True)
+    try:
+        yield
+    except click.ClickException as error:
+        told.error(error.format_message())
+        raise click.exceptions.Exit(error.exit_code) from error
+    except PersistentError as error:
+        told.error("%s", error, exc_info=error, extra={"fields": {"error": type(error).__name__}})
+        raise click.exceptions.Exit(exit_code(error)) from error
+    except (click.exceptions.Exit, click.Abort):
+        raise
+    except Exception as error:
+        told.critical("%s", error, exc_info=error, extra={"fields": {"error": type(error).__name__}})
+        raise click.exceptions.Exit(FAILED) from error
+    finally:
+        logging.captureWarnings(False)
+        root.handlers, ours.handlers = before[0], before[1]
+        told.setLevel(before[2])

@@ -1,0 +1,142 @@
+"""The explanation of a job reads the newest manifest of its checkpoint, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.manifest import Manifest
+from persistent.clock import duration_text
+from persistent.driver.options import ROWS_FIRST, ROWS_MAX, Options
+from persistent.engines.embedded import Embedded
+from persistent.explain.explanation import Explanation, Section
+from persistent.explain.memory import memory_section, shard_sizes
+from persistent.explain.of_checkpoint import continued_section
+from persistent.explain.of_states import closing_section, kept_section, publishing_section
+from persistent.lateness import FINAL
+from persistent.promises import Guarantee
+from persistent.sources.protocol import ListingSource, parts_of
+from persistent.storage import Storage
+from persistent.storage.failures import without_secrets
+from persistent.text.figures import count_text
+from persistent.worker.job import Job
+
+
+def explained(
+    job: Job, options: Options, guarantee: Guarantee, parallelism: int | None, *, start_from: Storage | None = None
+) -> Explanation:
+    """What the job will do with these options, on an engine that runs so many items at once; None: one for each
+    processor. ``start_from``: where an empty checkpoint begins as a copy."""
+    parallelism = Embedded(parallelism).parallelism
+    found = Log(job.storage).newest()
+    manifest = None if found is None else found.manifest
+    views = {
+        name: manifest.of(name) if manifest is not None and name in manifest.operators else None for name in job.each()
+    }
+    return Explanation(
+        (
+            continued_section(job, options, manifest, start_from),
+            _read(job, options, manifest),
+            kept_section(job),
+            closing_section(job),
+            publishing_section(job),
+            _run(job, views, parallelism),
+            _promised(guarantee),
+            memory_section(job, views, options.step_rows, parallelism),
+        )
+    )
+
+
+def _read(job: Job, options: Options, manifest: Manifest | None) -> Section:
+    sources = {}
+    for name, source in job.sources.items():
+        known = None if manifest is None or name not in manifest.sources else manifest.sources[name]
+        sources[name] = {
+            "what": without_secrets(repr(source)),
+            "partitions": None if known is None or not manifest or not manifest.base else len(known.partitions),
+            "max_out_of_orderness_ms": source.max_out_of_orderness,
+            "dedupe": job.dedupe[name].said() if name in job.dedupe else None,
+        }
+    lines = [f"{name}: {_source_text(fact)}." for name, fact in sources.items()]
+    facts = {"sources": sources, "step_rows": options.step_rows}
+    lists = any(isinstance(one, ListingSource) for one in parts_of(*job.sources.values()))
+    return Section("reads", (*lines, *_sizes(options, len(sources)), *_clock(options, sources, lists=lists)), facts)
+
+
+def _source_text(fact: Mapping[str, Any]) -> str:
+    count = fact["partitions"]
+    partitions = "partitions are known after the first step" if count is None else count_text(count, "partition")
+    copies = f"; {fact['dedupe']}" if fact["dedupe"] else ""
+    return f"{fact['what']}; {partitions}{copies}"
+
+
+def _sizes(options: Options, sources: int) -> Iterator[str]:
+    if options.step_rows is not None:
+        yield f"A step reads exactly {count_text(options.step_rows, 'record')}{' of each source' * (sources > 1)}."
+    else:
+        yield (
+            f"A step takes about a second: the first reads about {ROWS_FIRST:,} records, none more than about "
+            f"{ROWS_MAX:,}."
+        )
+
+
+def _clock(options: Options, sources: Mapping[str, Mapping[str, Any]], *, lists: bool) -> Iterator[str]:
+    lags = {name: one["max_out_of_orderness_ms"] for name, one in sources.items()}
+    behind = {duration_text(lag) for lag in lags.values()}
+    whose = "of the partition that is furthest behind"
+    if behind == {duration_text(0)}:
+        yield f"The clock is the largest timestamp {whose}: no disorder is waited for."
+    else:
+        by = (
+            ", ".join(f"{name} {duration_text(lag)}" for name, lag in lags.items()) if len(behind) > 1 else behind.pop()
+        )
+        yield f"The clock is the largest timestamp {whose}, minus the disorder that is waited for: {by}."
+    if lists:
+        yield "It waits for files that are listed and not read yet, unless ordered=True promises their order."
+    future = duration_text(options.max_future_ms)
+    yield f"A timestamp more than {future} ahead of both clock and time of day is a dead letter."
+    if options.quiet_after_ms is not None:
+        yield f"A run that follows moves the clock on after {duration_text(options.quiet_after_ms)} without a record."
+    if options.max_drift_ms is not None:
+        yield f"A partition more than {duration_text(options.max_drift_ms)} ahead of the slowest waits."
+
+
+def _run(job: Job, views: Mapping[str, Manifest | None], parallelism: int) -> Section:
+    """The jobs of the engine in one step."""
+    splits = max(1, parallelism // len(job.sources))
+    counts = {name: shard_sizes(view, parallelism)[0] for name, view in views.items()}
+    after = [one.name for one in job.each().values() if one.sinks and _publishes_later(one)]
+    each = ", ".join(f"{job_name} in {count_text(counts[name], 'shard')}" for name, job_name in _names(job).items())
+    lines = [
+        f"A step is one job of the engine: up to {count_text(splits, 'split')} of each source, what the clock has "
+        f"closed ({each}, by what is stored now), and the runs that are due to be folded.",
+    ]
+    if after:
+        lines.append(
+            f"Where late records or changes touch what is published, another job follows in the same step: "
+            f"{', '.join(after)}."
+        )
+    lines.append("The driver commits the checkpoint by one file, then publishes, then deletes what nobody needs.")
+    facts = {"parallelism": parallelism, "splits": splits, "shards": counts, "publishes_after": after}
+    return Section("runs", tuple(lines), facts)
+
+
+def _names(job: Job) -> dict[str, str]:
+    return {operator: one.name for operator, one in job.each().items()}
+
+
+def _publishes_later(job: Job) -> bool:
+    lateness = job.state.lateness
+    corrects = lateness.allowed_ms and lateness.emit != FINAL
+    return bool(corrects or lateness.of_changes or job.state.time_to_live)
+
+
+def _promised(guarantee: Guarantee) -> Section:
+    parts = {
+        name: {"level": one.level, "reason": one.reason, "while": one.while_} for name, one in guarantee.parts.items()
+    }
+    level = without_secrets(str(guarantee).partition(":")[0]) + "."
+    reasons = (without_secrets(f"{name}: {one}.") for name, one in guarantee.parts.items())
+    facts = {"guarantee": without_secrets(str(guarantee)), "parts": parts}
+    return Section("promises", (level, *reasons), facts)

@@ -1,0 +1,140 @@
+"""The words for a state: what it keeps, when its windows close, what is late for it, and what it publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from persistent.clock import duration_text
+from persistent.explain.explanation import Section
+from persistent.lateness import ACCUMULATE, CHANGE, DELTA, EVENT, FINAL, RETRACT, Lateness
+from persistent.session_window import SessionWindow, values_of
+from persistent.state import PersistentState
+from persistent.task import key_names
+from persistent.text.fingerprints import monoid_text, window_text
+from persistent.worker.job import Job
+
+_CORRECTED = {
+    ACCUMULATE: "by the new value, with a larger revision",
+    RETRACT: "by the old row with retracted = true and then the new one",
+    DELTA: "by what the late records add",
+}
+
+
+def kept_section(job: Job) -> Section:
+    """What the states keep, by key."""
+    facts = {one.name: _facts(one) for one in job.each().values()}
+    named = len(facts) > 1
+    lines = [
+        f"{f'{name}: ' if named else ''}{fact['monoid']} for each {_of_what(fact)}." for name, fact in facts.items()
+    ]
+    return Section("keeps", tuple(lines), {"key": list(key_names(job.task)), "states": facts})
+
+
+def _facts(job: Job) -> dict[str, Any]:
+    state, fingerprint = job.state, job.state.fingerprint()
+    lateness = state.lateness
+    return {
+        "monoid": monoid_text(fingerprint["monoid"]),
+        "key": list(key_names(job.task)),
+        "window": None if fingerprint.get("window") is None else window_text(fingerprint["window"]),
+        "ttl_ms": None if state.time_to_live is None else state.time_to_live.ttl_ms,
+        "commutative": bool(values_of(state.monoid).commutative),
+        "emit": lateness.emit,
+        "allowed_lateness_ms": lateness.allowed_ms,
+        "late": lateness.answer,
+        "early_ms": lateness.early_ms,
+    }
+
+
+def _of_what(fact: dict[str, Any]) -> str:
+    key = ", ".join(fact["key"])
+    kept = f"key ({key})" if key else "job: there is no key"
+    window = "" if fact["window"] is None else f", by {fact['window']}"
+    lives = "" if fact["ttl_ms"] is None else f", forgotten {duration_text(fact['ttl_ms'])} after its last record"
+    folds = "" if fact["commutative"] else ", in the order of the records"
+    return f"{kept}{window}{lives}{folds}"
+
+
+def closing_section(job: Job) -> Section:
+    """When windows close, and what is late."""
+    return _by_state("closes", job, _closing)
+
+
+def _closing(job: Job) -> Iterator[str]:
+    state, lateness = job.state, job.state.lateness
+    if state.window is None:
+        yield from _without_windows(state)
+        return
+    if isinstance(state.window, SessionWindow):
+        gap = duration_text(state.window.gap_ms)
+        yield f"A session closes in the step after the clock has passed its last record by {gap}, the gap."
+        yield "A record is late if it is older than the clock of the step before."
+    else:
+        yield "A window closes in the step after the clock has passed its end (end <= clock)."
+        yield from _late(lateness)
+    yield "With --end-of-input (end_of_input=True) every window closes at the end of the input."
+
+
+def _without_windows(state: PersistentState) -> Iterator[str]:
+    yield "There are no windows: the value of a key is that of all its records."
+    if state.time_to_live is None:
+        yield "Nothing is late."
+    else:
+        ttl = duration_text(state.time_to_live.ttl_ms)
+        yield f"A key is forgotten once the clock has passed its last record by {ttl}."
+        yield f"A record is late if it is older than {ttl} at the clock of the step before."
+
+
+def _late(lateness: Lateness) -> Iterator[str]:
+    if not lateness.allowed_ms:
+        yield "A record is late if every window that holds it had closed by the clock of the step before."
+        return
+    allowed = duration_text(lateness.allowed_ms)
+    yield f"It still takes records until the clock has passed its end by {allowed}; then it is final."
+    yield "A record is late if every window that holds it was final by the clock of the step before."
+
+
+def publishing_section(job: Job) -> Section:
+    """What goes to which sink, and when."""
+    section = _by_state("publishes", job, _publishing)
+    late = "" if job.late_sink is None else "; late records go to the late sink too"
+    aside = f"Late records and dead letters are set aside in the checkpoint{late}."
+    stops = "" if job.dead_letters else " A record for which the task raises stops the run."
+    return Section(
+        section.name, (*section.lines, aside + stops), {"sinks": {one: job.takes.get(one) for one in job.sinks}}
+    )
+
+
+def _publishing(job: Job) -> Iterator[str]:
+    lateness, has_windows = job.state.lateness, job.state.window is not None
+    if not job.sinks:
+        has_no = "Windows that close are discarded: there is no sink." if has_windows else "Nothing: there is no sink."
+        yield f"{has_no} The state can be read."
+        return
+    yield f"To {', '.join(job.sinks)}: {_when(lateness, has_windows=has_windows)}."
+    if has_windows and lateness.allowed_ms and lateness.emit not in (CHANGE, FINAL):
+        yield f"A late record that counts corrects a published result {_CORRECTED[str(lateness.answer)]}."
+
+
+def _when(lateness: Lateness, *, has_windows: bool) -> str:
+    if lateness.emit == CHANGE:
+        return "what each step has changed"
+    if lateness.emit == FINAL:
+        return "each window once, when it is final"
+    closes = "each window when it closes" if has_windows else "every key at the end of the input"
+    if lateness.early_ms is None:
+        return closes
+    by = "clock" if lateness.early_by == EVENT else "time of day"
+    return f"{closes}, and what has changed whenever the {by} passes a multiple of {duration_text(lateness.early_ms)}"
+
+
+def _by_state(name: str, job: Job, words: Any) -> Section:
+    """The lines of each state, behind its name if there are several; together where they are equal."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for one in job.each().values():
+        found.setdefault(tuple(words(one)), []).append(one.name)
+    if len(found) == 1:
+        return Section(name, next(iter(found)))
+    lines = [f"{', '.join(names)}: {' '.join(texts)}" for texts, names in found.items()]
+    return Section(name, tuple(lines))

@@ -1,0 +1,158 @@
+"""Metrics for Prometheus are what a scrape reads: the newest figures, over HTTP or in a registry of the user's."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from threading import Lock
+from typing import Any
+
+from persistent.errors import InvalidPipeline
+from persistent.metrics.board import Board, Readout
+from persistent.metrics.boards import Boards
+from persistent.metrics.table import HISTOGRAM, METRICS, Metric
+from persistent.text.address import Endpoint, address_of, is_loopback
+
+logger = logging.getLogger("persistent.metrics")
+
+
+class PrometheusMetrics:
+    """Shows the figures of runs to Prometheus: on ``address``, HOST:PORT, while a run lasts (port 0: a free one, which
+    ``url`` tells), or in your ``registry``. ``on_open`` is told the URL; by default the log is.
+
+    A scrape reads what the last step left, in a thread of its own; no step waits for it. Give the same value to several
+    pipelines of one process, and one endpoint shows them all. ``pip install 'persistent-monoids[prometheus]'``.
+
+    >>> PrometheusMetrics("127.0.0.1:9464")
+    PrometheusMetrics('127.0.0.1:9464')
+    """
+
+    def __init__(
+        self, address: str | None = None, *, registry: Any = None, on_open: Callable[[str], None] | None = None
+    ) -> None:
+        if (address is None) == (registry is None):
+            raise InvalidPipeline("metrics: give PrometheusMetrics an address, such as '127.0.0.1:9464', or a registry")
+        try:
+            self._address = None if address is None else address_of(address)
+        except (ValueError, AttributeError) as error:
+            raise InvalidPipeline(f"metrics: {error}") from error
+        self._registry = registry
+        self._on_open = on_open or _log_open
+        self._registered = False
+        self._boards = Boards()
+        self._lock = Lock()
+        self._open = 0
+        self._server: Any = None
+
+    def __repr__(self) -> str:
+        return f"PrometheusMetrics({str(self._address)!r})" if self._address else "PrometheusMetrics(registry=...)"
+
+    @property
+    def url(self) -> str | None:
+        """Where a scrape finds the figures; None if no run lasts, or they are in a registry."""
+        server, address = self._server, self._address
+        return None if server is None or address is None else f"http://{_at(address, server)}/metrics"
+
+    def open(self, url: str, engine: str) -> Board:
+        """The board of the pipeline whose checkpoint is at ``url``, shown from now on. InvalidPipeline if the address
+        is taken."""
+        board = self._boards.of(url)
+        with self._lock:
+            if not self._open:
+                self._begin()
+            self._open += 1
+        board.open(engine)
+        return board
+
+    def close(self, board: Board) -> None:
+        """A run has ended; the endpoint ends with the last of them."""
+        board.close()
+        with self._lock:
+            self._open -= 1
+            if not self._open and self._server is not None:
+                server, self._server = self._server, None
+                server.shutdown()
+                server.server_close()
+
+    def collect(self) -> Iterator[Any]:
+        """The figures of now, as Prometheus' client asks for them."""
+        boards = [(board, board.shown) for board in self._boards.all()]
+        for metric in METRICS:
+            yield _family(metric, boards)
+
+    def describe(self) -> Iterator[Any]:
+        """Their names, without figures."""
+        for metric in METRICS:
+            yield _family(metric, [])
+
+    def _register(self) -> None:
+        if self._registered:
+            return
+        try:
+            self._registry.register(self)
+        except ValueError as error:
+            raise InvalidPipeline(
+                "metrics: the registry has metrics of these names already: give all pipelines of this process the same "
+                "PrometheusMetrics"
+            ) from error
+        self._registered = True
+
+    def _begin(self) -> None:
+        client = _client()
+        if self._registry is not None:
+            self._register()
+            return
+        assert self._address is not None
+        self._server = _server(client, self._address, self)
+        self._on_open(str(self.url))
+        if not is_loopback(self._address.host):
+            logger.warning("metrics: every machine that reaches %s can read them, without a password", self._address)
+
+
+def _log_open(url: str) -> None:
+    logger.info("the metrics of this run are at %s", url)
+
+
+def _client() -> Any:
+    try:
+        import prometheus_client
+    except ModuleNotFoundError as error:
+        raise InvalidPipeline(
+            f"metrics for Prometheus need {error.name}: pip install 'persistent-monoids[prometheus]' installs it"
+        ) from error
+    return prometheus_client
+
+
+def _server(client: Any, address: Endpoint, collector: PrometheusMetrics) -> Any:
+    registry = client.CollectorRegistry()
+    registry.register(collector)
+    client.ProcessCollector(registry=registry)
+    try:
+        server, _ = client.start_http_server(address.port, address.host, registry)
+    except OSError as error:
+        raise InvalidPipeline(
+            f"metrics: cannot listen on {address}: {error.strerror or error}. Another process has the port, or the "
+            "address is not this machine's: choose another one (port 0 finds a free one)"
+        ) from error
+    return server
+
+
+def _at(address: Endpoint, server: Any) -> Endpoint:
+    return Endpoint(address.host, server.server_port)
+
+
+def _family(metric: Metric, boards: list[tuple[Board, Readout]]) -> Any:
+    from prometheus_client import core
+
+    if metric.kind == HISTOGRAM:
+        histogram = core.HistogramMetricFamily(metric.prometheus, metric.help, labels=metric.labels)
+        for board, shown in boards:
+            durations = shown.timed[metric.name]
+            histogram.add_metric([board.pipeline], durations.buckets(), durations.total_seconds)
+        return histogram
+    kinds = {"counter": core.CounterMetricFamily, "gauge": core.GaugeMetricFamily}
+    family = kinds[metric.prometheus_kind](metric.prometheus, metric.help, labels=metric.labels)
+    for board, shown in boards:
+        for labels, value in board.values(metric, shown):
+            family.add_metric(labels, value)
+    return family

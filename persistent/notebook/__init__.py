@@ -1,0 +1,10 @@
+"""What a notebook shows of a pipeline: its parts and its checkpoint, how it went, and how a run goes on.
+
+Nothing here is imported on a worker, and IPython and Altair only where they are used.
+"""
+
+from persistent.notebook.cell import Told
+from persistent.notebook.history import plotted_history
+from persistent.notebook.shown import pipeline_html
+
+__all__ = ["Told", "pipeline_html", "plotted_history"]

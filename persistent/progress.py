@@ -1,0 +1,191 @@
+"""Progress is a line of figures about a running pipeline: first the completed share and the time left.
+
+On a terminal one line changes in place; elsewhere each line is new, at most once a second.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, TextIO
+
+from persistent.clock import monotonic_s
+from persistent.driver.report import Idle, StepReport, reached_text
+from persistent.sources.protocol import Reached
+from persistent.text.figures import bytes_text, clock_text, count_text, span_text, utc_text
+
+_RATE_SECONDS = 10.0
+_LINE_SECONDS = 1.0
+_IDLE_SECONDS = 300.0
+_BEHIND_MAX_MS = 86_400_000
+_SPINNER = 2
+
+
+class RunFigures:
+    """The figures of a run so far; rates are over the last ten seconds.
+
+    The delay of the clock behind the time of day is shown only for a run that follows its source, has read all of it,
+    and is less than a day behind: for older data it would be the age of the data, not a delay.
+    """
+
+    def __init__(self, now_s: float, *, follow: bool = False) -> None:
+        self.rows = 0
+        self.steps = 0
+        self.late = 0
+        self.dead = 0
+        self.checkpoint_bytes = 0
+        self._follow = follow
+        self._active_s = now_s
+        self._recent: deque[tuple[float, int, int | None]] = deque([(now_s, 0, None)])
+
+    def add(self, step: StepReport, now_s: float) -> list[str]:
+        """Count a step; returns what to show, the most important first.
+
+        >>> step = StepReport(1, 2_000_000, 1.0, 0, 0, 0, 1_700_000_000_000, 1_500, 4096, 0, 512, 0.01)
+        >>> RunFigures(now_s=10.0).add(step, now_s=12.0)[:3]
+        ['2,000,000 rows', '1,000,000 rows/s', 'clock 2023-11-14 22:13:20Z']
+        """
+        self._active_s = now_s
+        self.rows += step.rows
+        self.steps += 1
+        self.late += step.late
+        self.dead += step.dead
+        self.checkpoint_bytes += step.checkpoint_bytes
+        self._recent.append((now_s, self.rows, step.reached.done if step.reached else None))
+        while now_s - self._recent[0][0] > _RATE_SECONDS and len(self._recent) > 2:
+            self._recent.popleft()
+        began_s, before, _ = self._recent[0]
+        rate = (self.rows - before) / max(now_s - began_s, 1e-3)
+        return [
+            *_reached_parts(step.reached),
+            count_text(self.rows, "row"),
+            f"{rate:,.0f} rows/s",
+            *self._left(step.reached, now_s),
+            *self._set_aside(),
+            f"clock {clock_text(step.clock_ms)}{self._behind(step)}",
+            *_files_parts(step.reached),
+            count_text(self.steps, "step"),
+            f"{bytes_text(self.checkpoint_bytes)} checkpoint",
+        ]
+
+    def idle(self, idle: Idle, now_s: float) -> list[str]:
+        """The figures while no input is available."""
+        seconds = int(now_s - self._active_s)
+        waits = "waiting for input"
+        if idle.reached is not None and not idle.reached.total:
+            waits = "no input yet"
+        parts = [f"idle {seconds:,} s: {waits}", *_files_parts(idle.reached), f"clock {clock_text(idle.clock_ms)}"]
+        if idle.open_windows and idle.first_end is not None:
+            parts.append(f"open windows: {idle.open_windows:,}, the first until clock {utc_text(idle.first_end)}")
+        return [*parts, count_text(self.rows, "row"), *self._set_aside()]
+
+    def idle_s(self, now_s: float) -> float:
+        """Seconds since the last step."""
+        return now_s - self._active_s
+
+    def _left(self, reached: Reached | None, now_s: float) -> list[str]:
+        """The time left at the current rate."""
+        known = [(at_s, done) for at_s, _, done in self._recent if done is not None]
+        if reached is None or reached.is_all or len(known) < 2:
+            return []
+        began_s, before = known[0]
+        done = reached.done - before
+        if done <= 0:
+            return []
+        return [f"{span_text(int(1000 * (reached.total - reached.done) * (now_s - began_s) / done))} left"]
+
+    def _behind(self, step: StepReport) -> str:
+        caught_up = self._follow and step.reached is not None and step.reached.is_all
+        return f", {span_text(step.lag_ms)} behind" if caught_up and 0 <= step.lag_ms < _BEHIND_MAX_MS else ""
+
+    def _set_aside(self) -> list[str]:
+        """Records missing from the result, if any, and their share."""
+        counts = ((self.late, f"{self.late:,} late"), (self.dead, count_text(self.dead, "dead letter")))
+        return [f"{text} ({max(100 * count // max(self.rows, 1), 1)} % of all)" for count, text in counts if count]
+
+
+def _reached_parts(reached: Reached | None) -> list[str]:
+    return [reached_text(reached)] if reached is not None and reached.total else []
+
+
+def _files_parts(reached: Reached | None) -> list[str]:
+    return [f"{reached.files_done:,} of {reached.files:,} files"] if reached is not None and reached.files else []
+
+
+def fitting(parts: Sequence[str], room: int) -> str:
+    """The parts that fit into a line.
+
+    >>> fitting(["12 % of 3.0 GB", "1,000 rows", "4 s left"], 24)
+    '12 % of 3.0 GB  4 s left'
+    """
+    line = ""
+    for part in parts:
+        longer = f"{line}  {part}" if line else part
+        line = longer if len(longer) <= room or not line else line
+    return line
+
+
+class Progress(Protocol):
+    """Called with each step, and repeatedly while a run is idle."""
+
+    def __call__(self, step: StepReport, /) -> None: ...
+
+    def idle(self, idle: Idle, /) -> None: ...
+
+
+@contextmanager
+def progress(stream: TextIO, *, follow: bool = False) -> Iterator[Progress]:
+    """Show the progress of a run on ``stream``; yields the callback for step reports."""
+    figures = RunFigures(monotonic_s(), follow=follow)
+    if stream.isatty():
+        from rich.console import Console
+        from rich.status import Status
+
+        console = Console(file=stream, markup=False, highlight=False, emoji=False)
+        with Status("starting", console=console, spinner="line") as status:
+            yield _Shown(figures, status, console)
+    else:
+        yield Lines(figures, lambda parts: print("  ".join(parts), file=stream, flush=True))
+
+
+class _Shown:
+    def __init__(self, figures: RunFigures, status: Any, console: Any) -> None:
+        self._figures = figures
+        self._status = status
+        self._console = console
+
+    def __call__(self, step: StepReport, /) -> None:
+        self._show(self._figures.add(step, monotonic_s()))
+
+    def idle(self, idle: Idle, /) -> None:
+        now_s = monotonic_s()
+        if self._figures.idle_s(now_s) >= _LINE_SECONDS:
+            self._show(self._figures.idle(idle, now_s))
+
+    def _show(self, parts: Sequence[str]) -> None:
+        self._status.update(fitting(parts, self._console.width - _SPINNER))
+
+
+class Lines:
+    """Shows a line at most once a second, and an idle run once, and then every five minutes."""
+
+    def __init__(self, figures: RunFigures, show: Callable[[Sequence[str]], None]) -> None:
+        self._figures = figures
+        self._show = show
+        self._printed_s = -_LINE_SECONDS
+        self._idle_s = _LINE_SECONDS
+
+    def __call__(self, step: StepReport, /) -> None:
+        now_s = monotonic_s()
+        parts = self._figures.add(step, now_s)
+        self._idle_s = _LINE_SECONDS
+        if now_s - self._printed_s >= _LINE_SECONDS:
+            self._printed_s = now_s
+            self._show(parts)
+
+    def idle(self, idle: Idle, /) -> None:
+        now_s = monotonic_s()
+        if self._figures.idle_s(now_s) >= self._idle_s:
+            self._idle_s = self._figures.idle_s(now_s) + _IDLE_SECONDS
+            self._show(self._figures.idle(idle, now_s))

@@ -1,0 +1,27 @@
+"""A project is a folder with a task, its test, and a page that says how to run both. ``persistent init`` makes one.
+
+answers.py      what is asked, and which answers are possible
+proposal.py     what the first records of a file suggest
+texts.py        the files that follow from the answers
+example.py      records, and what the task makes of them, by a plain computation
+folder.py       writes the files, and replaces none
+"""
+
+from persistent.project.answers import Answers, End, Field, WindowChoice, sink_of, source_of, window_of
+from persistent.project.folder import write
+from persistent.project.proposal import Proposal, proposal_of
+from persistent.project.texts import files_of
+
+__all__ = [
+    "Answers",
+    "End",
+    "Field",
+    "Proposal",
+    "WindowChoice",
+    "files_of",
+    "proposal_of",
+    "sink_of",
+    "source_of",
+    "window_of",
+    "write",
+]

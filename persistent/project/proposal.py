@@ -1,0 +1,182 @@
+"""A proposal says which columns of a file are likely to be its time, its key and its values, by its first records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from persistent.errors import InvalidPipeline, SourceError
+from persistent.project.answers import Field, is_name
+from persistent.sources.csv_lines import CsvLines
+from persistent.sources.file import FileSource
+from persistent.sources.formats import Format, InputFile, bad_file, format_of
+from persistent.sources.json_lines import JsonLines
+from persistent.sources.listing import Files
+from persistent.sources.parquet import Parquet
+from persistent.sources.protocol import NO_TIMESTAMP, Budget, Records, SourceState
+from persistent.sources.reader import Unreadable
+from persistent.sources.text import Text
+from persistent.sources.timestamps import UNITS, milliseconds, misread
+
+ROWS: Final = 1_000
+"""How many records are looked at."""
+_LIKELY_MS: Final = 631_152_000_000, 4_102_444_800_000
+"""The years 1990 to 2100."""
+_TIME_WORDS: Final = re.compile(r"(^|_)(ts|time|timestamp|date|at|when|datetime)(_|$)", re.IGNORECASE)
+_ID_WORDS: Final = re.compile(r"(^|_)(id|nr|no|number|code|year|zip)(_|$)", re.IGNORECASE)
+_TYPES: Final = {"string": "str", "large_string": "str", "int64": "int", "double": "float", "bool": "bool"}
+_WHOLE: Final = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32"})
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """``fields``: the columns that a project can be made with; ``others``: the rest, with the reason. ``times``: the
+    columns that hold times, the likeliest first, each with its unit. ``key``, ``values``: names, or None."""
+
+    fields: dict[str, Field]
+    others: dict[str, str]
+    times: dict[str, str | None]
+    key: str | None
+    values: tuple[str, ...]
+    schema: dict[str, str]
+    read: int
+    dead: int
+
+    def field(self, name: str, option: str) -> Field:
+        """A column by its name. InvalidPipeline if there is none that can be chosen."""
+        if name in self.fields:
+            return self.fields[name]
+        there = ", ".join(self.fields)
+        why = f"is of type {self.others[name]}" if name in self.others else "is no column of the file"
+        raise InvalidPipeline(
+            f"{option} {name!r} {why}: choose one of {there}; a key of another type is made in task.py, with "
+            'key = {"name": lambda message: ...}'
+        )
+
+
+def proposal_of(path: str) -> Proposal:
+    """What the first records below ``path`` suggest. SourceError if they cannot be read, or hold no time."""
+    files = Files(path)
+    columns, codes = _columns_of(files)
+    names = columns.names
+    # A number that begins with zeros is the text of a code.
+    read = pa.schema([(one.name, pa.string() if one.name in codes else one.type) for one in columns])
+    records, times = _first(path, read, typed=bool(codes))
+    batch = records.batch.slice(0, ROWS)
+    times = dict(sorted(times.items(), key=lambda one: _likelihood(one[0], batch)))
+    types = dict(zip(batch.schema.names, batch.schema.types))
+    fields = {name: Field(name, kind) for name in names if (kind := _type_of(types[name]))}
+    others = {name: str(types[name]) for name in names if name not in fields}
+    time = next(iter(times))
+    key = _key_of(batch, [one for one in fields.values() if one.name != time and is_name(one.name)])
+    values = [one.name for one in fields.values() if one.type in ("int", "float") and one.name not in (time, key)]
+    is_text = format_of(files, files.list()[0]) != "parquet"
+    schema = {name: str(types[name]) for name in (*fields, *times)} if is_text else {}
+    values = [name for name in values if is_name(name) and not _ID_WORDS.search(name)]
+    return Proposal(
+        fields, others, times, key, tuple(values), schema, batch.num_rows + len(records.dead), len(records.dead)
+    )
+
+
+def _columns_of(files: Files) -> tuple[pa.Schema, frozenset[str]]:
+    """The columns of the first file that holds a record, and those of codes that look like numbers."""
+    csv = Text(CsvLines(False), warns=False)
+    formats: dict[str, Format] = {"parquet": Parquet("", None), "json": Text(JsonLines()), "csv": csv}
+    for listed in files.list():
+        file = InputFile(files, listed.path, listed.size)
+        try:
+            name = format_of(files, listed)
+            schema = formats[name].infer(file)
+        except Unreadable as error:
+            raise bad_file(file, str(error)) from error
+        if schema is not None:
+            _require_columns(schema, file.where)
+            return schema, csv.codes(file) if name == "csv" else frozenset()
+    raise SourceError(
+        f"{files.url}: no file with a record exists, so no columns can be proposed: check the path; or leave out "
+        "--source, and start with records that are made"
+    )
+
+
+def _require_columns(schema: pa.Schema, where: str) -> None:
+    if hint := misread(schema.names):
+        raise SourceError(f"{where}: its columns are {', '.join(schema.names)}. {hint}")
+
+
+def _first(path: str, columns: pa.Schema, *, typed: bool) -> tuple[Records, dict[str, str | None]]:
+    """The first records, as the source reads them, and the columns that hold times in them. SourceError if none do.
+    ``typed``: the source would infer other columns."""
+    able = [field.name for field in columns if _may_be_time(field.type)]
+    schema = columns if typed else None
+    found = _read(FileSource(path, timestamp=able[0], timestamp_unit="ms", schema=schema)) if able else iter(())
+    records = next(found, None)
+    times = {} if records is None else dict(_times_in(records.batch.slice(0, ROWS)))
+    if records is None or not times:
+        first = "" if records is None else f", in the first record {_shown(records.batch)}"
+        raise SourceError(
+            f"{path}: no column holds times in each of its first records; the columns are {', '.join(columns.names)}"
+            f"{first}. A time is ISO 8601, as in 2024-05-01T10:00:00Z, or a whole number of seconds, ms, us or ns "
+            "since 1970. Correct or add one where the file is written"
+        )
+    return records, times
+
+
+def _read(source: FileSource) -> Iterator[Records]:
+    plan = source.plan(SourceState({}), Budget(ROWS))
+    for split in plan.splits:
+        yield from source.read(split, plan.recorded)
+
+
+def _shown(batch: pa.RecordBatch) -> str:
+    (row,) = batch.slice(0, 1).to_pylist() or [{}]
+    return ", ".join(f"{name}={str(value)[:40]!r}" for name, value in islice(row.items(), 8))
+
+
+def _times_in(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None]]:
+    """The columns in which every value that is there is a time of these years, and its unit."""
+    for name, column in zip(batch.schema.names, batch.columns):
+        kind, there = column.type, column.drop_null()
+        if not len(there) or not _may_be_time(kind):
+            continue
+        is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+        for unit in (None,) if is_time else UNITS if pa.types.is_integer(kind) else (None, *UNITS):
+            found = milliseconds(there, unit)
+            is_read = (found != NO_TIMESTAMP).all() and (found >= 0).all()
+            if is_read and (unit is None or bool(((found >= _LIKELY_MS[0]) & (found < _LIKELY_MS[1])).all())):
+                yield name, unit
+                break
+
+
+def _may_be_time(kind: pa.DataType) -> bool:
+    types = pa.types
+    return any(is_kind(kind) for is_kind in (types.is_timestamp, types.is_date, types.is_string, types.is_integer))
+
+
+def _likelihood(name: str, batch: pa.RecordBatch) -> tuple[bool, bool, bool, int]:
+    """Sorts the columns that may be the time: those that cannot be a mere number first, then those of a name."""
+    kind = batch.schema.field(name).type
+    return (
+        not is_name(name),
+        pa.types.is_integer(kind),
+        not _TIME_WORDS.search(name),
+        batch.schema.get_field_index(name),
+    )
+
+
+def _type_of(kind: pa.DataType) -> str | None:
+    return "int" if str(kind) in _WHOLE else "float" if str(kind) == "float" else _TYPES.get(str(kind))
+
+
+def _key_of(batch: pa.RecordBatch, fields: list[Field]) -> str | None:
+    """The text whose values repeat most; then the number of an id; then any text; None without one."""
+    texts = [one.name for one in fields if one.type == "str"]
+    ids = [one.name for one in fields if one.type == "int" and _ID_WORDS.search(one.name)]
+    distinct = {name: pc.count_distinct(batch.column(name)).as_py() for name in (*texts, *ids)}
+    repeated = [name for name in (*texts, *ids) if 1 < distinct[name] <= batch.num_rows // 2]
+    return next(iter([*repeated, *texts, *ids]), None)

@@ -1,0 +1,121 @@
+"""Correcting keys that expire puts records into lives that last, and takes values out of them.
+
+A time is taken that lies in a life which has not ended; what is added also if a life of that time alone has not. Until
+then the time of each update stays apart: ``by_moment`` is the state that keeps it so.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from monoids.column import take
+from monoids.groupby.cells import Integers
+from monoids.groupby.grouping import take_keys
+from monoids.groupby.sorting import Mask
+from monoids.groupby.summing import GroupSums
+from persistent.codec import Run
+from persistent.session_window import group_sessions, sessions_after, values_of
+from persistent.state import PersistentState
+from persistent.task import STATE
+from persistent.text.figures import utc_text
+from persistent.time_to_live import TimeToLive
+from persistent.worker.correct_windows import same_rows
+from persistent.worker.expire_keys import lives_of
+from persistent.worker.job import Job
+from persistent.worker.merge_runs import monoid_errors
+
+_MOMENT = TimeToLive(1)
+
+
+@dataclass(frozen=True)
+class Points:
+    """The updates of a state whose keys expire, one of each key and time, in ``rows``; and which of them are taken."""
+
+    job: Job
+    rows: GroupSums
+    taken: Mask
+
+    @property
+    def times(self) -> Integers:
+        """The time of each."""
+        return np.asarray(self.rows.columns[0].flat()[0])
+
+    def places(self) -> Any:
+        """The hash of the key, and the time, of each."""
+        places = np.empty(len(self.taken), [("hash", np.uint64), ("time", np.int64)])
+        places["hash"], places["time"] = self.rows.columns[0].spread(self.rows.hashes), self.times
+        return places
+
+    def joined(self) -> GroupSums | None:
+        """Those that are taken, joined to lives; None if none is."""
+        (table,) = self.rows.columns
+        ttl, chosen = self.job.state.time_to_live, np.flatnonzero(self.taken)
+        if ttl is None or not len(chosen):
+            return None
+        times, _, *values = table.flat()
+        keys = take_keys(self.rows.keys, table.spread(np.arange(len(self.rows)))[chosen])
+        with monoid_errors(self.job):
+            return group_sessions(self.job.state.monoid, ttl, keys, times[chosen], take(tuple(values), chosen))
+
+    def refused_text(self, place: int, final: int, *, adds: bool) -> str:
+        """Why one of them is not taken, by the clock up to which sinks were told."""
+        owners = self.rows.columns[0].spread(np.arange(len(self.rows)))
+        key = ", ".join(repr(column[int(owners[place])].as_py()) for column in self.rows.keys)
+        of_key, time = f" of the key {key}" if key else "", utc_text(int(self.times[place]))
+        kept = f"with {self.job.state.time_to_live}{state_text(self.job)}"
+        if adds:
+            fault, why = (
+                f"an update{of_key} at {time} is too late: {kept} it would have expired",
+                "and the key has no life",
+            )
+            return f"{fault} by {utc_text(final)}, {why} that lasts holds that time"
+        fault = f"no life{of_key} that lasts holds {time}: {kept} it has expired"
+        return f"{fault} by {utc_text(final)}, or never had a record of that time"
+
+
+def state_text(job: Job) -> str:
+    """Names the state, if the task has several."""
+    return "" if job.name == STATE else f" of the state {job.name!r}"
+
+
+def by_moment(state: PersistentState) -> PersistentState:
+    """The same state, whose keys live for a moment: its rows keep each time apart."""
+    apart = copy(state)
+    apart.time_to_live, apart.monoid = _MOMENT, _MOMENT.kept_as(values_of(state.monoid))
+    return apart
+
+
+def judged_points(job: Job, runs: tuple[Run, ...], final: int, rows: GroupSums, *, adds: bool) -> Points:
+    """Which updates, in the rows of a state by moment, are taken. ``runs``: of the state."""
+    ttl = job.state.time_to_live
+    assert ttl is not None
+    times = np.asarray(rows.columns[0].flat()[0])
+    taken = ~ttl.late(times, final)[0] if adds else np.zeros(len(times), bool)
+    lives = None if taken.all() else lives_of(job, runs, np.unique(rows.hashes))
+    if lives is not None:
+        taken = taken | _inside(rows, times, sessions_after(ttl, lives, final))
+    return Points(job, rows, taken)
+
+
+def _inside(rows: GroupSums, times: Integers, lives: GroupSums) -> Mask:
+    """Which times of the rows, one for each entry, are in a life of the same key."""
+    (points,), (table,) = rows.columns, lives.columns
+    here, there = same_rows(rows, lives, 1)
+    numbers = np.full(len(lives), -1)
+    numbers[there] = here
+    starts, lasts, *_ = table.flat()
+    owner, own = table.spread(numbers), points.spread(np.arange(len(rows)))
+    owners, moments = np.concatenate((owner, own)), np.concatenate((starts, times))
+    is_time = np.arange(len(owners)) >= len(owner)
+    order = np.lexsort((is_time, moments, owners))
+    # The life that has begun last before each time, in the order of keys.
+    begun = np.maximum.accumulate(np.where(is_time[order], -1, np.arange(len(order))))
+    ends = np.concatenate((lasts, times))[order]
+    inside = (begun >= 0) & (owners[order][begun] == owners[order]) & (ends[begun] >= moments[order])
+    found = np.empty(len(order), bool)
+    found[order] = inside
+    return found[len(owner) :]

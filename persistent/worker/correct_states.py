@@ -1,0 +1,212 @@
+"""Correcting the states of a task sums up what it makes of records, each judged as in a step.
+
+correction  =  the sum of what is added  -  the sum of what is removed       the second needs a Group
+
+A record goes into every state that takes it; one that no state takes refuses the whole correction, and so does a state
+without others for any. Of keys that expire, a time is taken that lies in a life which has not ended; and what is added
+also if a life of that time alone has not. A life keeps its times: what is removed is the value, and the key lives on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from monoids import Group
+from monoids.groupby.summing import GroupSums
+from persistent.codec import Run, type_of
+from persistent.delta import Delta
+from persistent.deltas import Deltas
+from persistent.errors import Refused, UserCodeError
+from persistent.message import Batch
+from persistent.session_window import SessionWindow, values_of
+from persistent.sources.protocol import NO_TIMESTAMP, Records
+from persistent.state import PersistentState
+from persistent.state_rows import fold
+from persistent.task import TaskFailure, check_key, key_columns, key_names, process
+from persistent.text.figures import date_text, utc_text
+from persistent.worker.close_sessions import with_values
+from persistent.worker.correct_lives import Points, by_moment, judged_points, state_text
+from persistent.worker.correct_records import NOTHING, Given
+from persistent.worker.job import Job
+from persistent.worker.merge_runs import monoid_errors
+
+_SHOWN_MAX = 200
+_ANEW = "or read the source again into a new checkpoint"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """By what a state judges records: the clock of the checkpoint, what is ``final``, the types of the key columns, and
+    its ``runs``, which hold the lives of its keys."""
+
+    watermark: int
+    final: int
+    key_types: tuple[str, ...]
+    runs: tuple[Run, ...] = ()
+
+
+@dataclass
+class CorrectedRows:
+    """The rows that correct each state, by its name in the checkpoint, without those that stay as they are.
+    ``refused``: the names of the states that have refused some records, or a part of their windows."""
+
+    rows: dict[str, GroupSums] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
+
+
+def corrected_rows(job: Job, judged: Mapping[str, Judged], limit: int, added: Given, removed: Given) -> CorrectedRows:
+    """The rows that correct the states. ``judged``: by the name of each state in the checkpoint. ``limit``: the largest
+    timestamp that a step would accept. Refused, UserCodeError if a record cannot count, with what to do."""
+    one, other = _sums(job, judged, limit, added), _sums(job, judged, limit, removed)
+    found = CorrectedRows({}, one.refused | other.refused)
+    for operator, of_state in job.each().items():
+        parts = [one.rows[operator]] if operator in one.rows else []
+        if operator in other.rows:
+            parts.append(_taken_out(of_state, other.rows[operator]))
+        if parts:
+            with monoid_errors(of_state):
+                found.rows[operator] = fold(of_state.state.monoid, parts, of_state.state.panes.step)
+    return found
+
+
+def _taken_out(job: Job, rows: GroupSums) -> GroupSums:
+    """The inverse of the rows of one state."""
+    monoid, has_lives = job.state.monoid, job.state.time_to_live is not None
+    monoid = values_of(monoid) if has_lives else monoid
+    if isinstance(job.state.window, SessionWindow):
+        raise Refused(
+            f"remove=: {job.state.window}{state_text(job)} is no Group: a session keeps the times of its records, and "
+            f"what they have joined is not taken apart; {_ANEW}. {NOTHING}"
+        )
+    if not isinstance(monoid, Group):
+        raise Refused(
+            f"remove=: {monoid!r}{state_text(job)} is no Group: what was combined cannot be taken out again. Use a "
+            f"monoid with an inverse, such as Sum() or Count(); {_ANEW}. {NOTHING}"
+        )
+    with monoid_errors(job):
+        columns = rows.columns[0].flat()[2:] if has_lives else rows.columns
+        inverse = monoid.pack([monoid.inverse(element) for element in monoid.unpack(columns)])
+    return with_values(rows, inverse) if has_lives else replace(rows, columns=inverse)
+
+
+def _sums(job: Job, judged: Mapping[str, Judged], limit: int, given: Given) -> CorrectedRows:
+    """The sums of the updates of the task for these records."""
+    if not given.parts:
+        return CorrectedRows()
+    check_key(job.task, given.schema)
+    each, refused = job.each(), set[str]()
+    deltas = {operator: _delta_of(one, judged[operator], limit, drops=len(each) > 1) for operator, one in each.items()}
+    is_one = isinstance(job.declared, PersistentState)
+    delta = deltas[job.operator] if is_one else Deltas({one.name: deltas[operator] for operator, one in each.items()})
+    key_of = key_columns(job.task)
+    for part in given.parts:
+        _check_alive(given.option, part, limit)
+        refused |= _refusing(job, judged, given.option, part)
+        failures: list[TaskFailure] = []
+        batch = Batch(part.batch, part.timestamps, given.option, part.ordinal, part.offsets, key_of)
+        with monoid_errors(job):
+            process(job.task, delta, batch, failures, stop=True)
+        if failures:
+            raise UserCodeError(f"{given.option}=: {failures[0].text('')}. {NOTHING}") from failures[0].error
+    return _taken(job, judged, given, deltas, refused)
+
+
+def _delta_of(job: Job, judged: Judged, limit: int, *, drops: bool) -> Delta:
+    """The delta of one state. One with a time to live takes all: each time stays apart, to be judged by its lives."""
+    state, final = job.state, judged.watermark if job.state.window is None else judged.final
+    if state.time_to_live is not None:
+        state, final = by_moment(state), 0
+    types = [type_of(name) for name in judged.key_types]
+    return Delta(state, key_names(job.task), final, limit, types, drops=drops)
+
+
+def _check_alive(option: str, part: Records, limit: int) -> None:
+    """Refused for a record that would be a dead letter; the first one is named."""
+    times = part.timestamps
+    for row in np.flatnonzero((times < 0) | (times > limit))[:1].tolist():
+        raise Refused(f"{option}=: {_record(part, row)}: {_why_dead(part, row, limit)}. {NOTHING}")
+
+
+def _refusing(job: Job, judged: Mapping[str, Judged], option: str, part: Records) -> set[str]:
+    """The names of the states with windows that refuse records, or of which a window of one is final. Refused for a
+    record that no state takes; the first one is named. What has lives is judged by them."""
+    times, each, found = part.timestamps, job.each(), dict[str, tuple[Any, Any]]()
+    for operator, one in each.items():
+        if one.state.window is not None:
+            found[operator] = one.state.window.late(times, judged[operator].final)
+    if len(found) == len(each):
+        late = np.all([late for late, _ in found.values()], axis=0)
+        if len(each) == 1:
+            late = late | next(iter(found.values()))[1]
+        for row in np.flatnonzero(late)[:1].tolist():
+            final = min(judged[operator].final for operator in found)
+            whose = "a window" if len(each) == 1 else "windows of every state"
+            verb = "that is final: windows that" if len(each) == 1 else "that are final: those that"
+            raise Refused(
+                f"{option}=: {_record(part, row)}, at {utc_text(int(times[row]))}, is in {whose} {verb} end up to "
+                f"{utc_text(final)} have left the state, and what was published of them stays. Omit it; "
+                f"allowed_lateness= keeps windows that close from now on for longer; {_ANEW}. {NOTHING}"
+            )
+    return {each[operator].name for operator, (late, partly) in found.items() if (late | partly).any()}
+
+
+def _taken(
+    job: Job, judged: Mapping[str, Judged], given: Given, deltas: Mapping[str, Delta], refused: set[str]
+) -> CorrectedRows:
+    """What the states take of these updates. Refused for one that comes too late for a key, and that no other state
+    takes."""
+    found, points = CorrectedRows({}, set(refused)), list[Points]()
+    each = job.each()
+    for operator, one in each.items():
+        with monoid_errors(one):
+            rows = deltas[operator].rows()
+        if rows is None or not len(rows):
+            continue
+        if one.state.time_to_live is not None:
+            runs, final = judged[operator].runs, judged[operator].final
+            points.append(judged_points(one, runs, final, rows, adds=given.option == "add"))
+            joined = points[-1].joined()
+            found.refused |= set() if points[-1].taken.all() else {one.name}
+            if joined is None:
+                continue
+            rows = joined
+        found.rows[operator] = rows
+    windows = {operator: one for operator, one in each.items() if one.state.time_to_live is None}
+    for one_ in points:
+        _check_taken_elsewhere(windows, judged, given.option, one_, points)
+    return found
+
+
+def _check_taken_elsewhere(
+    others: Mapping[str, Job], judged: Mapping[str, Judged], option: str, points: Points, all_: Sequence[Points]
+) -> None:
+    """Refused for a point that no other state takes; the first one is named."""
+    left = ~points.taken
+    for operator, one in others.items():
+        window, nothing = one.state.window, np.zeros(len(left), bool)
+        left = left & (nothing if window is None else window.late(points.times, judged[operator].final)[0])
+    for other in all_:
+        left = left & ~np.isin(points.places(), other.places()[other.taken])
+    for place in np.flatnonzero(left)[:1].tolist():
+        fault = points.refused_text(place, judged[points.job.operator].final, adds=option == "add")
+        raise Refused(
+            f"{option}=: {fault}. What has expired was taken back, and stays so. Omit the record; {_ANEW}. {NOTHING}"
+        )
+
+
+def _why_dead(part: Records, row: int, limit: int) -> str:
+    time = int(part.timestamps[row])
+    if time == NO_TIMESTAMP:
+        return part.unreadable(row)
+    if time < 0:
+        return "its timestamp is before 1970"
+    return f"its timestamp {date_text(time)} is after {date_text(limit)}, the largest that a step would accept"
+
+
+def _record(part: Records, row: int) -> str:
+    values = {name: part.batch.column(name)[row].as_py() for name in part.batch.schema.names}
+    return f"the record {str(values)[:_SHOWN_MAX]}"

@@ -1,0 +1,140 @@
+"""``persistent init`` asks little, proposes what the file suggests, and writes what runs."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from persistent.cli.load import load_pipeline
+from tests.cli.visits import FIRST, command, json_of
+from tests.figures import ROOT
+
+
+def test_without_a_word_there_is_a_project_that_runs(here: Path) -> None:
+    """Without it the first command of a newcomer would be a question that she cannot answer."""
+    result = command("init", "first")
+    assert result.exit_code == 0, result.output
+    assert "cd first" in result.stdout and "persistent run task.py:pipeline" in result.stdout
+    assert sorted(path.name for path in (here / "first").iterdir()) == [
+        "README.md", "events.csv", "task.py", "test_task.py",
+    ]  # fmt: skip
+    report = load_pipeline("first/task.py:pipeline").run(engine="embedded", end_of_input=True)
+    assert (report.rows, report.dead, report.late) == (72, 0, 0) and report.outputs > 6
+
+
+def test_a_file_of_ones_own(here: Path) -> None:
+    """Without it the columns would have to be typed, and be mistyped."""
+    (here / "views.csv").write_text(FIRST)
+    result = command("init", "job", "--source", "files:views.csv", "--window", "minute", "--sink", "sqlite")
+    assert result.exit_code == 0, result.output
+    assert "read 7 records of the columns time, page, status, bytes" in result.stderr
+    assert "1 of them cannot be decoded" in result.stderr
+    task = (here / "job" / "task.py").read_text()
+    assert 'key = "page"' in task and "bytes_sum=Sum()" in task and 'HERE.parent / "views.csv"' in task
+    assert '"time": "string", "page": "string"' in task
+    (here / "job").rename(here / "moved")
+    report = load_pipeline("moved/task.py:pipeline").run(engine="embedded", end_of_input=True)
+    assert (report.rows, report.dead) == (7, 1)
+
+
+def test_every_answer_can_be_an_option(here: Path) -> None:
+    """Without it a script could not make a project."""
+    words = ["--source", "kafka:localhost:9092/views", "--timestamp", "ts", "--timestamp-unit", "s", "--key", "page"]
+    words += [
+        "--value",
+        "bytes",
+        "--value",
+        "millis",
+        "--window",
+        "session 5 min",
+        "--sink",
+        "kafka:localhost:9092/out",
+    ]
+    result = command("init", *words)
+    assert result.exit_code == 0, result.output
+    task = (here / "task.py").read_text()
+    options = " ".join(task.split())
+    assert '"localhost:9092", "views", timestamp="ts", timestamp_unit="s", max_out_of_orderness="10 s",' in options
+    assert 'schema={"ts": "int64", "page": "string", "bytes": "double", "millis": "double"}' in options
+    for part in ('session("5 min")', "millis_max"):
+        assert part in task
+    assert "persistent-monoids[kafka]" in (here / "README.md").read_text()
+    assert "cd " not in result.stdout
+    written = json_of("init", "again", *words)
+    assert written == [{"file": f"again/{name}"} for name in ("task.py", "test_task.py", "README.md")]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "parts"),
+    [
+        (["--source", "kafka:a:1/b", "--key", "n", "--value", "n"], 1, ["--value 'n'", "is the key", "choose another"]),
+        (["--source", "kafka:a:1/b", "--key", "_timestamp"], 1, ["--key '_timestamp'", "is the time"]),
+        (["--source", "kafka:a:1/b"], 1, ["--key is missing", "give it"]),
+        (["--source", "files:none.csv"], 1, ["none.csv", "check the path"]),
+        (["--source", "files:views.csv", "--key", "pgae"], 1, ["--key 'pgae'", "is no column", "page"]),
+        (["--source", "files:views.csv", "--timestamp", "page"], 1, ["--timestamp 'page'", "choose one of time"]),
+        (
+            ["--source", "files:views.csv", "--key", "status", "--value", "page"],
+            1,
+            ["--value 'page'", "is of type str", "numbers"],
+        ),
+        (["--source", "files:views.csv", "--key", "time"], 1, ["--key 'time'", "is the time", "another field"]),
+        (["--value", "time"], 1, ["--value 'time'", "choose"]),
+        (["--source", "files:numbers.csv", "--value", "ts"], 1, ["--value 'ts'", "is the time", "choose another"]),
+        (["--timestamp-unit", "min"], 2, ["--timestamp-unit", "'ms'"]),
+        (["--sink", "postgres:postgresql://a:b@c/d"], 1, ["password", "PGPASSWORD"]),
+    ],
+)
+def test_a_wrong_answer_writes_nothing(words: list[str], code: int, parts: list[str], here: Path) -> None:
+    """Without it half a project would be in the way of the next try."""
+    (here / "views.csv").write_text(FIRST)
+    (here / "numbers.csv").write_text("ts,n\n1700000000,1\n")
+    result = command("init", *words)
+    assert result.exit_code == code
+    assert [part for part in parts if part not in result.stderr] == [], result.stderr
+    assert sorted(path.name for path in here.iterdir()) == ["numbers.csv", "views.csv"]
+
+
+def test_a_second_project_replaces_nothing(here: Path) -> None:
+    """Without it a command from the history of the shell would undo a day's work."""
+    assert command("init").exit_code == 0
+    (here / "task.py").write_text("mine")
+    result = command("init")
+    assert result.exit_code == 1 and "nothing is replaced" in result.stderr
+    assert (here / "task.py").read_text() == "mine"
+
+
+def test_it_asks_on_a_terminal(here: Path) -> None:
+    """Without it the questions that most users meet would be asked by nobody here."""
+    (here / "views.csv").write_text(FIRST)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "persistent", "init", "asked"],
+        cwd=here,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    os.close(theirs)
+    os.write(ours, b"\n\n-\nbytes\nday\n\n")
+    said, _ = process.communicate(timeout=60)
+    os.close(ours)
+    assert process.returncode == 0, said
+    for part in (
+        "Where are the records",
+        "[files:views.csv]",
+        "Whose state does a record change",
+        "[page]",
+        "[hour]",
+        "[files]",
+    ):
+        assert part in said
+    task = (here / "asked" / "task.py").read_text()
+    assert "key = None" in task and 'tumbling("1 day")' in task and "status" not in task

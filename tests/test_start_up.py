@@ -1,0 +1,46 @@
+"""A command answers in a moment: what only some runs need is loaded by those runs."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HEAVY = ("pyspark", "hypothesis", "duckdb", "polars", "pandas", "fsspec", "s3fs", "pytest", "prometheus_client")
+HEAVY += ("opentelemetry", "starlette", "uvicorn", "confluent_kafka", "psycopg", "pika", "rstream", "fastavro")
+HEAVY += ("rich.console", "rich.table", "tenacity")
+SECONDS_MAX = 3.0
+"""Of the processor: six times what a quiet machine needs, so that a busy one passes."""
+HELP = "import sys; sys.argv = ['persistent', '--help']; from persistent.cli import main; main(standalone_mode=False)"
+RUN = """
+import sys
+from monoids import Count
+from persistent import FileSink, FileSource, NonWindowState, PersistentTask, Pipeline
+class Visits(PersistentTask):
+    key = "page"
+    def persistent_state(self): return NonWindowState(Count())
+    def process_message(self, state, message): state.update(message.timestamp, 1)
+source, sink = FileSource("*.csv", timestamp="ts"), FileSink("out")
+pipeline = Pipeline(source=source, task=Visits(), sink=sink, checkpoint="checkpoint")
+assert pipeline.run(engine="embedded", end_of_input=True).outputs == 1
+"""
+TOLD = f"\nprint('loaded', *(name for name in {HEAVY!r} if name in sys.modules))"
+
+
+@pytest.mark.parametrize("code", ["import sys, persistent, monoids", HELP, RUN], ids=["import", "help", "run"])
+def test_what_starts_loads_nothing_heavy_and_soon(code: str, here: Path) -> None:
+    """A command that is called often, as by completion or a supervisor, would take seconds each time."""
+    (here / "1.csv").write_text("ts,page\n1970-01-01T00:00:01Z,a\n")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-c", code + TOLD], env=environment, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0, done.stderr
+    # Arrow looks for pandas itself, once it makes an array of Python values.
+    assert done.stdout.splitlines()[-1].replace(" pandas" if code == RUN else "", "") == "loaded"
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < SECONDS_MAX
