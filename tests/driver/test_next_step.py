@@ -33,7 +33,7 @@ def test_a_step_that_kills_its_driver_is_tried_smaller(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One plan too large for the machine would be repeated for ever."""
-    monkeypatch.setattr(loop, "_ROWS_FIRST", 8)
+    monkeypatch.setattr(loop, "ROWS_FIRST", 8)
     monkeypatch.setattr(loop, "_ROWS_MIN", 1)
     shop, deaths = Shop(rows=8, task=Hungry, step_rows=None), 0
     while True:
