@@ -24,7 +24,7 @@ FUNCTION_LINES_MAX = 58
 WIDTH_MAX = 22
 WIDE = {
     "monoids.monoid.Monoid": 32,  # What users subclass: every default that they may replace.
-    "persistent.checkpoint.manifest.Manifest": 52,  # The document's fields; the one of each there is.
+    "persistent.checkpoint.manifest.Manifest": 53,  # The document's fields; the one of each there is.
     "monoids.sketches.theta.Theta": 29,  # Set operations, and the exchange with DataSketches.
     "monoids.sketches.count_min.CountMin": 24,
     "persistent.driver.step.Step": 24,  # What the driver asks of a step, of all states and of one.
@@ -56,18 +56,19 @@ MANY_IMPORTS = {
 }
 IMPORTERS_MAX = 40
 MANY_IMPORTERS = {
-    "persistent.errors": 195,  # Errors, columns and the one class all monoids derive from are everybody's words.
+    "persistent.errors": 205,  # Errors, columns and the one class all monoids derive from are everybody's words.
     "monoids.monoid": 60,
-    "monoids.column": 66,
-    "monoids.groupby.cells": 45,  # The types of arrays.
-    "persistent.clock": 84,  # Durations and pauses; nobody else reads the time.
-    "persistent.codec": 52,
-    "persistent.storage": 48,  # Where a checkpoint lies: what every command is given.
-    "persistent.checkpoint.manifest": 61,
+    "monoids.column": 67,
+    "monoids.groupby.cells": 46,  # The types of arrays.
+    "persistent.clock": 88,  # Durations and pauses; nobody else reads the time.
+    "persistent.codec": 54,
+    "persistent.storage": 50,  # Where a checkpoint lies: what every command is given.
+    "persistent.checkpoint.manifest": 63,
     "persistent.checkpoint.names": 44,  # What files are called.
-    "persistent.task": 44,  # What a user declares: its keys, and the names of its states.
-    "persistent.worker.job": 55,  # What a step is made of.
-    "persistent.sources.protocol": 52,  # What a source is, said to each of them and to who drives it.
+    "persistent.task": 46,  # What a user declares: its keys, and the names of its states.
+    "persistent.worker.job": 57,  # What a step is made of.
+    "persistent.text.figures": 44,  # How numbers, sizes and times are said.
+    "persistent.sources.protocol": 55,  # What a source is, said to each of them and to who drives it.
 }
 
 
