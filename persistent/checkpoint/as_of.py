@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from persistent.checkpoint.copies import newest_of
+from persistent.checkpoint.corrections import check_read_with
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import OperatorState
@@ -41,6 +42,9 @@ def checkpoint_as_of(
     ]
     for entry in reversed(knowing):
         if all(asked.has_state_of(entry.manifest) for asked in each):
+            if not unpublished:
+                held = entry.manifest.corrections
+                check_read_with(held, newest.manifest.corrections, clock, entry.manifest.id, log.storage.url)
             return entry
     if knowing:
         asked = next(one for one in each if not one.has_state_of(knowing[-1].manifest))

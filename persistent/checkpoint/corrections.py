@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from persistent.errors import Refused
+from persistent.errors import Refused, UnknownCheckpoint
 from persistent.text.figures import utc_text
 
 
@@ -83,6 +83,18 @@ def check_holds(held: Corrections, newest: Corrections, clock: int, id: int, url
                 f"correction {name!r}, which has changed the state before that clock, in checkpoint {one.checkpoint}. "
                 "Choose a later clock; or roll back to before the correction, which undoes it, and apply it again "
                 "after the restart. Nothing was changed"
+            )
+
+
+def check_read_with(held: Corrections, newest: Corrections, clock: int, id: int, url: str) -> None:
+    """UnknownCheckpoint if the state as of the clock, read from checkpoint ``id``, would lack a correction."""
+    for name, one in newest.items():
+        if held.get(name) != one and one.panes[0] < clock:
+            raise UnknownCheckpoint(
+                f"{url}: no kept checkpoint holds the state as of {utc_text(clock)} with the correction {name!r}, "
+                f"which has changed it in checkpoint {one.checkpoint}: the newest that separates what is before that "
+                f"clock, {id}, lacks it. Choose a later clock; or read that checkpoint as it was: at={id}, "
+                f"or '--at {id}'"
             )
 
 

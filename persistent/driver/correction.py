@@ -35,6 +35,7 @@ from persistent.driver.publish import check_folder, publish
 from persistent.driver.publish_after import outputs_after
 from persistent.driver.recover import take_over
 from persistent.driver.same_job import check_same_job
+from persistent.driver.sink_names import taken_by
 from persistent.driver.state_bench import StateBench
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
@@ -226,7 +227,10 @@ def _sinks(job: Job, step: Step, results: Results) -> dict[str, SinkPart]:
     """The sinks of one state, with what is staged for them."""
     old = step.last.manifest.sinks
     sinks = next_sinks(old, step.attempt.id, job.sinks, results.staged, whole=results.changes)
-    return {name: replace(part, state=old[name].state if name in old else None) for name, part in sinks.items()}
+    return {
+        name: replace(part, state=old[name].state if name in old else taken_by(job, name))
+        for name, part in sinks.items()
+    }
 
 
 def _written(bench: StateBench, step: Step, rows: GroupSums) -> Mapped:
@@ -243,7 +247,7 @@ def _results(bench: StateBench, step: Step, rows: GroupSums | None) -> Results:
     if rows is None:
         return Results()
     mapped, lateness = _written(bench, step, rows), bench.job.state.lateness
-    if lateness.of_changes is None and step.plan.task.final_at is None:
+    if not bench.job.sinks or (lateness.of_changes is None and step.plan.task.final_at is None):
         return Results((mapped,))
     closed, _, changes = outputs_after(bench, step, [mapped])
     return Results((mapped,), closed, changes=changes)

@@ -78,7 +78,12 @@ def committed(log: Log, manifest: Manifest, before: Manifest | None = None) -> E
     newest that it goes back behind; what that leaves to be seen of corrections is logged."""
     entry = log.put(manifest)
     log.check(manifest.id)
-    undone = () if before is None else before.corrections.keys() - manifest.corrections.keys()
-    if undone and before is not None and manifest.retract is None and before.result_sinks():
+    gone = {} if before is None else {**before.corrections}
+    for name in manifest.corrections:
+        gone.pop(name, None)
+    # Of those up to the target the outputs stay, even if all later ones are taken back.
+    shown = manifest.target if manifest.retract is not None and manifest.target is not None else manifest.id
+    undone = [name for name, one in gone.items() if one.checkpoint <= shown]
+    if undone and before is not None and before.result_sinks():
         logger.warning("%s: %s", log.storage.url, left_shown_text(undone))
     return entry

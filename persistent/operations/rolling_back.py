@@ -231,7 +231,7 @@ def rolled_back(
     before = old.bases or {one: manifest.committed_ms for one, manifest in found.items()}
     # Include fences and compactions: outputs published under an id above their checkpoint's are of a lost one.
     first = copy.base + 1
-    if old.retract is not None and target >= old.base:
+    if old.retract is not None and target >= old.retract[0] and not old.has_left(target):
         # The last rollback is incomplete: the next publication takes back everything at once.
         first = min(first, old.retract[0])
     return succeed(

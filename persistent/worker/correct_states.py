@@ -34,6 +34,9 @@ from persistent.worker.correct_records import NOTHING, Given
 from persistent.worker.job import Job
 from persistent.worker.merge_runs import monoid_errors
 
+Late = tuple[int, str]
+"""Time and text of a record."""
+
 _SHOWN_MAX = 200
 _ANEW = "or read the source again into a new checkpoint"
 
@@ -101,18 +104,32 @@ def _sums(job: Job, judged: Mapping[str, Judged], limit: int, given: Given) -> C
     each, refused = job.each(), set[str]()
     deltas = {operator: _delta_of(one, judged[operator], limit, drops=len(each) > 1) for operator, one in each.items()}
     is_one = isinstance(job.declared, PersistentState)
+    late = list[Late]()
     delta = deltas[job.operator] if is_one else Deltas({one.name: deltas[operator] for operator, one in each.items()})
     key_of = key_columns(job.task)
     for part in given.parts:
         _check_alive(given.option, part, limit)
         refused |= _refusing(job, judged, given.option, part)
+        late += _late_of_all(each, judged, part)
         failures: list[TaskFailure] = []
         batch = Batch(part.batch, part.timestamps, given.option, part.ordinal, part.offsets, key_of)
         with monoid_errors(job):
             process(job.task, delta, batch, failures, stop=True)
         if failures:
             raise UserCodeError(f"{given.option}=: {failures[0].text('')}. {NOTHING}") from failures[0].error
-    return _taken(job, judged, given, deltas, refused)
+    return _taken(job, judged, given, deltas, refused, late)
+
+
+def _late_of_all(each: Mapping[str, Job], judged: Mapping[str, Judged], part: Records) -> list[Late]:
+    """The records that a step would set aside, as no state takes one of that time, where some have lives. A life that
+    lasts can take one of them yet."""
+    if all(one.state.time_to_live is None for one in each.values()):
+        return []
+    times, late = part.timestamps, np.ones(len(part.timestamps), bool)
+    for operator, one in each.items():
+        judge, final = one.state.time_to_live or one.state.window, judged[operator].final
+        late = late & (judge.late(times, final)[0] if judge is not None else False)
+    return [(int(times[row]), _record(part, row)) for row in np.flatnonzero(late).tolist()]
 
 
 def _delta_of(job: Job, judged: Judged, limit: int, *, drops: bool) -> Delta:
@@ -155,10 +172,15 @@ def _refusing(job: Job, judged: Mapping[str, Judged], option: str, part: Records
 
 
 def _taken(
-    job: Job, judged: Mapping[str, Judged], given: Given, deltas: Mapping[str, Delta], refused: set[str]
+    job: Job,
+    judged: Mapping[str, Judged],
+    given: Given,
+    deltas: Mapping[str, Delta],
+    refused: set[str],
+    late: Sequence[Late],
 ) -> CorrectedRows:
     """What the states take of these updates. Refused for one that comes too late for a key, and that no other state
-    takes."""
+    takes; and for one of the ``late`` records without an update at its time that a life takes."""
     found, points = CorrectedRows({}, set(refused)), list[Points]()
     each = job.each()
     for operator, one in each.items():
@@ -178,6 +200,13 @@ def _taken(
     windows = {operator: one for operator, one in each.items() if one.state.time_to_live is None}
     for one_ in points:
         _check_taken_elsewhere(windows, judged, given.option, one_, points)
+    lasting = {int(time) for one_ in points for time in one_.times[one_.taken]}
+    for time, record in late:
+        if time not in lasting:
+            raise Refused(
+                f"{given.option}=: {record}, at {utc_text(time)}, is late in every state of the task. Omit it; "
+                f"allowed_lateness= and a longer ttl= take more; {_ANEW}. {NOTHING}"
+            )
     return found
 
 

@@ -46,6 +46,7 @@ from persistent.errors import (
     NoCheckpoint,
     Refused,
     StillRunning,
+    UnknownCheckpoint,
     UserCodeError,
 )
 from persistent.operations import compact, merge, restart, rollback, savepoint
@@ -302,8 +303,9 @@ def test_an_option_that_changes_with_it_counts_from_then_on() -> None:
     assert job.table() == sums([*ROWS, row(5, "a", 100)], None)
 
 
-def test_a_state_as_of_a_clock_that_it_can_no_longer_tell_is_that_of_an_earlier_checkpoint() -> None:
-    """A record between two clocks lies in the pane of all that is older: it would count before its time."""
+def test_a_state_as_of_a_clock_that_it_can_no_longer_tell_is_refused() -> None:
+    """A record between two clocks lies in the pane of all that is older: it would count before its time. An earlier
+    checkpoint is without it, and nothing tells there whether it came before the clock."""
     job = Job(Task(None, history=30, interval_ms=10))
     job.run()
     known = job.newest.operator.state.known_from
@@ -311,8 +313,8 @@ def test_a_state_as_of_a_clock_that_it_can_no_longer_tell_is_that_of_an_earlier_
     job.correct(add=[row(known + 5, "a", 100)])
     now_known = job.newest.operator.state.known_from
     assert now_known is not None and now_known > known + 5
-    before = shown(job.pipeline().state(as_of=known).to_pylist())
-    assert before == sums([one for one in ROWS if one["ts"] < known], None)
+    with pytest.raises(UnknownCheckpoint, match="with the correction 'ticket', which has changed it in checkpoint"):
+        job.pipeline().state(as_of=known)
     after = shown(job.pipeline().state(as_of=now_known).to_pylist())
     assert after == sums([*(one for one in ROWS if one["ts"] < now_known), row(known + 5, "a", 100)], None)
 
@@ -410,6 +412,63 @@ def test_an_heir_is_corrected_before_it_has_read_anything() -> None:
     heir.run(end=True)
     right = sums([*heir.rows, row(5, "a", 100)], tumbling(20))
     assert heir.table().items() <= right.items() and heir.table()["a", 100] == right["a", 100]
+
+
+def test_an_heir_of_several_states_runs_on_after_it_was_corrected_first() -> None:
+    """Its sinks were noted as those of the only state, and every later run was refused for good."""
+
+    class Both(PersistentTask):
+        key = "key"
+
+        def persistent_state(self) -> Any:
+            return {"late": WindowState(Sum(), tumbling(20), allowed_lateness=1_000), "all": NonWindowState(Sum())}
+
+        def process_message(self, state: Any, message: Any) -> None:
+            for one in state.values():
+                one.update(message.timestamp, message.value["value"])
+
+    def pipeline(storage: MemoryStorage, rows: Sequence[Row], **options: Any) -> Pipeline:
+        source = MemorySource(rows, timestamp="ts", ordered=True)
+        return Pipeline(source=source, task=Both(), checkpoint=storage, step_rows=4, **options)
+
+    first, heir = MemoryStorage(new_nonce()), MemoryStorage(new_nonce())
+    pipeline(first, ROWS, sink={"late": MemorySink(), "all": MemorySink()}).run(engine="embedded")
+    sinks = {"late": MemorySink(), "all": MemorySink()}
+    options = {"sink": sinks, "start_from": first}
+    pipeline(heir, ROWS, **options).run(engine="embedded")
+    pipeline(heir, ROWS, **options).correct(name="ticket", add=[row(5, "a", 100)], engine="embedded")
+    rows = [*ROWS, row(110, "a", 1)]
+    pipeline(heir, rows, **options).run(engine="embedded", end_of_input=True)
+    right = {key: total for (key, _), (_, total) in sums([*rows, row(5, "a", 100)], None).items()}
+    assert {one["key"]: one["value"] for one in sinks["all"].rows()} == right
+    assert verify(heir).ok
+    for storage in (first, heir):
+        storage.clear()
+
+
+@pytest.mark.parametrize("options", [{"emit": "change"}, {"early": "7 ms"}], ids=str)
+def test_without_a_sink_nothing_is_published_of_it(options: Any) -> None:
+    """There is nobody to tell of what it changes: it ended in an assertion, behind a fence."""
+    job = Job(Task(None, **options))
+    job.sink = None
+    job.run()
+    job.correct(add=[row(5, "a", 100)])
+    assert job.state() == sums([*ROWS, row(5, "a", 100)], None)
+
+
+def test_a_state_as_of_a_clock_without_it_is_refused() -> None:
+    """The checkpoint that separates what is before the clock is older than the correction of what is before it."""
+    job = Job(Task(None, history=30, interval_ms=10), ROWS[:15])
+    job.run(end=True)
+    job.rows = list(ROWS)
+    job.run()
+    asked = job.newest.operator.state.known_from
+    assert asked is not None
+    asked -= 10
+    assert shown(job.pipeline().state(as_of=asked).to_pylist())
+    job.correct(add=[row(5, "a", 100)])
+    with pytest.raises(UnknownCheckpoint, match=r"with the correction 'ticket', which has changed it in .*--at \d+"):
+        job.pipeline().state(as_of=asked)
 
 
 def test_heirs_and_merged_jobs_know_its_name() -> None:

@@ -448,7 +448,7 @@ class Model:
 
     def rollback(self, id: int, target: int, snapshot: Snapshot, *, take_back: bool) -> None:
         first = target + 1
-        if self.retract is not None and target >= self.base:
+        if self.retract is not None and not any(one <= target < stop for one, stop in self.gone):
             first = min(first, self.retract[0])
         if take_back:
             # What is taken back besides, the checkpoint gone back to has not counted as published.

@@ -122,6 +122,25 @@ def test_what_no_state_takes_refuses_the_correction(option: str) -> None:
     run.storage.clear()
 
 
+@pytest.mark.parametrize("option", ["add", "remove"])
+def test_a_record_is_judged_though_it_updates_no_state_with_lives(option: str) -> None:
+    """Beside one that counts it was counted, and had changed nothing; a step sets it aside."""
+
+    class ByKind(Without):
+        def process_message(self, state: Any, message: Any) -> None:
+            state[message.value["kind"]].update(message.timestamp, {"rows": 1, "total": 1, "most": 1})
+
+    rows = [{**one, "kind": "short" if place % 3 else "lives"} for place, one in enumerate(ROWS)]
+    run = Run(rows, task=ByKind(), step_rows=5)  # type: ignore[arg-type]
+    run.sink = {name: MemorySink() for name in ByKind.names}
+    run.run(rows)
+    late, good = {**row(1, "b", 1), "kind": "short"}, {**ROWS[11], "kind": "lives"}
+    with pytest.raises(Refused, match=f"{option}=: the record .*'kind': 'short'}}, at 1970.*is late in every state"):
+        correct(run, rows, "ticket", **{option: [good, late]})
+    assert correct(run, rows, "ticket", add=[good]).refused == ()
+    run.storage.clear()
+
+
 def test_windows_alone_refuse_what_is_final_in_all() -> None:
     class Windows(Several):
         names = ("short", "slides")
