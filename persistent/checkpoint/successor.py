@@ -51,7 +51,7 @@ _ROWS: Mapping[str, tuple[Rule, ...]] = {
     "oldest":        (_COPIED, _SET,      _SET,      _COPIED,   _COPIED,  _COPIED,  _OWN,     _OWN),
     "epoch":         (_SET,    _COPIED,   _COPIED,   _COPIED,   _COPIED,  _SET,     _COPIED,  _COPIED),
     "sources":       (_COPIED, _SET,      _COPIED,   _SET,      _COPIED,  _SET,     _SET,     _SET),
-    "clocks":        (_COPIED, _SET,      _COPIED,   _COPIED,   _SET,     _SET,     _SET,     _SET),
+    "clocks":        (_COPIED, _SET,      _SET,      _COPIED,   _SET,     _SET,     _SET,     _SET),
     "operators":     (_COPIED, _SET,      _SET,      _SET,      _SET,     _SET,     _SET,     _SET),
     "ledger":        (_COPIED, _SET,      _COPIED,   _COPIED,   _SET,     _SET,     _SET,     _SET),
     "sinks":         (_COPIED, _SET,      _SET,      _COPIED,   _COPIED,  _SET,     _RESET,   _RESET),

@@ -129,6 +129,7 @@ OPTIONS = tuple(
             ("on_step", OnChange.NONE, "the function called after each step"),
             ("on_idle", OnChange.NONE, "the function called while a run waits"),
             ("progress", OnChange.NONE, "whether figures are shown while it runs"),
+            ("metrics", OnChange.NONE, "where its figures are shown while it runs"),
         ),
         "FileSource": (
             (

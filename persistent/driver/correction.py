@@ -13,7 +13,7 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, check_name
 from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.output_parts import SinkPart
-from persistent.checkpoint.parts import Account, OperatorState
+from persistent.checkpoint.parts import Account, OperatorState, TaskClock
 from persistent.checkpoint.plan import StepPlan, TaskStep
 from persistent.checkpoint.running import check_not_running, running
 from persistent.checkpoint.successor import Entry, succeed
@@ -210,17 +210,27 @@ def _corrected(bench: Workbench, last: Entry, amendment: Amendment) -> Manifest:
         for name, one in steps.items()
         for sink, part in _sinks(bench.states[name].job, one, each[name]).items()
     }
+    operators = {name: _with_delta(bench.states[name].job, one, each[name]) for name, one in steps.items()}
     return succeed(
         last,
         "correction",
         **retained(old, {**old.bases, id: now_ms}, bench.options.retention),
-        operators={name: _with_delta(bench.states[name].job, one, each[name]) for name, one in steps.items()},
+        clocks={name: _clock_after(bench.states[name], one, operators[name]) for name, one in steps.items()},
+        operators=operators,
         committed_ms=now_ms,
         sinks=sinks | next_late_sink(old.sinks, id, job.late_sink, ()),
         aside=aside_of(id, Results(closed=tuple(closed for one in each.values() for closed in one.closed))),
         publishes=bool(job.sinks),
         corrections={**old.corrections, amendment.name: correction},
     )
+
+
+def _clock_after(bench: StateBench, step: Step, operator: OperatorState) -> TaskClock:
+    """The clock of a state. The end of the input no longer holds where a window is open again, until the next one."""
+    manifest = step.last.manifest
+    clock, own = manifest.clock, manifest.clocks[manifest.task_name]
+    is_open = bench.run_cache.largest_end(operator.state.runs, clock) > clock.closed
+    return replace(own, ended=own.ended and not is_open)
 
 
 def _sinks(job: Job, step: Step, results: Results) -> dict[str, SinkPart]:

@@ -471,6 +471,33 @@ def test_a_state_as_of_a_clock_without_it_is_refused() -> None:
         job.pipeline().state(as_of=asked)
 
 
+@pytest.mark.parametrize(
+    ("window", "options", "time", "added"),
+    [
+        (tumbling(20), {}, 105, [(("a", 100), False)]),
+        (session("10 ms", cut="100 ms"), {"allowed_lateness": 50}, 94, [(("a", 85), True), (("a", 85), False)]),
+        (session("10 ms", cut="100 ms"), {"allowed_lateness": 50, "emit": "final"}, 97, [(("a", 97), False)]),
+    ],
+    ids=str,
+)
+def test_what_it_opens_after_the_end_of_the_input_is_published_by_another_end(
+    window: Any, options: Any, time: int, added: Any
+) -> None:
+    """The input had ended: no further step was made, and what a session had been was taken back with nothing in its
+    place. A merge lost it for good."""
+    job = Job(Task(window, **options), [row(5, "a", 1), row(85, "a", 1)])
+    job.run(end=True)
+    assert job.newest.clock.end_of_input
+    before = len(job.sink.rows())
+    job.correct(add=[row(time, "a", 1)])
+    assert not job.newest.clock.end_of_input
+    for _ in range(2):
+        job.run(end=True)
+        assert job.newest.clock.end_of_input and not job.state()
+        shown = [(placed(one)[0], bool(one.get("retracted"))) for one in job.sink.rows()[before:]]
+        assert shown == added
+
+
 def test_heirs_and_merged_jobs_know_its_name() -> None:
     """The same ticket would be applied to the same state twice."""
     job, other = Job(Task(None, emit="change")), Job(Task(None, emit="change"))

@@ -210,7 +210,9 @@ class Snapshot:
             rows, unlisted = tuple(replace(row, fresh=False) for row in rows), False
         shown = Shown(self._published(Plan(self.positions, self.closed, False), own, self.final))
         known_from = max(self.known_from, _summed_up(self.watermark))
-        return replace(self, rows=rows, known_from=known_from, unlisted=unlisted), shown
+        ends = [self.emission.end(place[1]) for _, place in self.placed(rows) if self.emission.has_windows]
+        ended = self.ended and not any(end > self.closed for end in ends)
+        return replace(self, rows=rows, known_from=known_from, unlisted=unlisted, ended=ended), shown
 
     def restarted(self, clock: int, source: int, newest: Snapshot) -> Snapshot:
         """The state as of a clock, over a source of which nothing has been read; put after ``newest``."""
