@@ -37,7 +37,9 @@ def test_each_line_of_a_run_is_an_object(folder: Path) -> None:
     for one in lines:
         when = datetime.fromisoformat(one["time"])
         assert when.tzinfo == UTC and one["time"].endswith("Z")
-        assert one.keys() >= {"level", "logger", "message", "pipeline"} and one["pipeline"] == "checkpoint"
+        assert (
+            one.keys() >= {"level", "logger", "message", "pipeline"} and one["pipeline"] == f"{folder.name}-checkpoint"
+        )
     assert {one["level"] for one in lines} <= {"info", "warning"}
     assert any(one["message"].startswith("epoch 1 begins") for one in lines), "the log of the package too"
     progress = next(one for one in lines if one["logger"] == "persistent.run" and "rows/s" in one["message"])
@@ -56,7 +58,7 @@ def test_an_error_is_a_line_with_its_traceback(folder: Path) -> None:
     (line,) = [one for one in lines_of(result.stderr) if one["level"] == "error"]
     assert line["error"] == "UserCodeError" and "raised at visits.py, line 13" in line["message"]
     assert line["traceback"].startswith("Traceback") and "ValueError: no\nluck" in line["traceback"]
-    assert line["pipeline"] == "checkpoint"
+    assert line["pipeline"] == f"{folder.name}-checkpoint"
 
 
 def test_the_exit_code_of_an_error_is_that_of_its_kind(folder: Path) -> None:
