@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from persistent.checkpoint.names import manifest_name, plan_name, savepoint_name
+from persistent.checkpoint.names import driver_name, manifest_name, plan_name, savepoint_name
 from persistent.checkpoint.output_parts import LATE_SINK
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline
@@ -26,6 +26,7 @@ CHECKPOINT_NAMES = (
     "FORMAT",
     manifest_name(0),
     plan_name(0, 0),
+    driver_name(0, "0"),
     "d/task/run.arrow",
     "late/rows.arrow",
     "dead/rows.arrow",
