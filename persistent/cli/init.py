@@ -144,17 +144,19 @@ def _from_files(source: End, questions: _Questions) -> tuple[str, str | None, Fi
     timestamp = questions.answer("timestamp", f"Which field is the time ({', '.join(found.times)})", first)
     if timestamp not in found.times:
         raise InvalidPipeline(
-            f"--timestamp {timestamp!r} does not hold a time in each of the first records: choose one of "
+            f"--timestamp {timestamp!r} does not hold times in the first records: choose one of "
             f"{', '.join(found.times)}"
         )
+    if lacking := found.timeless.get(timestamp):
+        click.echo(f"{lacking:,} of them have no time in {timestamp!r}, and will be dead letters", err=True)
     unit = questions.given("timestamp_unit") or found.times[timestamp]
     checked_name(timestamp, "--timestamp")
     choices = [name for name in found.fields if name != timestamp]
     proposed = found.key or _NO_KEY
     name = questions.answer("key", f"Whose state does a record change ({', '.join(choices)}; {_NO_KEY})", proposed)
-    key = None if name == _NO_KEY else found.field(checked_name(name, "--key"), "--key")
+    key = None if name == _NO_KEY else found.chosen(checked_name(name, "--key"), "--key")
     proposed_values = tuple(name for name in found.values if key is None or name != key.name)
-    values = tuple(found.field(checked_name(name, "--value"), "--value") for name in questions.values(proposed_values))
+    values = tuple(found.chosen(checked_name(name, "--value"), "--value") for name in questions.values(proposed_values))
     _check_apart(timestamp, key, values)
     read = dict.fromkeys([timestamp, *([key.name] if key else []), *(field.name for field in values)])
     schema = {name: found.schema[name] for name in read if name in found.schema}
