@@ -24,7 +24,7 @@ from persistent.project import (
     window_of,
     write,
 )
-from persistent.project.answers import SINKS, SOURCES, checked_name
+from persistent.project.answers import SINKS, SOURCES, check_holds, checked_name
 from persistent.sources.timestamps import UNITS
 
 _NO_KEY = "-"
@@ -129,6 +129,7 @@ def _answers(questions: _Questions) -> Answers:
         questions.answer("window", "How long is a window (minute, hour, day, 15 min, session, none)", "hour")
     )
     sink = sink_of(questions.answer("sink", f"Where do results go ({SINKS})", "files"))
+    check_holds(sink, window, key)
     return Answers(source, timestamp, unit, key, values, window, sink, schema)
 
 
@@ -139,7 +140,7 @@ def _from_files(source: End, questions: _Questions) -> tuple[str, str | None, Fi
         columns = ", ".join([*found.fields, *found.others])
         click.echo(f"{source.path}: read {found.read:,} records of the columns {columns}", err=True)
     if found.dead:
-        click.echo(f"{found.dead:,} of them cannot be decoded, and will be dead letters", err=True)
+        click.echo(f"{found.dead:,} of them cannot be decoded, and will be dead letters: {found.why_dead}", err=True)
     first = next(iter(found.times))
     timestamp = questions.answer("timestamp", f"Which field is the time ({', '.join(found.times)})", first)
     if timestamp not in found.times:

@@ -36,8 +36,8 @@ def continued_section(job: Job, options: Options, manifest: Manifest | None, sta
     read = sum(one.read for one in manifest.accounts.values())
     line = (
         f"{name}, task {facts['task']}: continues at checkpoint {manifest.base} of {url}, clock {clock_text(clock)}, "
-        f"with {count_text(read, 'record')} read. That is as far as the checkpoint tells: the run itself looks at what is "
-        "in files and sinks."
+        f"with {count_text(read, 'record')} read, as far as the checkpoint tells: the run itself "
+        "looks at what is in files and sinks."
     )
     facts |= _fit(job, options, manifest)
     migrates = ("The next run migrates the state to the task as it is now.",) if facts["migrates"] else ()

@@ -43,7 +43,7 @@ _WHOLE: Final = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32"
 class Proposal:
     """``fields``: the columns that a project can be made with; ``others``: the rest, with the reason. ``times``: the
     columns that hold times, the likeliest first, each with its unit; ``timeless``: how many records have none there.
-    ``key``, ``values``: names, or None."""
+    ``key``, ``values``: names, or None. ``why_dead``: why the first dead record is one."""
 
     fields: dict[str, Field]
     others: dict[str, str]
@@ -54,6 +54,7 @@ class Proposal:
     read: int
     dead: int
     timeless: dict[str, int] = field(default_factory=dict)
+    why_dead: str = ""
 
     def chosen(self, name: str, option: str) -> Field:
         """A column by its name. InvalidPipeline if there is none that can be chosen."""
@@ -77,7 +78,7 @@ def proposal_of(path: str) -> Proposal:
     batch = records.batch.slice(0, ROWS)
     times = dict(sorted(times.items(), key=lambda one: _likelihood(one[0], batch, timeless)))
     types = dict(zip(batch.schema.names, batch.schema.types))
-    fields = {name: Field(name, kind) for name in names if (kind := _type_of(types[name]))}
+    fields = {name: Field(name, kind, _has_empty(batch, name)) for name in names if (kind := _type_of(types[name]))}
     others = {name: str(types[name]) for name in names if name not in fields}
     time = next(iter(times))
     key = _key_of(batch, [one for one in fields.values() if one.name != time and is_name(one.name)])
@@ -86,7 +87,8 @@ def proposal_of(path: str) -> Proposal:
     schema = {name: str(types[name]) for name in (*fields, *times)} if is_text else {}
     values = [name for name in values if is_name(name) and not _ID_WORDS.search(name)]
     dead = len(records.dead)
-    return Proposal(fields, others, times, key, tuple(values), schema, batch.num_rows + dead, dead, timeless)
+    why = records.dead[0].reason if dead else ""
+    return Proposal(fields, others, times, key, tuple(values), schema, batch.num_rows + dead, dead, timeless, why)
 
 
 def _columns_of(files: Files) -> pa.Schema:
@@ -173,8 +175,8 @@ def _require_decoded(path: str, records: Records | None) -> None:
     if records is not None and len(dead) > records.batch.num_rows:
         count = "none" if not records.batch.num_rows else f"only {records.batch.num_rows:,}"
         raise SourceError(
-            f"{path}: {count} of its first {len(dead) + records.batch.num_rows:,} records can be decoded. Of the first "
-            f"other one: {dead[0].reason}"
+            f"{path}: {count} of its first {len(dead) + records.batch.num_rows:,} records can be decoded; of the first "
+            f"other one, {dead[0].reason}"
         )
 
 
@@ -222,6 +224,10 @@ def _likelihood(name: str, batch: pa.RecordBatch, timeless: Mapping[str, int]) -
         not _TIME_WORDS.search(name),
         batch.schema.get_field_index(name),
     )
+
+
+def _has_empty(batch: pa.RecordBatch, name: str) -> bool:
+    return bool(batch.column(name).null_count)
 
 
 def _type_of(kind: pa.DataType) -> str | None:
