@@ -524,7 +524,7 @@ MISTAKES = {
         lambda: run(source=MemorySource([{**row, "ts": row["ts"] * 1000} for row in ROWS])),  # type: ignore[operator]
         "too far ahead",
         "the first of them",
-        "Is timestamp_unit= correct?",
+        "or timestamp_unit= is wrong",
     ),
     "whole numbers without unit": Mistake(
         lambda: run(source=files("a.csv", "time,page", "1700000000,a")),
