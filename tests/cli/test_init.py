@@ -153,12 +153,17 @@ def test_it_asks_on_a_terminal(here: Path) -> None:
         text=True,
     )
     os.close(theirs)
-    os.write(ours, b"\n\n-\nbytes\nday\n\n")
+    os.write(ours, b"veiws.csv\nviews.csv\nstatsu\n\nusr\n-\nbits\nbytes\n1 hou\nday\n\n")
     said, _ = process.communicate(timeout=60)
     os.close(ours)
     assert process.returncode == 0, said
     for part in (
         "Where are the records",
+        "names no source",
+        "--timestamp 'statsu'",
+        "--key 'usr'",
+        "--value 'bits'",
+        "--window '1 hou'",
         "[files:views.csv]",
         "Whose state does a record change",
         "[page]",
