@@ -6,13 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
-from persistent.driver.destinations import check_not_read_back
+from persistent.driver.destinations import check_columns, check_not_read_back
 from persistent.errors import InvalidPipeline, PersistentError
 from persistent.pipeline import Pipeline
-from persistent.sinks.column_limits import check_distinct
-from persistent.sinks.sqlite import SqliteSink
-from persistent.task import key_names
-from persistent.worker.output_tables import output_names
 
 
 def write(folder: Path, files: Mapping[str, str]) -> list[Path]:
@@ -48,10 +44,7 @@ def _check_runs(task: str, folder: Path) -> None:
     pipeline = module.__dict__["pipeline"]
     assert isinstance(pipeline, Pipeline)
     check_not_read_back(pipeline.sources, pipeline.all_sinks, pipeline.storage)
-    job = pipeline.job()
-    for sink in pipeline.all_sinks.values():
-        if isinstance(sink, SqliteSink):
-            check_distinct(output_names(job.state, key_names(job.task)), repr(sink))
+    check_columns(pipeline.job())
 
 
 def _make(folder: Path) -> None:
