@@ -158,7 +158,7 @@ def check_task(task: Any) -> Declared:
             f"task={task!r} is not a task: give an instance of a class that subclasses PersistentTask"
         )
     given = type(task)
-    _check_methods(given)
+    _check_methods(task)
     declared = task.persistent_state()
     if isinstance(declared, Mapping):
         _check_names(given.__name__, declared)
@@ -176,15 +176,20 @@ def check_task(task: Any) -> Declared:
     return declared
 
 
-def _check_methods(given: type[PersistentTask]) -> None:
-    """InvalidPipeline unless the class says what its state is, and what a message adds to it."""
+def _check_methods(task: PersistentTask) -> None:
+    """InvalidPipeline unless the class, or the instance, says what its state is, and what a message adds to it."""
+    given = type(task)
     name = given.__name__
-    if given.process_message is PersistentTask.process_message and given.process_batch is PersistentTask.process_batch:
+    ours = {
+        method: getattr(PersistentTask, method) for method in ("persistent_state", "process_message", "process_batch")
+    }
+    lacks = {method for method in ours if method not in vars(task) and getattr(given, method) is ours[method]}
+    if lacks >= {"process_message", "process_batch"}:
         raise InvalidPipeline(
             f"{name} defines neither process_message nor process_batch{_meant(given, 'process_message')}: define what "
             "a message adds, as in def process_message(self, state, message): state.update(message.timestamp, 1)"
         )
-    if given.persistent_state is PersistentTask.persistent_state:
+    if "persistent_state" in lacks:
         raise InvalidPipeline(
             f"{name} does not define persistent_state(self){_meant(given, 'persistent_state')}: define the state that "
             'its messages add up to, as in return WindowState(Count(), tumbling("1 min"))'

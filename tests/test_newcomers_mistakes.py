@@ -436,6 +436,9 @@ MISTAKES = {
     "a folder of the checkpoint as sink": Mistake(
         lambda: run(sink=FileSink("checkpoint/late")), "persistent verify", "/checkpoint/late", "a folder of its own"
     ),
+    "the folder of a checkpoint's drivers as sink": Mistake(
+        lambda: run(sink=FileSink("checkpoint/r")), "persistent verify", "/checkpoint/r", "a folder of its own"
+    ),
     "a sink that the source reads": Mistake(
         lambda: run(source=files("a.csv", *CSV), sink=FileSink("views/out")),
         "would read the files written there",
@@ -521,7 +524,7 @@ MISTAKES = {
         lambda: run(source=MemorySource([{**row, "ts": row["ts"] * 1000} for row in ROWS])),  # type: ignore[operator]
         "too far ahead",
         "the first of them",
-        "Is timestamp_unit= correct?",
+        "or timestamp_unit= is wrong",
     ),
     "whole numbers without unit": Mistake(
         lambda: run(source=files("a.csv", "time,page", "1700000000,a")),

@@ -236,6 +236,17 @@ def test_order_is_not_promised_where_it_is_not_kept() -> None:
         pipeline_of(Sliding())
 
 
+def test_a_task_may_be_composed_on_its_instance() -> None:
+    """A task that is put together from functions would be refused, as if it defined nothing."""
+
+    class Composed(PersistentTask):
+        def __init__(self) -> None:
+            self.persistent_state = lambda: NonWindowState(Count())  # type: ignore[method-assign]
+            self.process_message = lambda state, message: state.update(message.timestamp, 1)  # type: ignore[method-assign]
+
+    assert pipeline_of(Composed(), [{"ts": 1}, {"ts": 2}]).run(engine="embedded").rows == 2
+
+
 def test_a_plan_that_starts_elsewhere_is_not_run() -> None:
     """Records before its start would be lost, or those after it counted twice."""
     rows = list(ROWS)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from persistent.cli.options import json_option
 from persistent.cli.tables import print_json
-from persistent.errors import InvalidPipeline
+from persistent.errors import InvalidPipeline, PersistentError
 from persistent.project import (
     Answers,
     End,
@@ -24,8 +25,10 @@ from persistent.project import (
     window_of,
     write,
 )
-from persistent.project.answers import SINKS, SOURCES, checked_name
+from persistent.project.answers import SINKS, SOURCES, check_holds, checked_name
 from persistent.sources.timestamps import UNITS
+
+T = TypeVar("T")
 
 _NO_KEY = "-"
 _SAMPLE = Proposal(
@@ -90,16 +93,16 @@ class _Questions:
         self._given = given
         self._asks = asks
 
-    def answer(self, option: str, question: str, proposed: str | None) -> str:
-        """The answer. InvalidPipeline if there is none, and nobody to ask."""
+    def answer(self, option: str, question: str, proposed: str | None, meant: Callable[[str], T]) -> T:
+        """What the answer means. A wrong one is asked for again; InvalidPipeline if there is nobody to ask."""
         if self._given[option] is not None:
-            return str(self._given[option])
+            return meant(str(self._given[option]))
         if self._asks:
-            return str(click.prompt(question, default=proposed))
+            return click.prompt(question, default=proposed, value_proc=_again(meant))
         if proposed is None:
             name = option.replace("_", "-")
             raise InvalidPipeline(f"--{name} is missing, and nothing can be proposed: give it ({question})")
-        return proposed
+        return meant(proposed)
 
     def file_here(self) -> str:
         """The only file with records in this folder, as a proposal to somebody who is asked."""
@@ -110,25 +113,48 @@ class _Questions:
         """The option, if it was given."""
         return None if self._given[option] is None else str(self._given[option])
 
-    def values(self, proposed: tuple[str, ...]) -> tuple[str, ...]:
-        """The names of the fields to sum up."""
-        names = self._given["values"]
-        if not names and self._asks:
-            words = click.prompt("Which numbers are summed up (- for none)", default=" ".join(proposed) or _NO_KEY)
-            names = tuple(words.replace(",", " ").split())
-        names = names or proposed
-        return () if names == (_NO_KEY,) else tuple(dict.fromkeys(names))
+    def values(self, proposed: tuple[str, ...], meant: Callable[[str], Field]) -> tuple[Field, ...]:
+        """The fields to sum up."""
+
+        def fields(names: Iterable[str]) -> tuple[Field, ...]:
+            names = tuple(dict.fromkeys(names))
+            return () if names == (_NO_KEY,) else tuple(map(meant, names))
+
+        if not self._given["values"] and self._asks:
+            default = " ".join(proposed) or _NO_KEY
+            read = _again(lambda words: fields(words.replace(",", " ").split()))
+            return click.prompt("Which numbers are summed up (- for none)", default=default, value_proc=read)
+        return fields(self._given["values"] or proposed)
+
+
+def _again(meant: Callable[[str], T]) -> Callable[[str], T]:
+    """The same for a prompt, which asks again after a wrong answer."""
+
+    def read(text: str) -> T:
+        try:
+            return meant(text)
+        except PersistentError as error:
+            raise click.UsageError(str(error)) from error
+
+    return read
+
+
+def _source_of(text: str) -> End:
+    """The source that is named; a path of something that is there is that of files."""
+    is_path = ":" not in text and text != "sample" and Path(text).exists()
+    return source_of(f"files:{text}" if is_path else text)
 
 
 def _answers(questions: _Questions) -> Answers:
     proposed = questions.file_here() or "sample"
-    source = source_of(questions.answer("source", f"Where are the records ({SOURCES}; sample makes some)", proposed))
+    asked = f"Where are the records ({SOURCES}; sample makes some)"
+    source = questions.answer("source", asked, proposed, _source_of)
     read = _from_topic if source.kind == "kafka" else _from_files
     timestamp, unit, key, values, schema = read(source, questions)
-    window = window_of(
-        questions.answer("window", "How long is a window (minute, hour, day, 15 min, session, none)", "hour")
-    )
-    sink = sink_of(questions.answer("sink", f"Where do results go ({SINKS})", "files"))
+    asked = "How long is a window (minute, hour, day, 15 min, session, none)"
+    window = questions.answer("window", asked, "hour", window_of)
+    sink = questions.answer("sink", f"Where do results go ({SINKS})", "files", sink_of)
+    check_holds(sink, window, key)
     return Answers(source, timestamp, unit, key, values, window, sink, schema)
 
 
@@ -139,36 +165,50 @@ def _from_files(source: End, questions: _Questions) -> tuple[str, str | None, Fi
         columns = ", ".join([*found.fields, *found.others])
         click.echo(f"{source.path}: read {found.read:,} records of the columns {columns}", err=True)
     if found.dead:
-        click.echo(f"{found.dead:,} of them cannot be decoded, and will be dead letters", err=True)
+        click.echo(f"{found.dead:,} of them cannot be decoded, and will be dead letters: {found.why_dead}", err=True)
     first = next(iter(found.times))
-    timestamp = questions.answer("timestamp", f"Which field is the time ({', '.join(found.times)})", first)
-    if timestamp not in found.times:
-        raise InvalidPipeline(
-            f"--timestamp {timestamp!r} does not hold a time in each of the first records: choose one of "
-            f"{', '.join(found.times)}"
-        )
+    asked = f"Which field is the time ({', '.join(found.times)})"
+    timestamp = questions.answer("timestamp", asked, first, lambda name: _time_of(name, found))
+    if lacking := found.timeless.get(timestamp):
+        click.echo(f"{lacking:,} of them have no time in {timestamp!r}, and will be dead letters", err=True)
     unit = questions.given("timestamp_unit") or found.times[timestamp]
-    checked_name(timestamp, "--timestamp")
     choices = [name for name in found.fields if name != timestamp]
     proposed = found.key or _NO_KEY
-    name = questions.answer("key", f"Whose state does a record change ({', '.join(choices)}; {_NO_KEY})", proposed)
-    key = None if name == _NO_KEY else found.field(checked_name(name, "--key"), "--key")
+
+    def field_of(option: str, name: str) -> Field:
+        return found.chosen(checked_name(name, option), option)
+
+    asked = f"Whose state does a record change ({', '.join(choices)}; {_NO_KEY})"
+    key = questions.answer("key", asked, proposed, _unless_none(lambda name: field_of("--key", name)))
     proposed_values = tuple(name for name in found.values if key is None or name != key.name)
-    values = tuple(found.field(checked_name(name, "--value"), "--value") for name in questions.values(proposed_values))
+    values = questions.values(proposed_values, lambda name: field_of("--value", name))
     _check_apart(timestamp, key, values)
     read = dict.fromkeys([timestamp, *([key.name] if key else []), *(field.name for field in values)])
     schema = {name: found.schema[name] for name in read if name in found.schema}
     return timestamp, unit, key, values, schema
 
 
+def _time_of(name: str, found: Proposal) -> str:
+    """A column that can be the time. InvalidPipeline for another."""
+    if name not in found.times:
+        raise InvalidPipeline(
+            f"--timestamp {name!r} does not hold times in the first records: choose one of {', '.join(found.times)}"
+        )
+    return checked_name(name, "--timestamp")
+
+
+def _unless_none(meant: Callable[[str], Field]) -> Callable[[str], Field | None]:
+    return lambda name: None if name == _NO_KEY else meant(name)
+
+
 def _from_topic(source: End, questions: _Questions) -> tuple[str, str | None, Field | None, tuple[Field, ...], Any]:
     """The same from the answers alone: what is in the topic is not read."""
     broker = "_timestamp"
-    timestamp = questions.answer("timestamp", f"Which field is the time ({broker}: that of the broker)", broker)
+    timestamp = questions.answer("timestamp", f"Which field is the time ({broker}: that of the broker)", broker, str)
     unit = questions.given("timestamp_unit")
-    name = questions.answer("key", f"Whose state does a record change (a field; {_NO_KEY} for none)", None)
-    key = None if name == _NO_KEY else Field(checked_name(name, "--key"), "str")
-    values = tuple(Field(checked_name(name, "--value"), "float") for name in questions.values(()))
+    asked = f"Whose state does a record change (a field; {_NO_KEY} for none)"
+    key = questions.answer("key", asked, None, _unless_none(lambda name: Field(checked_name(name, "--key"), "str")))
+    values = questions.values((), lambda name: Field(checked_name(name, "--value"), "float"))
     _check_apart(timestamp, key, values)
     schema = {} if timestamp == broker else {checked_name(timestamp, "--timestamp"): "int64" if unit else "string"}
     schema |= {key.name: "string"} if key else {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,25 +31,45 @@ class JsonFormat(logging.Formatter):
         self._common = common
 
     def format(self, record: logging.LogRecord) -> str:
-        """One object, in ASCII, whatever the message holds."""
+        """One object, in ASCII, whatever the message holds. A record that cannot be formatted keeps its template, and
+        says why in ``unformatted``."""
+        try:
+            return self._line(record, record.getMessage(), getattr(record, "fields", {}))
+        except Exception as error:
+            return self._line(record, _template(record), {"unformatted": type(error).__name__})
+
+    def _line(self, record: logging.LogRecord, message: str, given: Any) -> str:
         body: dict[str, Any] = {
             "time": time_text(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": without_secrets(record.getMessage()),
+            "message": without_secrets(message),
         }
-        fields = {**self._common, **getattr(record, "fields", {})}
-        body |= {name: value for name, value in fields.items() if name not in body}
+        fields = {**self._common, **(given if isinstance(given, Mapping) else {"fields": given})}
+        body |= {str(name): value for name, value in fields.items() if name not in body}
         if record.exc_info:
             body["traceback"] = without_secrets(self.formatException(record.exc_info))
-        return json.dumps(body, default=str)
+        return json.dumps(body, default=str, allow_nan=False)
+
+
+def _template(record: logging.LogRecord) -> str:
+    """The message without its values; the type of one that has no text."""
+    try:
+        return str(record.msg)
+    except Exception:
+        return type(record.msg).__name__
 
 
 class ToStderr(logging.Handler):
-    """Writes to the current standard error, so that log lines do not break a progress line."""
+    """Writes to the current standard error, so that log lines do not break a progress line.
+
+    It never raises: a log that nobody can read, or write, does not change what a job counts.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
-        click.echo(self.format(record), err=True)
+        # As in logging.Handler.handleError, but its text is no JSON, and there may be no one left to read it.
+        with suppress(Exception):
+            click.echo(self.format(record), err=True)
 
 
 def time_text(seconds: float) -> str:

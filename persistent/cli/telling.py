@@ -15,7 +15,7 @@ from persistent.clock import monotonic_s
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.pipeline import Pipeline
 from persistent.progress import Lines, Progress, RunFigures, progress
-from persistent.storage.short_names import short_name
+from persistent.storage.short_names import lasting_name
 
 logger = logging.getLogger(RUN)
 
@@ -33,7 +33,7 @@ class Telling:
 
     def of(self, pipeline: Pipeline) -> None:
         """The lines are about that pipeline from now on."""
-        self._common["pipeline"] = short_name(pipeline.storage.url)
+        self._common["pipeline"] = lasting_name(pipeline.storage.url)
 
     def say(self, text: str) -> None:
         """One line."""

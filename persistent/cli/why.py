@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -48,6 +49,8 @@ def why(error: str | None, as_json: bool) -> None:
 def _named(error: str) -> str:
     """The error that is named: alone in any case of letters, in a line as it is written, at its end first."""
     names = {name.lower(): name for name in sections()}
+    if (line := _error_of_line(error)) in sections():
+        return line
     words = re.findall(r"\w+", error.rpartition("persistent why ")[2])
     found = [names[error.lower()]] if error.lower() in names else [word for word in words if word in sections()]
     if not found:
@@ -55,6 +58,15 @@ def _named(error: str) -> str:
         meant = f" Did you mean {names[near[0]]}?" if near else ""
         raise click.UsageError(f"no error is named {error!r}.{meant} 'persistent why' lists them")
     return found[0]
+
+
+def _error_of_line(text: str) -> str:
+    """The error that a log line of JSON names; empty for another text."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return ""
+    return str(found.get("error", "")) if isinstance(found, dict) else ""
 
 
 @cache

@@ -6,26 +6,29 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from persistent.checkpoint.names import manifest_name, plan_name, savepoint_name
+from persistent.checkpoint.names import driver_name, manifest_name, plan_name, savepoint_name
 from persistent.checkpoint.output_parts import LATE_SINK
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline
 from persistent.lateness import ACCUMULATE, CHANGE
 from persistent.session_window import SessionWindow
+from persistent.sinks.column_limits import check_distinct
 from persistent.sinks.file import FileSink
 from persistent.sinks.protocol import AnySink, BatchSink, Sink
+from persistent.sinks.sqlite import SqliteSink
 from persistent.sources.file import FileSource
 from persistent.sources.protocol import Source, parts_of
 from persistent.state import PersistentState
 from persistent.storage import Storage
 from persistent.task import key_names
 from persistent.worker.job import Job
-from persistent.worker.output_tables import check_names
+from persistent.worker.output_tables import check_names, output_names
 
 CHECKPOINT_NAMES = (
     "FORMAT",
     manifest_name(0),
     plan_name(0, 0),
+    driver_name(0, "0"),
     "d/task/run.arrow",
     "late/rows.arrow",
     "dead/rows.arrow",
@@ -113,6 +116,14 @@ def _check_late_sink(job: Job) -> None:
         raise InvalidPipeline(
             f"late_sink={sink!r}, but nothing is ever late in a state whose windows do not close: omit it"
         )
+
+
+def check_columns(job: Job) -> None:
+    """InvalidPipeline if a sink cannot hold the columns of the results by their names. A sink says so too, once it is
+    claimed."""
+    for name, sink in job.sinks.items():
+        if isinstance(sink, SqliteSink):
+            check_distinct(output_names(job.of_sink(name).state, key_names(job.task)), repr(sink))
 
 
 def check_not_read_back(sources: Mapping[str, Source], sinks: Mapping[str, AnySink], storage: Storage) -> None:

@@ -39,10 +39,12 @@ class End:
 
 @dataclass(frozen=True)
 class Field:
-    """A field of the records. ``type``: "str", "int", "float" or "bool", as Python calls them."""
+    """A field of the records. ``type``: "str", "int", "float" or "bool", as Python calls them. ``empty``: whether some
+    records have none."""
 
     name: str
     type: str
+    empty: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,15 @@ def checked_name(name: str, option: str) -> str:
         f"{option} {name!r}: a project is made for names of letters from a to z, digits and _, which do not begin with "
         f"a digit. Rename the column in the file; or choose another one here, and then write {by_hand} in task.py"
     )
+
+
+def check_holds(sink: End, window: WindowChoice, key: Field | None) -> None:
+    """InvalidPipeline if the sink keeps one row of each key, and some records have no key."""
+    if key is not None and key.empty and window.kind == NO_WINDOW and sink.kind in ("sqlite", "postgres"):
+        raise InvalidPipeline(
+            f"--key {key.name!r} is empty in some records, and without windows the table of --sink {sink.kind} has one "
+            "row of each key, which cannot be empty there: give --sink files, a --window, or another key"
+        )
 
 
 def is_name(name: str) -> bool:

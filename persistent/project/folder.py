@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
-from persistent.driver.destinations import check_not_read_back
+from persistent.driver.destinations import check_columns, check_not_read_back
 from persistent.errors import InvalidPipeline, PersistentError
 from persistent.pipeline import Pipeline
 
@@ -30,7 +30,7 @@ def write(folder: Path, files: Mapping[str, str]) -> list[Path]:
 
 
 def _check_runs(task: str, folder: Path) -> None:
-    """InvalidPipeline unless the task makes a pipeline, whose results no one reads as its input."""
+    """InvalidPipeline unless the task makes a pipeline whose results its sink can hold and no source reads."""
     module = ModuleType("task")
     module.__file__ = str(folder / "task.py")
     try:
@@ -44,6 +44,7 @@ def _check_runs(task: str, folder: Path) -> None:
     pipeline = module.__dict__["pipeline"]
     assert isinstance(pipeline, Pipeline)
     check_not_read_back(pipeline.sources, pipeline.all_sinks, pipeline.storage)
+    check_columns(pipeline.job())
 
 
 def _make(folder: Path) -> None:

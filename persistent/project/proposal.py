@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -31,13 +31,19 @@ _LIKELY_MS: Final = 631_152_000_000, 4_102_444_800_000
 _TIME_WORDS: Final = re.compile(r"(^|_)(ts|time|timestamp|date|at|when|datetime)(_|$)", re.IGNORECASE)
 _ID_WORDS: Final = re.compile(r"(^|_)(id|nr|no|number|code|year|zip)(_|$)", re.IGNORECASE)
 _TYPES: Final = {"string": "str", "large_string": "str", "int64": "int", "double": "float", "bool": "bool"}
+_CODE_WORDS: Final = re.compile(r"(^|_)(zip|zipcode|postcode|postal|plz|code|sku|ean|isbn)(_|$)", re.IGNORECASE)
+_FILES_MAX: Final = 8
+"""How many files are looked at for what the first one does not show."""
+_NEARLY_ALL: Final = 0.9
+"""The share of the values of a column that must be times."""
 _WHOLE: Final = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32"})
 
 
 @dataclass(frozen=True)
 class Proposal:
     """``fields``: the columns that a project can be made with; ``others``: the rest, with the reason. ``times``: the
-    columns that hold times, the likeliest first, each with its unit. ``key``, ``values``: names, or None."""
+    columns that hold times, the likeliest first, each with its unit; ``timeless``: how many records have none there.
+    ``key``, ``values``: names, or None. ``why_dead``: why the first dead record is one."""
 
     fields: dict[str, Field]
     others: dict[str, str]
@@ -47,8 +53,10 @@ class Proposal:
     schema: dict[str, str]
     read: int
     dead: int
+    timeless: dict[str, int] = field(default_factory=dict)
+    why_dead: str = ""
 
-    def field(self, name: str, option: str) -> Field:
+    def chosen(self, name: str, option: str) -> Field:
         """A column by its name. InvalidPipeline if there is none that can be chosen."""
         if name in self.fields:
             return self.fields[name]
@@ -63,15 +71,14 @@ class Proposal:
 def proposal_of(path: str) -> Proposal:
     """What the first records below ``path`` suggest. SourceError if they cannot be read, or hold no time."""
     files = Files(path)
-    columns, codes = _columns_of(files)
+    inferred = _columns_of(files)
+    columns = _as_all_have_them(files, inferred)
     names = columns.names
-    # A number that begins with zeros is the text of a code.
-    read = pa.schema([(one.name, pa.string() if one.name in codes else one.type) for one in columns])
-    records, times = _first(path, read, typed=bool(codes))
+    records, times, timeless = _first(path, columns, typed=columns != inferred)
     batch = records.batch.slice(0, ROWS)
-    times = dict(sorted(times.items(), key=lambda one: _likelihood(one[0], batch)))
+    times = dict(sorted(times.items(), key=lambda one: _likelihood(one[0], batch, timeless)))
     types = dict(zip(batch.schema.names, batch.schema.types))
-    fields = {name: Field(name, kind) for name in names if (kind := _type_of(types[name]))}
+    fields = {name: Field(name, kind, _has_empty(batch, name)) for name in names if (kind := _type_of(types[name]))}
     others = {name: str(types[name]) for name in names if name not in fields}
     time = next(iter(times))
     key = _key_of(batch, [one for one in fields.values() if one.name != time and is_name(one.name)])
@@ -79,15 +86,14 @@ def proposal_of(path: str) -> Proposal:
     is_text = format_of(files, files.list()[0]) != "parquet"
     schema = {name: str(types[name]) for name in (*fields, *times)} if is_text else {}
     values = [name for name in values if is_name(name) and not _ID_WORDS.search(name)]
-    return Proposal(
-        fields, others, times, key, tuple(values), schema, batch.num_rows + len(records.dead), len(records.dead)
-    )
+    dead = len(records.dead)
+    why = records.dead[0].reason if dead else ""
+    return Proposal(fields, others, times, key, tuple(values), schema, batch.num_rows + dead, dead, timeless, why)
 
 
-def _columns_of(files: Files) -> tuple[pa.Schema, frozenset[str]]:
-    """The columns of the first file that holds a record, and those of codes that look like numbers."""
-    csv = Text(CsvLines(False), warns=False)
-    formats: dict[str, Format] = {"parquet": Parquet("", None), "json": Text(JsonLines()), "csv": csv}
+def _columns_of(files: Files) -> pa.Schema:
+    """The columns of the first file that holds a record."""
+    formats: dict[str, Format] = {"parquet": Parquet("", None), "json": Text(JsonLines()), "csv": _csv()}
     for listed in files.list():
         file = InputFile(files, listed.path, listed.size)
         try:
@@ -96,35 +102,82 @@ def _columns_of(files: Files) -> tuple[pa.Schema, frozenset[str]]:
         except Unreadable as error:
             raise bad_file(file, str(error)) from error
         if schema is not None:
-            _require_columns(schema, file.where)
-            return schema, csv.codes(file) if name == "csv" else frozenset()
+            if name == "csv" and (hint := misread(schema.names)):
+                raise SourceError(f"{file.where}: its columns are {', '.join(schema.names)}. {hint}")
+            return schema
     raise SourceError(
         f"{files.url}: no file with a record exists, so no columns can be proposed: check the path; or leave out "
         "--source, and start with records that are made"
     )
 
 
-def _require_columns(schema: pa.Schema, where: str) -> None:
-    if hint := misread(schema.names):
-        raise SourceError(f"{where}: its columns are {', '.join(schema.names)}. {hint}")
+def _csv() -> Text:
+    return Text(CsvLines(False), warns=False)
 
 
-def _first(path: str, columns: pa.Schema, *, typed: bool) -> tuple[Records, dict[str, str | None]]:
-    """The first records, as the source reads them, and the columns that hold times in them. SourceError if none do.
-    ``typed``: the source would infer other columns."""
+def _as_all_have_them(files: Files, columns: pa.Schema) -> pa.Schema:
+    """The columns of a first CSV file, as far as they fit some later files too; those of another format unchanged.
+
+    A whole number is text if one begins with zeros, as a code does, or by its name; or if it is text in another file.
+    As a number ``01234`` and ``1234`` would be one.
+    """
+    listed = files.list()
+    csv = [one for one in listed if format_of(files, one) == "csv"]
+    if csv[:1] != listed[:1]:
+        return columns
+    codes, kinds = set[str](), dict[str, set[str]]()
+    for one in csv[:: max(1, -(-len(csv) // _FILES_MAX))]:
+        file = InputFile(files, one.path, one.size)
+        try:
+            found = _csv().infer(file)
+            codes |= _csv().codes(file)
+        except (Unreadable, SourceError):
+            # The source says what is wrong with it.
+            continue
+        for column in found or ():
+            kinds.setdefault(column.name, set()).add(str(column.type))
+    return pa.schema([(one.name, _wider(one, kinds.get(one.name, set()), one.name in codes)) for one in columns])
+
+
+def _wider(column: pa.Field, kinds: set[str], is_code: bool) -> pa.DataType:
+    """The type of a column that has such types in other files."""
+    if not pa.types.is_integer(column.type):
+        return column.type
+    if is_code or _CODE_WORDS.search(column.name) or "string" in kinds:
+        return pa.string()
+    return pa.float64() if "double" in kinds else column.type
+
+
+def _first(path: str, columns: pa.Schema, *, typed: bool) -> tuple[Records, dict[str, str | None], dict[str, int]]:
+    """The first records, as the source reads them, the columns that hold times in them, and how many have none there.
+    SourceError if no column does. ``typed``: the source would infer other columns."""
     able = [field.name for field in columns if _may_be_time(field.type)]
     schema = columns if typed else None
     found = _read(FileSource(path, timestamp=able[0], timestamp_unit="ms", schema=schema)) if able else iter(())
     records = next(found, None)
-    times = {} if records is None else dict(_times_in(records.batch.slice(0, ROWS)))
+    times, timeless = dict[str, str | None](), dict[str, int]()
+    for name, unit, lacking in () if records is None else _times_in(records.batch.slice(0, ROWS)):
+        times[name], timeless[name] = unit, lacking
     if records is None or not times:
+        _require_decoded(path, records)
         first = "" if records is None else f", in the first record {_shown(records.batch)}"
         raise SourceError(
-            f"{path}: no column holds times in each of its first records; the columns are {', '.join(columns.names)}"
+            f"{path}: no column holds times in its first records; the columns are {', '.join(columns.names)}"
             f"{first}. A time is ISO 8601, as in 2024-05-01T10:00:00Z, or a whole number of seconds, ms, us or ns "
             "since 1970. Correct or add one where the file is written"
         )
-    return records, times
+    return records, times, timeless
+
+
+def _require_decoded(path: str, records: Records | None) -> None:
+    """SourceError if it is the records that cannot be decoded, rather than their times."""
+    dead = () if records is None else records.dead
+    if records is not None and len(dead) > records.batch.num_rows:
+        count = "none" if not records.batch.num_rows else f"only {records.batch.num_rows:,}"
+        raise SourceError(
+            f"{path}: {count} of its first {len(dead) + records.batch.num_rows:,} records can be decoded; of the first "
+            f"other one, {dead[0].reason}"
+        )
 
 
 def _read(source: FileSource) -> Iterator[Records]:
@@ -138,8 +191,9 @@ def _shown(batch: pa.RecordBatch) -> str:
     return ", ".join(f"{name}={str(value)[:40]!r}" for name, value in islice(row.items(), 8))
 
 
-def _times_in(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None]]:
-    """The columns in which every value that is there is a time of these years, and its unit."""
+def _times_in(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None, int]]:
+    """The columns in which nearly every value that is there is a time, and each number one of these years; the unit,
+    and how many records have no time there."""
     for name, column in zip(batch.schema.names, batch.columns):
         kind, there = column.type, column.drop_null()
         if not len(there) or not _may_be_time(kind):
@@ -147,9 +201,10 @@ def _times_in(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None]]:
         is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
         for unit in (None,) if is_time else UNITS if pa.types.is_integer(kind) else (None, *UNITS):
             found = milliseconds(there, unit)
-            is_read = (found != NO_TIMESTAMP).all() and (found >= 0).all()
-            if is_read and (unit is None or bool(((found >= _LIKELY_MS[0]) & (found < _LIKELY_MS[1])).all())):
-                yield name, unit
+            read = found[found != NO_TIMESTAMP]
+            is_likely = unit is None or ((read >= _LIKELY_MS[0]) & (read < _LIKELY_MS[1])).all()
+            if len(read) >= _NEARLY_ALL * len(there) and (read >= 0).all() and is_likely:
+                yield name, unit, batch.num_rows - len(read)
                 break
 
 
@@ -158,15 +213,21 @@ def _may_be_time(kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in (types.is_timestamp, types.is_date, types.is_string, types.is_integer))
 
 
-def _likelihood(name: str, batch: pa.RecordBatch) -> tuple[bool, bool, bool, int]:
-    """Sorts the columns that may be the time: those that cannot be a mere number first, then those of a name."""
+def _likelihood(name: str, batch: pa.RecordBatch, timeless: Mapping[str, int]) -> tuple[bool, bool, bool, bool, int]:
+    """Sorts the columns that may be the time: those that cannot be a mere number first, then those that most records
+    have, then those of a name."""
     kind = batch.schema.field(name).type
     return (
         not is_name(name),
         pa.types.is_integer(kind),
+        timeless[name] > (1 - _NEARLY_ALL) * batch.num_rows,
         not _TIME_WORDS.search(name),
         batch.schema.get_field_index(name),
     )
+
+
+def _has_empty(batch: pa.RecordBatch, name: str) -> bool:
+    return bool(batch.column(name).null_count)
 
 
 def _type_of(kind: pa.DataType) -> str | None:

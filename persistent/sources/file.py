@@ -333,7 +333,7 @@ class FileSource:
 
     def _checked(self, layout: Layout, where: str) -> Layout:
         try:
-            require_readable(layout.schema, layout.timestamp, layout.timestamp_unit)
+            require_readable(layout.schema, layout.timestamp, layout.timestamp_unit, of_csv=layout.format == "csv")
             self._format(layout).require_schema(layout.file_schema)
         except SourceError as error:
             raise SourceError(f"{where}: {error}") from error

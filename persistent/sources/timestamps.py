@@ -25,16 +25,18 @@ _SCALE = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}
 _SINGLY = 16
 _SHOWN = 40
 _COUNT = re.compile(r"[+-]?[0-9]+")
-_VALUE = re.compile(r"[+-]?[0-9.]+$|\d{4}-\d\d-\d\d")
+_VALUE = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)|\d{4}-\d\d-\d\d(?:[T ].*)?")
+_YEAR = re.compile(r"(?:19|20)\d\d")
 _REPAIR = "correct it where it is written, or give timestamp= with another column"
 
 
-def require_readable(schema: pa.Schema, name: str, unit: str | None) -> None:
-    """Raise ``SourceError`` unless the column ``name`` exists and has a type that can hold a time."""
+def require_readable(schema: pa.Schema, name: str, unit: str | None, *, of_csv: bool = False) -> None:
+    """Raise ``SourceError`` unless the column ``name`` exists and has a type that can hold a time. ``of_csv``: the
+    names are those in the first line of a CSV file."""
     places = schema.get_all_field_indices(name)
     if len(places) != 1:
         fault = f"there is no column {name!r} to take the timestamp from" if not places else f"{name!r} occurs twice"
-        remedy = misread(schema.names) or "Give timestamp= with one of them"
+        remedy = (of_csv and misread(schema.names)) or "Give timestamp= with one of them"
         raise SourceError(f"{fault}; the columns are {', '.join(schema.names)}. {remedy}")
     kind = schema.field(name).type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or _is_text(kind):
@@ -52,11 +54,13 @@ def require_readable(schema: pa.Schema, name: str, unit: str | None) -> None:
 
 
 def misread(names: Sequence[str]) -> str:
-    """What to do about names that are likely to be no names of columns, but a line that was read as such; empty if they
-    may be names.
+    """What to do about names of a CSV file that are likely to be no names of columns, but a line that was read as such;
+    empty if they may be names. Years are: tables have a column for each.
 
     >>> misread(["time;page"])[:58], misread(["time", "page"])
     ("The names seem to be separated by ';', and commas separate", '')
+    >>> misread(["user", "2023", "2024"]), misread(["2024-05-01", "7"])[37:73]
+    ('', 'names of its columns, and this one s')
     """
     for separator in (";", "\t", "|"):
         if len(names) == 1 and separator in names[0]:
@@ -64,7 +68,7 @@ def misread(names: Sequence[str]) -> str:
                 f"The names seem to be separated by {separator!r}, and commas separate the fields of a CSV file: write "
                 f"it with commas, for example by pandas.read_csv(file, sep={separator!r}).to_csv(file, index=False)"
             )
-    if any(_VALUE.match(name) for name in names):
+    if any(_VALUE.fullmatch(name) and not _YEAR.fullmatch(name) for name in names):
         return "The first line of a CSV file has the names of its columns, and this one seems to be a record: add them"
     return ""
 

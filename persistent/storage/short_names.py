@@ -1,4 +1,4 @@
-"""A short name of a checkpoint is the last part of its URL, without anything that is secret."""
+"""A short name of a checkpoint is the end of its URL, without anything that is secret."""
 
 from __future__ import annotations
 
@@ -13,11 +13,27 @@ def short_name(url: str, taken: Collection[str] = ()) -> str:
     >>> short_name("s3://key:secret@bucket/jobs/visits?x=1"), short_name("/jobs/visits/", {"visits"})
     ('visits', 'visits-2')
     """
-    path = without_secrets(url).removesuffix("?...")
-    part = path.rstrip("/").rpartition("/")[2] or "checkpoint"
-    name = base = "".join(one if one.isalnum() or one in "._-" else "-" for one in part)
+    name = base = _joined(_parts(url)[-1:])
     number = 1
     while name in taken:
         number += 1
         name = f"{base}-{number}"
     return name
+
+
+def lasting_name(url: str) -> str:
+    """The last two parts of the URL: the same in every process, whichever other jobs run there.
+
+    >>> lasting_name("s3://key:secret@bucket/visits?x=1"), lasting_name("/jobs/visits/checkpoint")
+    ('bucket-visits', 'visits-checkpoint')
+    """
+    return _joined(_parts(url)[-2:])
+
+
+def _parts(url: str) -> list[str]:
+    path = without_secrets(url).removesuffix("?...").rpartition("://")[2].rpartition("@")[2]
+    return [part for part in path.split("/") if part not in ("", ".", "..")]
+
+
+def _joined(parts: list[str]) -> str:
+    return "".join(one if one.isalnum() or one in "._-" else "-" for one in "-".join(parts)) or "checkpoint"

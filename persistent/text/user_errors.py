@@ -77,10 +77,27 @@ def error_text(error: BaseException) -> str:
     ours = _OF_STATE.match(text)
     if ours:
         text = f"state.{ours[1]}() {text[ours.end() :]}: {_USAGE[ours[1]]}"
-    elif "'Delta'" in text:
+    elif _is_of_state(error, text):
         text = f"{text.replace(_DELTA, _THE_STATE)}: a state is only added to: {_USAGE['update']}"
     whole = f"{name}: {text}" if text else name
     return _cut(whole.encode("utf-8", "backslashreplace").decode(), _TEXT_MAX)
+
+
+def _is_of_state(error: Exception | BaseException, text: str) -> bool:
+    """Whether the error is a misuse of the state that a task was given, and not of a value or class of the user."""
+    if isinstance(error, AttributeError) and error.obj is not None:
+        return _is_state(error.obj)
+    if not isinstance(error, AttributeError | TypeError) or "'Delta'" not in text:
+        return False
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is None or any(_is_state(value) for value in trace.tb_frame.f_locals.values())
+
+
+def _is_state(value: Any) -> bool:
+    given = type(value)
+    return given.__module__ in ("persistent.delta", "persistent.deltas")
 
 
 def message_text(value: Mapping[str, Any]) -> str:

@@ -317,7 +317,7 @@ def _dead_reasons(records: Records, rejected: Any, item: MapSplit) -> list[str]:
         if time > item.limit:
             return (
                 f"timestamp too far ahead: {date_text(time)} is after {date_text(item.limit)}, the time of day plus "
-                "max_future. Is timestamp_unit= correct?"
+                "max_future; or timestamp_unit= is wrong"
             )
         if time <= item.time_max:
             return records.unreadable(row)

@@ -49,14 +49,19 @@ def marks_of(state: PersistentState, revision: int, *, retracted: bool = False) 
 
 def check_names(state: PersistentState, key_names: Sequence[str]) -> None:
     """InvalidPipeline if two output columns would share a name."""
-    monoid, borders = state.monoid, (START, END) if state.has_borders else ()
-    names = [*key_names, *borders, *values_of(monoid).output_fields(), *(mark.name for mark in marks_of(state, 0))]
+    names = output_names(state, key_names)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidPipeline(
             f"the output would have two columns named {twice[0]!r} (its columns: {', '.join(names)}): rename the field "
             'of the record, or give the key another name with key = {"other": lambda message: message.value[...]}'
         )
+
+
+def output_names(state: PersistentState, key_names: Sequence[str]) -> list[str]:
+    """The names of the output columns."""
+    monoid, borders = state.monoid, (START, END) if state.has_borders else ()
+    return [*key_names, *borders, *values_of(monoid).output_fields(), *(mark.name for mark in marks_of(state, 0))]
 
 
 def output_key(state: PersistentState, key_names: Sequence[str]) -> tuple[str, ...]:

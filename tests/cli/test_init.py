@@ -100,6 +100,36 @@ def test_a_wrong_answer_writes_nothing(words: list[str], code: int, parts: list[
     assert sorted(path.name for path in here.iterdir()) == ["numbers.csv", "views.csv"]
 
 
+@pytest.mark.parametrize(
+    ("lines", "words", "parts"),
+    [
+        ("t,n,N\n2024-05-01,1,2\n", ["--sink", "sqlite"], ["'n_sum' and 'N_sum'", "the same to SQLite"]),
+        (
+            "t,user\n2024-05-01,a\n2024-05-01,\n",
+            ["--window", "none", "--sink", "sqlite"],
+            ["--key 'user' is empty in some records", "--sink files"],
+        ),
+    ],
+)
+def test_a_project_whose_run_is_refused_is_not_written(
+    lines: str, words: list[str], parts: list[str], here: Path
+) -> None:
+    """Without it the test of the project would pass, and its first run fail."""
+    (here / "a.csv").write_text(lines)
+    result = command("init", "job", "--source", "files:a.csv", "--yes", *words)
+    assert result.exit_code == 1 and not (here / "job").exists()
+    assert [part for part in parts if part not in result.stderr] == [], result.stderr
+
+
+def test_what_will_be_dead_is_told_with_its_reason(here: Path) -> None:
+    """Without it half of the records would be missing, and nobody know why."""
+    (here / "a.csv").write_text("t,n\n" + "2024-05-01,1\n" * 20 + "n/a,2\nwrong\n")
+    result = command("init", "job", "--source", "files:a.csv", "--yes")
+    assert result.exit_code == 0, result.output
+    assert "1 of them cannot be decoded, and will be dead letters: " in result.stderr
+    assert "1 of them have no time in 't', and will be dead letters" in result.stderr
+
+
 def test_a_second_project_replaces_nothing(here: Path) -> None:
     """Without it a command from the history of the shell would undo a day's work."""
     assert command("init").exit_code == 0
@@ -123,12 +153,17 @@ def test_it_asks_on_a_terminal(here: Path) -> None:
         text=True,
     )
     os.close(theirs)
-    os.write(ours, b"\n\n-\nbytes\nday\n\n")
+    os.write(ours, b"veiws.csv\nviews.csv\nstatsu\n\nusr\n-\nbits\nbytes\n1 hou\nday\n\n")
     said, _ = process.communicate(timeout=60)
     os.close(ours)
     assert process.returncode == 0, said
     for part in (
         "Where are the records",
+        "names no source",
+        "--timestamp 'statsu'",
+        "--key 'usr'",
+        "--value 'bits'",
+        "--window '1 hou'",
         "[files:views.csv]",
         "Whose state does a record change",
         "[page]",

@@ -37,7 +37,9 @@ def test_each_line_of_a_run_is_an_object(folder: Path) -> None:
     for one in lines:
         when = datetime.fromisoformat(one["time"])
         assert when.tzinfo == UTC and one["time"].endswith("Z")
-        assert one.keys() >= {"level", "logger", "message", "pipeline"} and one["pipeline"] == "checkpoint"
+        assert (
+            one.keys() >= {"level", "logger", "message", "pipeline"} and one["pipeline"] == f"{folder.name}-checkpoint"
+        )
     assert {one["level"] for one in lines} <= {"info", "warning"}
     assert any(one["message"].startswith("epoch 1 begins") for one in lines), "the log of the package too"
     progress = next(one for one in lines if one["logger"] == "persistent.run" and "rows/s" in one["message"])
@@ -56,7 +58,7 @@ def test_an_error_is_a_line_with_its_traceback(folder: Path) -> None:
     (line,) = [one for one in lines_of(result.stderr) if one["level"] == "error"]
     assert line["error"] == "UserCodeError" and "raised at visits.py, line 13" in line["message"]
     assert line["traceback"].startswith("Traceback") and "ValueError: no\nluck" in line["traceback"]
-    assert line["pipeline"] == "checkpoint"
+    assert line["pipeline"] == f"{folder.name}-checkpoint"
 
 
 def test_the_exit_code_of_an_error_is_that_of_its_kind(folder: Path) -> None:
@@ -95,6 +97,68 @@ def test_what_was_set_is_set_back(capsys: pytest.CaptureFixture[str]) -> None:
     first, second = lines_of(capsys.readouterr().err)
     assert first["message"] == "é \ud800" and first["time"].endswith("Z") and first["path"] == "x"
     assert second["checkpoint"] == "5" and second["logger"] == "py.warnings"
+
+
+class Textless:
+    """A value that no log can show."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+CIRCLE: dict[str, Any] = {}
+CIRCLE["itself"] = CIRCLE
+
+
+@pytest.mark.parametrize(
+    ("message", "values", "extra"),
+    [
+        ("odd %d", ("two",), {}),
+        ("odd %s %s", ("one",), {}),
+        ("odd", (), {"fields": {"n": {(1, 2): 3}}}),
+        ("odd", (), {"fields": {"n": Textless()}}),
+        ("odd", (), {"fields": {"n": float("nan")}}),
+        ("odd", (), {"fields": CIRCLE}),
+        ("odd %s", (Textless(),), {}),
+        (Textless(), (), {}),
+    ],
+)
+def test_a_record_that_cannot_be_formatted_is_a_line_too(
+    capsys: pytest.CaptureFixture[str], message: Any, values: tuple[Any, ...], extra: dict[str, Any]
+) -> None:
+    """Its error would reach the task that logs, and a good record would become a dead letter."""
+    with json_lines({"pipeline": "visits"}):
+        logging.getLogger("theirs").warning(message, *values, extra=extra)
+    (line,) = lines_of(capsys.readouterr().err)
+    assert line["level"] == "warning" and line["pipeline"] == "visits" and line["unformatted"]
+    assert line["message"] == (message if isinstance(message, str) else "Textless")
+
+
+def test_fields_of_another_package_may_be_anything(capsys: pytest.CaptureFixture[str]) -> None:
+    """``fields`` is a name that others use as well, and not for a mapping."""
+    with json_lines({}):
+        logging.getLogger("theirs").warning("odd", extra={"fields": ["n"]})
+        logging.getLogger("theirs").warning("odd", extra={"fields": {1: 2}})
+    first, second = lines_of(capsys.readouterr().err)
+    assert first["fields"] == ["n"] and second["1"] == 2
+
+
+def test_a_task_that_logs_counts_the_same_when_nobody_reads_the_log(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With on_error="dead-letter", the records would be committed as dead letters when a collector of logs dies."""
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise BrokenPipeError
+
+    logs = "        __import__('logging').getLogger('theirs').warning('seen')\n        state.update"
+    (folder / "visits.py").write_text(VISITS.replace("        state.update", logs))
+    real = click.echo
+    monkeypatch.setattr(click, "echo", lambda *given, err=False, **rest: (broken if err else real)(*given, **rest))
+    result = command(*RUN)
+    assert result.exit_code == 0 and result.stdout.startswith("7 rows in")
 
 
 def test_no_secret_is_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:

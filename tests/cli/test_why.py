@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from configparser import ConfigParser
 from importlib.resources import files
@@ -106,3 +107,11 @@ def test_a_misspelled_error_is_refused_with_the_nearest() -> None:
     """Without it a typing error at night would end with nothing."""
     refused = command("why", "CorruptCheckpont")
     assert refused.exit_code == 2 and "Did you mean CorruptCheckpoint?" in refused.stderr
+
+
+def test_a_log_line_of_json_names_its_error() -> None:
+    """The error would be taken from the text of its cause."""
+    line = json.dumps(
+        {"message": "a (persistent why SourceError)", "error": "StorageError", "traceback": "SourceError"}
+    )
+    assert json.loads(command("why", line, "--json").stdout)["error"] == "StorageError"

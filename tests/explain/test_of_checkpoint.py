@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from monoids import Count, Max
-from persistent import Evolution, WindowState, tumbling
+from persistent import Evolution, FileSink, FileSource, InvalidPipeline, Pipeline, WindowState, tumbling
 from persistent.storage import MemoryStorage
 from tests.explain.test_of_job_and_of_states_and_explanation import pipeline_of, words
-from tests.visits import run
+from tests.visits import Visits, run
 
 
 def test_it_continues_at_the_newest_checkpoint() -> None:
@@ -35,3 +41,35 @@ def test_a_checkpoint_that_does_not_fit_is_told() -> None:
     assert "The next run migrates the state to the task as it is now." in evolves.explain()["pipeline"].lines
     heir = pipeline_of(WindowState(Count(), tumbling("1 min")), "fit-heir", start_from=storage)
     assert words(heir, "pipeline").endswith("which begins as a copy of memory://explain-fit.")
+
+
+CHANGED: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
+    "the time": (lambda here: {"source": FileSource(here / "in", timestamp="n", timestamp_unit="s")}, "timestamp='n'"),
+    "the path": (lambda here: {"source": FileSource(here / "other", timestamp="ts", timestamp_unit="ms")}, "path="),
+    "a sink in the checkpoint": (lambda here: {"sink": FileSink(here / "ck" / "late")}, "/ck/late"),
+    "a sink that is read": (lambda here: {"sink": FileSink(here / "in" / "out")}, "/in/out"),
+}
+
+
+@pytest.mark.parametrize("changed", CHANGED)
+def test_what_a_run_refuses_is_told_before(changed: str, tmp_path: Path) -> None:
+    """It would say that a run goes on, which is refused at once."""
+    for folder in ("in", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "1.csv").write_text("ts,page,n\n1,a,1\n2,b,2\n")
+
+    def made(**given: Any) -> Pipeline:
+        parts = {
+            "source": FileSource(tmp_path / "in", timestamp="ts", timestamp_unit="ms"),
+            "sink": FileSink(tmp_path / "out"),
+            "checkpoint": str(tmp_path / "ck"),
+        }
+        return Pipeline(task=Visits(), **{**parts, **given})
+
+    made().run(engine="embedded")
+    assert made().explain()["pipeline"].facts["refused"] is None
+    change, fault = CHANGED[changed]
+    refused = made(**change(tmp_path)).explain()["pipeline"]
+    assert fault in refused.facts["refused"] and "The next run is refused: " in " ".join(refused.lines)
+    with pytest.raises(InvalidPipeline, match=fault):
+        made(**change(tmp_path)).run(engine="embedded")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from persistent.driver.report import StepReport
+from persistent.errors import InvalidPipeline
 from persistent.metrics.board import Board, Durations
 from persistent.metrics.boards import Boards
 from persistent.metrics.table import BY_NAME, HISTOGRAM, METRICS
@@ -82,4 +83,17 @@ def test_a_pipeline_has_one_board_and_each_a_name() -> None:
     boards = Boards()
     first, second = boards.of("s3://a/visits"), boards.of("s3://b/visits")
     assert boards.of("s3://a/visits") is first
-    assert [one.pipeline for one in boards.all()] == ["visits", "visits-2"] == [first.pipeline, second.pipeline]
+    assert [one.pipeline for one in boards.all()] == ["a-visits", "b-visits"] == [first.pipeline, second.pipeline]
+
+
+def test_a_name_does_not_depend_on_what_ran_first() -> None:
+    """After a restart in another order each job would go on in the series of the other."""
+    urls = "/jobs/shop/checkpoint", "/jobs/visits/checkpoint"
+    found = []
+    for order in (urls, urls[::-1]):
+        boards = Boards()
+        found.append({url: boards.of(url).pipeline for url in order})
+    assert found[0] == found[1] == dict(zip(urls, ("shop-checkpoint", "visits-checkpoint")))
+    with pytest.raises(InvalidPipeline, match=r"'shop-checkpoint', the last two parts .* give one of them another"):
+        boards.of("s3://key:hunter2@old/shop/checkpoint?x=hunter2")
+    assert len(boards.all()) == 2

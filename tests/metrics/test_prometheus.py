@@ -150,8 +150,8 @@ def test_one_endpoint_shows_several_pipelines() -> None:
 
     pipeline_of(source_of(GOOD), first).run(engine="embedded", metrics=[metrics], on_step=other)
     (found,) = inner
-    assert found["run_active", "visits"] == 1 and found["run_active", "visits-2"] == 0
-    assert found["step_duration_seconds_count", "visits-2"] == 4
+    assert found["run_active", "several-a-visits"] == 1 and found["run_active", "several-b-visits"] == 0
+    assert found["step_duration_seconds_count", "several-b-visits"] == 4
 
 
 def test_a_registry_of_the_user() -> None:
@@ -259,7 +259,7 @@ def test_a_run_that_is_killed_and_resumed(here: Path) -> None:
             run.kill()
             run.communicate()
     assert counted == sorted(counted) and counted[-1] == 200
-    assert found["checkpoint_epoch", "visits"] == 3
+    assert found["checkpoint_epoch", f"{here.name}-visits"] == 3
 
 
 def running(folder: Path) -> tuple[subprocess.Popen[str], str]:

@@ -45,6 +45,37 @@ def test_a_code_is_text_although_it_looks_like_a_number(tmp_path: Path, caplog: 
     assert not caplog.records
 
 
+def test_a_code_in_a_later_file_is_text_too(tmp_path: Path) -> None:
+    """Without it the schema would pin a number, and the places 01234 and 1234 of that file be one."""
+    csv(tmp_path / "a.csv", "t,place,n", "2024-05-01,12345,1", "2024-05-02,12346,1")
+    csv(tmp_path / "b.csv", "t,place,n", "2024-05-01,01234,1.5", "2024-05-02,1234,1")
+    assert {name: proposal_of(str(tmp_path)).schema[name] for name in ("place", "n")} == {
+        "place": "string",
+        "n": "double",
+    }
+
+
+def test_a_code_is_known_by_its_name(tmp_path: Path) -> None:
+    """Without it the first one with a zero could come in a year, and be another one's."""
+    found = proposal_of(csv(tmp_path / "a.csv", "t,zip,n", "2024-05-01,12345,1", "2024-05-02,12346,1"))
+    assert (found.schema["zip"], found.schema["n"]) == ("string", "int64")
+
+
+def test_a_few_times_may_be_missing(tmp_path: Path) -> None:
+    """Without it a single n/a would make the file one that no project can be made for; or nobody would be told."""
+    lines = [f"{'n/a' if n == 5 else '' if n == 6 else '2024-05-01'},{n}" for n in range(30)]
+    found = proposal_of(csv(tmp_path / "a.csv", "t,n", *lines))
+    assert (found.times, found.timeless, found.read) == ({"t": None}, {"t": 2}, 30)
+    with pytest.raises(SourceError, match="no column holds times"):
+        proposal_of(csv(tmp_path / "b.csv", "t,n", *lines[:7]))
+
+
+def test_columns_of_years(tmp_path: Path) -> None:
+    """Without it a table with a column for each year would be taken for one without names."""
+    found = proposal_of(csv(tmp_path / "a.csv", "t,user,2023,2024", "2024-05-01,a,1,2", "2024-05-02,a,1,2"))
+    assert (list(found.times), found.key) == (["t"], "user")
+
+
 @pytest.mark.parametrize(("unit", "per_second"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
 def test_the_unit_of_whole_numbers(unit: str, per_second: int, tmp_path: Path) -> None:
     """Without it seconds would be taken for milliseconds, and all records be of January 1970."""
@@ -102,6 +133,11 @@ def test_a_compressed_file(tmp_path: Path) -> None:
         ("a.csv", ["user,n", "a,1"], ("a.csv", "no column holds times", "user, n", "'a'", "ISO 8601")),
         ("a.csv", ["kg,is_new", "0.5,true"], ("a.csv", "no column holds times", "kg, is_new", "ISO 8601")),
         ("a.csv", ["t,user", "05/01/2024,a"], ("no column holds times", "05/01/2024", "ISO 8601")),
+        (
+            "a.csv",
+            ["t,note", '2024-05-01,"a', 'b"', '2024-05-02,"a', 'b"'],
+            ("none of its first 4 records", "multiline=True"),
+        ),
         ("a.csv", ["t,user"], ("a.csv", "no file with a record", "check the path")),
         ("a.txt", ["t,user"], ("a.txt", "does not show its format", ".csv")),
         ("a.parquet", ["PAR1"], ("a.parquet", "Parquet", "Repair or remove")),
@@ -114,6 +150,14 @@ def test_a_file_that_nothing_can_be_made_of(
     with pytest.raises(SourceError) as error:
         proposal_of(csv(tmp_path / name, *lines))
     says(error, *parts)
+
+
+def test_a_file_in_another_encoding(tmp_path: Path) -> None:
+    """Without it the times would be blamed, which are as they should be."""
+    (tmp_path / "a.csv").write_bytes("t,user\n2024-05-01,Jürgen\n2024-05-02,Jürgen\n".encode("latin-1"))
+    with pytest.raises(SourceError) as error:
+        proposal_of(str(tmp_path))
+    says(error, "none of its first 2 records can be decoded", "UTF-8", "iconv")
 
 
 def test_files_of_two_formats(tmp_path: Path) -> None:
@@ -136,5 +180,5 @@ def test_a_column_that_is_not_there(tmp_path: Path) -> None:
     """Without it the project would be made, and its first run fail."""
     found = proposal_of(csv(tmp_path / "a.csv", "t,user", "2024-05-01,a"))
     with pytest.raises(InvalidPipeline) as error:
-        found.field("usr", "--key")
+        found.chosen("usr", "--key")
     says(error, "--key 'usr'", "is no column of the file", "choose one of t, user")

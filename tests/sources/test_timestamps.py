@@ -96,3 +96,11 @@ def test_a_column_that_tells_no_time_is_refused_with_what_to_do(schema, unit, sa
     """Without it a wrong option would come out as dead letters, or as windows in 1970."""
     with pytest.raises(SourceError, match=says):
         require_readable(schema, "ts", unit)
+
+
+def test_a_number_as_a_name_is_no_missing_header_but_in_csv() -> None:
+    """A Parquet file has no first line to which names could be added."""
+    schema = pa.schema([("2024-05-01", pa.string()), ("7", pa.int64())])
+    for of_csv, remedy in ((False, "Give timestamp="), (True, "seems to be a record")):
+        with pytest.raises(SourceError, match=remedy):
+            require_readable(schema, "ts", None, of_csv=of_csv)

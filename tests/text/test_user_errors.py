@@ -226,6 +226,26 @@ def test_an_error_that_cannot_be_told_is_a_dead_letter_like_any_other(error: Exc
     assert reason in told(Wrong(), rows)
 
 
+class Delta:
+    """A class of the user's, as those who trade options have."""
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        lambda: float("'Delta'"),
+        lambda: {}["'Delta' object"],
+        lambda: Delta().speed,  # type: ignore[attr-defined]
+        lambda: Delta() + 1,  # type: ignore[operator]
+    ],
+)
+def test_an_error_about_a_delta_of_the_user_is_left_as_it_is(fails: Any) -> None:
+    """It would say that a state is only added to, where no state is at fault."""
+    with pytest.raises(Exception, match="Delta") as raised:
+        fails()
+    assert "Delta" in error_text(raised.value) and "only added to" not in error_text(raised.value)
+
+
 def test_a_line_is_told_where_the_current_folder_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error of the task was lost behind one about the folder."""
 
