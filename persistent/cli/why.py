@@ -10,8 +10,6 @@ from functools import cache
 from importlib.resources import files
 
 import click
-from rich.console import Console
-from rich.markdown import Markdown
 
 from persistent.cli.options import json_option
 from persistent.cli.tables import print_json
@@ -83,4 +81,7 @@ def sections() -> Mapping[str, str]:
 
 def _print(text: str) -> None:
     """Markdown as a terminal shows it; behind the words of a link to another page of the docs its name in brackets."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
     Console(highlight=False).print(Markdown(_HERE.sub(r"\1", text), hyperlinks=False))

@@ -148,7 +148,9 @@ def test_each_has_a_list_of_its_own() -> None:
     """What one has published, it is not given again because another has not."""
     job = Job()
     away = {"x": LedgerSink(job.x), "y": Away(job.y)}
-    lacks = r"(?m)^sink 'y': the server is away\. The outputs that it lacks .* run begins with them; 'x' received theirs$"
+    lacks = (
+        r"(?m)^sink 'y': the server is away\. The outputs that it lacks .* run begins with them; 'x' received theirs$"
+    )
     with pytest.raises(StorageError, match=lacks):
         job.run(away)
     first = job.newest
