@@ -15,6 +15,7 @@ from persistent.checkpoint.running import Mark, put_mark
 from persistent.checkpoint.subfolder import open_checkpoint
 from persistent.serve import now as module
 from persistent.serve.now import brief, driver_of, now
+from persistent.serve.partly_late import Partly
 from persistent.serve.shown import Shown
 from persistent.storage import MemoryStorage
 from persistent.testing import ManualClock
@@ -100,6 +101,33 @@ FACTS: dict[str, Any] = {
 def test_what_counts_as_lost(changed: dict[str, Any], level: str) -> None:
     """Positions that the source skipped, or an account that does not add up, would look like a good job."""
     assert module._lost({**FACTS, **changed})["level"] == level
+
+
+def test_what_one_state_misses_is_not_nothing() -> None:
+    """A state would miss records beside totals that take all, and the page would say that nothing is lost."""
+    shown = several("missing", "minutes", "total")
+    assert shown.facts(shown.look().newest.manifest.id)["late"] == 0
+    found = {one["of"]: one for one in now(shown)["verdicts"]}["lost"]
+    assert (found["level"], found["title"]) == ("warn", "1 dead and 1 partly late")
+    assert "; 1 missing in the state minutes, for which they came too late" in found["text"]
+    assert {one["of"]: one for one in brief(shown)["verdicts"]}["lost"]["title"] == found["title"]
+    assert now(shown)["partly_late"] == 1
+
+
+def test_most_of_the_last_records_missing_in_a_state_is_bad() -> None:
+    """A clock that is wrong for one state alone would look like a few late records."""
+    before, after = {**FACTS, "read": 900, "id": 3}, {**FACTS, "read": 1_000, "id": 4}
+    for count, level in ((60, "bad"), (40, "warn")):
+        partly = Partly(((3, {"minutes": 70}), (4, {"minutes, hours": count})))
+        found = module._lost(after, [before, after], partly)
+        assert found["level"] == level
+        assert ("Most of the last 100 records were late in minutes" in found["text"]) is (level == "bad")
+
+
+def test_what_is_not_known_is_not_called_nothing() -> None:
+    """A page that has not read all files yet, or cannot, would say that nothing is lost."""
+    assert module._lost(FACTS, (), Partly(unread=2))["title"] == "Nothing lost so far"
+    assert "cannot be read" in module._lost(FACTS, (), Partly(damaged=1))["text"]
 
 
 def test_what_a_driver_does_is_said() -> None:

@@ -41,6 +41,7 @@ function figures(data) {
     figure("state", format.bytes(at.state_bytes), `${format.number(at.state_rows)} rows`),
     figure("read", format.number(at.read)),
     figure("late", format.number(at.late), format.share(at.late, at.read)),
+    data.partly_late ? figure("partly late", format.number(data.partly_late), format.share(data.partly_late, at.read)) : null,
     figure("dead letters", format.number(at.dead), format.share(at.dead, at.read)),
     at.duplicate ? figure("duplicates", format.number(at.duplicate)) : null,
   ));
