@@ -20,7 +20,7 @@ from persistent.codec import decode_document
 from persistent.pipeline import Pipeline
 from persistent.reading import Diff, Place, diff, kept_places, place
 from persistent.text.figures import bytes_text, clock_text, utc_text
-from persistent.text.fingerprints import monoid_text, part_text, window_text
+from persistent.text.fingerprints import part_text, shown_text, window_text
 
 
 @click.command()
@@ -180,7 +180,7 @@ def _state_figures(manifest: Manifest) -> Iterator[tuple[str, str]]:
         rows, size = sum(run.rows_left for run in state.runs), sum(run.bytes for run in state.runs)
         yield f"state {name}", f"{rows:,} rows, {bytes_text(size)}"
         yield "  key", key or ", ".join(operator.key_names) or "none"
-        yield "  monoid", monoid_text(state.fingerprint["monoid"])
+        yield "  monoid", shown_text(state.fingerprint["monoid"])
         yield "  window", window_text(state.fingerprint["window"])
         if state.has_time_to_live:
             yield "  time to live", part_text("ttl_ms", state.fingerprint["ttl_ms"])
