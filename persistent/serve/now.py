@@ -319,16 +319,24 @@ def _speed(recent: Sequence[CheckpointFacts]) -> dict[str, Any]:
     first, last, before = timed[0], timed[-1], timed[1:]
     span = last["committed_ms"] - before[0]["committed_ms"]
     rows = timed[-2]["read"] - first["read"]
-    steps = sorted(b["committed_ms"] - a["committed_ms"] for a, b in pairwise(before))
+    steps = sorted(b["committed_ms"] - a["committed_ms"] for a, b in pairwise(before) if _follows(a, b))
     rate = 1000 * rows / span if span > 0 else None
-    return {"rows_per_s": rate, "step_ms": steps[len(steps) // 2], "steps": len(steps)}
+    return {"rows_per_s": rate, "step_ms": steps[len(steps) // 2] if steps else None, "steps": len(steps)}
+
+
+def _follows(a: CheckpointFacts, b: CheckpointFacts) -> bool:
+    """Whether no other checkpoint with a state of its own was between both."""
+    return b.get("before") in (None, a.get("id"))
 
 
 def _series(recent: Sequence[CheckpointFacts]) -> list[dict[str, Any]]:
-    """What each of the last checkpoints added."""
+    """What each of the last checkpoints added. ``several``: it is what all since checkpoint ``after`` added, as those
+    between are no longer kept."""
     return [
         {
             "id": b["id"],
+            "after": a["id"],
+            "several": not _follows(a, b),
             "committed_ms": b["committed_ms"],
             "clock_ms": b["clock_ms"],
             **{name: max(0, b[name] - a[name]) for name in FATES},

@@ -189,8 +189,20 @@ class Shown:
             except UnknownCheckpoint:
                 continue
             if "error" not in facts:
+                if found and "before" not in found[0]:
+                    found[0]["before"] = self._before(found[0])
                 found.insert(0, facts)
         return found
+
+    def _before(self, facts: CheckpointFacts) -> int | None:
+        """The checkpoint with a state of its own that this one continued; None if it is the first. A take-over just
+        before one that is kept is kept too, so a parent that is gone had a state of its own."""
+        parent = facts["parent"]
+        if parent is None or (parent not in self._facts and not self.look().has(parent)):
+            return parent
+        with suppress(UnknownCheckpoint):
+            return self.facts(parent).get("base", parent)
+        return parent
 
     def _keep(self, entry: Entry) -> CheckpointFacts:
         facts = facts_of(entry)

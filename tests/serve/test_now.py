@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from persistent import operations
+from persistent import Retention, operations
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.process import Process, this_process
@@ -19,7 +19,7 @@ from persistent.serve.partly_late import Partly
 from persistent.serve.shown import Shown
 from persistent.storage import MemoryStorage
 from persistent.testing import ManualClock
-from tests.serve.jobs import ran, several
+from tests.serve.jobs import pipeline, ran, several
 
 
 def verdicts(shown: Shown) -> dict[str, tuple[str, str]]:
@@ -196,6 +196,31 @@ def test_speed_is_rows_between_plans() -> None:
     steps = [{"committed_ms": 1_000 * n, "read": 100 * n} for n in range(1, 5)]
     assert module._speed(steps) == {"rows_per_s": 100.0, "step_ms": 1_000, "steps": 2}
     assert module._speed(steps[:2])["rows_per_s"] is None
+
+
+def test_what_several_checkpoints_read_is_no_bar_of_one() -> None:
+    """Where checkpoints were collected, the next would seem to have read all that they had read, and to have taken as
+    long. A take-over between two is no checkpoint that is missing."""
+    shown = ran("collected", count=30, retention=Retention(last=3))
+    pinned = shown.look().newest.manifest.base
+    operations.pin(shown.storage, pinned)
+    pipeline("collected", 100, retention=Retention(last=3)).run(engine="embedded")
+    found = now(Shown("collected", "none", shown.storage))
+    series = {one["id"]: (one["after"], one["several"], one["read"]) for one in found["series"]}
+    (first, *others) = series.items()
+    assert first[1][:2] == (pinned, True) and first[1][2] > 10 and len(others) == 2
+    assert all(one == (id - 1, False, 10) for id, one in others)
+    whole = ran("whole", count=30)
+    pipeline("whole", 100, retention=Retention(last=50)).run(engine="embedded")
+    series = now(Shown("whole", "none", whole.storage))["series"]
+    assert any(one["id"] > one["after"] + 1 for one in series) and not any(one["several"] for one in series)
+
+
+def test_a_step_over_several_checkpoints_is_no_usual_step() -> None:
+    """The time of many steps would count as that of one, and a step that hangs would not look long."""
+    times = [(1, 1_000, 0), (2, 2_000, 1), (9, 9_000, 8), (10, 10_000, 9), (30, 30_000, 29)]
+    steps = [{"id": id, "committed_ms": ms, "read": ms, "before": before} for id, ms, before in times]
+    assert module._speed(steps)["step_ms"] == 1_000
 
 
 def test_a_job_that_cannot_be_read_is_one_line() -> None:
