@@ -135,7 +135,7 @@ function why(context, found, key) {
     h("p", { class: "soft small" }, `It is the sum of ${lines.length === 1 ? "one part" : `${lines.length} parts`}, each added by the checkpoints named, oldest first. The key is in key group ${found.group} of ${found.groups}; ${found.runs} of ${found.runs_all} runs hold that group.`),
     h("br"), table(cells, [...lines, ...whole], { label: "parts", rowClass: ({ one }) => (one === null ? "together" : null) }),
     found.time_to_live && h("p", { class: "soft small" }, `A key lives ${found.time_to_live} after its last message, and begins at zero when it comes back. A part that is over without the others is left out of the list, and counts where a later message joins it.`),
-    found.closed_ms ? h("p", { class: "soft small" }, `Windows that end by ${format.clock(found.closed_ms)} have left the state: their results are in the sink.`) : null,
+    found.final_ms ? h("p", { class: "soft small" }, `Windows that end by ${format.clock(found.final_ms)} have left the state.${found.final_ms < found.closed_ms ? ` Those that end by ${format.clock(found.closed_ms)} are closed, and still take late records.` : ""}`) : null,
   ];
 }
 
