@@ -25,8 +25,6 @@ _RATE_STEPS = 20
 _PARTITIONS_MAX = 200
 _LONG_AGO_MS = 30 * 86_400_000
 """A clock further behind than this follows old data, not the time of day."""
-_AHEAD_MS = 60_000
-"""A clock further ahead than this was moved by a record, not by a clock that runs a little fast."""
 _FENCES_MANY = 3
 _LONG_STEP_MS, _LONG_STEPS = 60_000, 20
 """A step is long after a minute, and after twenty times the usual one."""
@@ -160,7 +158,7 @@ def _behind(driver: dict[str, Any], clock: ClockReading, facts: CheckpointFacts,
     held = _held(clock)
     if lag > _LONG_AGO_MS:
         return _verdict("behind", STILL, "Old data", f"the clock stands at {utc_text(clock.watermark)}{held}")
-    if lag < -_AHEAD_MS:
+    if clock.ahead_ms(then):
         return _verdict("behind", WARN, f"{span_text(-lag)} ahead", _ahead(clock))
     if lag < 0:
         return _verdict("behind", WARN, f"{span_text(-lag)} ahead", f"the clock is ahead of the time of day{held}")
@@ -169,8 +167,7 @@ def _behind(driver: dict[str, Any], clock: ClockReading, facts: CheckpointFacts,
 
 def _ahead(clock: ClockReading) -> str:
     """Which record has moved the clock ahead of the time of day, and what to do."""
-    furthest = max(clock.partitions, key=lambda one: one.largest or 0, default=None)
-    found = ""
+    found, furthest = "", clock.furthest
     if furthest is not None and furthest.largest is not None:
         found = f"; partition {furthest.name} has a record of {utc_text(furthest.largest)}"
     return (
