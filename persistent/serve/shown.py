@@ -197,11 +197,11 @@ class Shown:
     def _before(self, facts: CheckpointFacts) -> int | None:
         """The checkpoint with a state of its own that this one continued; None if it is the first. A take-over just
         before one that is kept is kept too, so a parent that is gone had a state of its own."""
-        parent = facts["parent"]
+        parent: int | None = facts["parent"]
         if parent is None or (parent not in self._facts and not self.look().has(parent)):
             return parent
         with suppress(UnknownCheckpoint):
-            return self.facts(parent).get("base", parent)
+            return int(self.facts(parent).get("base", parent))
         return parent
 
     def _keep(self, entry: Entry) -> CheckpointFacts:

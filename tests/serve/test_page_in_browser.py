@@ -82,6 +82,7 @@ def test_each_view(page: Any, served: tuple[Path, str], view: str, job: str, wid
     page.goto(f"{served[1]}#/{job}/{view}")
     page.get_by_text(FINDS[view]).first.wait_for()
     assert "[object" not in page.inner_text("main") and "undefined" not in page.inner_text("main")
+    assert re.search(r"\b(?<![\d,.])1 (rows|runs|checkpoints)\b", page.inner_text("main")) is None
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

@@ -38,7 +38,7 @@ function figures(data) {
     figure("checkpoint", format.number(at.id), format.ago(at.committed_ms, data.now_ms)),
     figure("rows a second", format.rate(data.speed.rows_per_s)),
     figure("step, plan to plan", format.span(data.speed.step_ms)),
-    figure("state", format.bytes(at.state_bytes), `${format.number(at.state_rows)} rows`),
+    figure("state", format.bytes(at.state_bytes), format.count(at.state_rows, "row")),
     figure("read", format.number(at.read)),
     figure("late", format.number(at.late), format.share(at.late, at.read)),
     data.partly_late ? figure("partly late", format.number(data.partly_late), format.share(data.partly_late, at.read)) : null,
@@ -67,7 +67,7 @@ function rowsCard(data) {
     return s("g", {}, s("title", {}, `checkpoint ${one.id}: read ${format.number(one.read)}, late ${one.late}, dead ${one.dead}\n${format.utc(one.committed_ms)}`), parts);
   });
   return card("Records read by each checkpoint", picture(W, H, `records read by the last ${series.length} checkpoints, at most ${format.number(most)}`,
-    bars, s("line", { class: "axis", x1: 0, x2: W, y1: BASE, y2: BASE }), ends(series, W), s("text", { x: W, y: 9, "text-anchor": "end" }, `at most ${format.number(most)} rows`)),
+    bars, s("line", { class: "axis", x1: 0, x2: W, y1: BASE, y2: BASE }), ends(series, W), s("text", { x: W, y: 9, "text-anchor": "end" }, `at most ${format.count(most, "row")}`)),
     h("div", { class: "legend small soft" }, ["processed", "late", "dead"].map((fate) => h("span", {}, h("span", { class: `key ${fate}` }), fate)), gaps > 0 && h("span", {}, `${gaps === 1 ? "1 dashed line stands" : `${gaps} dashed lines stand`} for several checkpoints, of which those between are no longer kept`)));
 }
 
@@ -75,14 +75,14 @@ const ends = (series, W) => [s("text", { x: 0, y: H - 4 }, `checkpoint ${series[
 
 function stateCard(data) {
   const series = data.series;
-  if (series.length < 2) return card("Size of the state", h("p", { class: "empty" }, `${format.number(data.checkpoint.state_rows)} rows, ${format.bytes(data.checkpoint.state_bytes)}.`));
+  if (series.length < 2) return card("Size of the state", h("p", { class: "empty" }, `${format.count(data.checkpoint.state_rows, "row")}, ${format.bytes(data.checkpoint.state_bytes)}.`));
   const most = Math.max(1, ...series.map((one) => one.state_bytes)), W = room(640, 2);
   const points = series.map((one, place) => [(place * W) / (series.length - 1), BASE - ((BASE - TOP) * one.state_bytes) / most]);
   const line = points.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" L");
   return card("Size of the state", picture(W, H, `bytes of the state over the last ${series.length} checkpoints, at most ${format.bytes(most)}`,
     s("path", { class: "area", d: `M0,${BASE} L${line} L${W},${BASE} Z` }), s("path", { class: "stroke", d: `M${line}` }),
     s("line", { class: "axis", x1: 0, x2: W, y1: BASE, y2: BASE }), ends(series, W), s("text", { x: W, y: 9, "text-anchor": "end" }, `at most ${format.bytes(most)}`)),
-    h("p", { class: "small soft" }, `${format.number(data.checkpoint.state_rows)} rows in ${format.number(data.checkpoint.runs)} runs now`));
+    h("p", { class: "small soft" }, `${format.count(data.checkpoint.state_rows, "row")} in ${format.count(data.checkpoint.runs, "run")} now`));
 }
 
 // Several states have each a clock of its own.
