@@ -5,7 +5,7 @@ On a terminal one line changes in place; elsewhere each line is new, at most onc
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TextIO
@@ -34,6 +34,7 @@ class RunFigures:
         self.steps = 0
         self.late = 0
         self.dead = 0
+        self._refused: Counter[str] = Counter()
         self.checkpoint_bytes = 0
         self._follow = follow
         self._active_s = now_s
@@ -51,6 +52,7 @@ class RunFigures:
         self.steps += 1
         self.late += step.late
         self.dead += step.dead
+        self._refused.update(step.refused_in)
         self.checkpoint_bytes += step.checkpoint_bytes
         self._recent.append((now_s, self.rows, step.reached.done if step.reached else None))
         while now_s - self._recent[0][0] > _RATE_SECONDS and len(self._recent) > 2:
@@ -101,8 +103,21 @@ class RunFigures:
 
     def _set_aside(self) -> list[str]:
         """Records missing from the result, if any, and their share."""
-        counts = ((self.late, f"{self.late:,} late"), (self.dead, count_text(self.dead, "dead letter")))
-        return [f"{text} ({max(100 * count // max(self.rows, 1), 1)} % of all)" for count, text in counts if count]
+        counts = [(self.late, f"{self.late:,} late"), (self.dead, count_text(self.dead, "dead letter"))]
+        # Where one state takes what another refuses, the account alone would show nothing.
+        if set(self._refused.values()) != {self.late}:
+            counts += [(count, f"{count:,} late in {name}") for name, count in self._refused.items()]
+        return [f"{text} ({_share(count, self.rows)} of all)" for count, text in counts if count]
+
+
+def _share(count: int, rows: int) -> str:
+    """A share in whole percents; only all is 100 %.
+
+    >>> _share(97, 100_000), _share(1_999, 100_000), _share(0, 0)
+    ('under 1 %', '1 %', 'under 1 %')
+    """
+    percent = 100 * count // max(rows, 1)
+    return f"{percent} %" if percent else "under 1 %"
 
 
 def _reached_parts(reached: Reached | None) -> list[str]:

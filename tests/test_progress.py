@@ -75,6 +75,22 @@ def test_what_is_done_of_all_and_how_long_the_rest_takes() -> None:
     assert not any("left" in part for part in tally.add(step(3, reached=read(100, files=4)), 9.0))
 
 
+def test_shares_are_true() -> None:
+    """97 of 100,000 would be one of a hundred."""
+    figures = RunFigures(0.0)
+    shown = figures.add(step(1, rows=100_000, late=97, dead=3_000), 1.0)
+    assert "97 late (under 1 % of all)" in shown and "3,000 dead letters (3 % of all)" in shown
+
+
+def test_what_only_one_state_misses_is_shown() -> None:
+    """A state would miss records, and the line would show nothing set aside."""
+    figures = RunFigures(0.0)
+    refused = {"Visits/hourly": {0: 30, None: 10}, "Visits/total": {}}
+    assert "40 late in hourly (4 % of all)" in figures.add(step(1, refused=refused), 1.0)
+    late = RunFigures(0.0).add(step(1, late=40, refused={"Visits/a": {0: 40}, "Visits/b": {0: 40}}), 1.0)
+    assert [part for part in late if "late" in part] == ["40 late (4 % of all)"]
+
+
 def test_the_age_of_old_data_is_no_delay() -> None:
     """Without it a replay of last year would be told as 20,779 days behind."""
     done, years = read(100, files=4), 20_779 * 86_400_000

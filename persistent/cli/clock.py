@@ -12,6 +12,7 @@ from persistent import operations
 from persistent.cli.operate import of_outputs, report_entry
 from persistent.cli.options import Time, json_option, storage_of, take_over_option, target_argument
 from persistent.cli.tables import json_text, print_table
+from persistent.clock import wall_ms
 from persistent.reading import ClockReading, PartitionReading, clock_reading
 from persistent.storage import Storage
 from persistent.text.figures import clock_text, span_text, utc_text
@@ -120,6 +121,8 @@ def _lines(found: ClockReading) -> Iterator[tuple[str, str]]:
     for name, (watermark, closed) in found.states.items():
         windows = f", windows closed up to {clock_text(closed)}" if closed else ""
         yield f"  {name}", f"{clock_text(watermark)}{windows}"
+    if ahead := found.ahead_ms(wall_ms()):
+        yield "ahead", _ahead(found, ahead)
     if found.ended:
         yield "end of input", "declared: every window was closed"
     if found.quiet_ms:
@@ -128,6 +131,17 @@ def _lines(found: ClockReading) -> Iterator[tuple[str, str]]:
     if found.not_after is not None:
         limit = utc_text(found.not_after)
         yield "not after", f"{limit}: later timestamps are dead letters; --not-after none lifts this"
+
+
+def _ahead(found: ClockReading, ahead_ms: int) -> str:
+    """How far the clock is ahead of the time of day, which record has moved it, and what to do."""
+    of = ""
+    if found.furthest is not None and found.furthest.largest is not None:
+        of = f"{found.furthest.name} has a record of {utc_text(found.furthest.largest)}; "
+    return (
+        f"{span_text(ahead_ms)} ahead of the time of day, so records of today are late; {of}if its time is wrong, "
+        "--set-back --not-after TIME goes back to before it"
+    )
 
 
 def _why(found: ClockReading, held: PartitionReading | None) -> str:

@@ -19,8 +19,8 @@ from persistent.cli.tables import ROWS_SHOWN, json_text, print_json, print_rows,
 from persistent.codec import decode_document
 from persistent.pipeline import Pipeline
 from persistent.reading import Diff, Place, diff, kept_places, place
-from persistent.text.figures import bytes_text, clock_text, utc_text
-from persistent.text.fingerprints import monoid_text, part_text, window_text
+from persistent.text.figures import bytes_text, clock_text, count_text, utc_text
+from persistent.text.fingerprints import part_text, shown_text, window_text
 
 
 @click.command()
@@ -178,9 +178,9 @@ def _state_figures(manifest: Manifest) -> Iterator[tuple[str, str]]:
         key = ", ".join(f"{key}: {kind}" for key, kind in zip(operator.key_names, operator.key_types))
         state = operator.state
         rows, size = sum(run.rows_left for run in state.runs), sum(run.bytes for run in state.runs)
-        yield f"state {name}", f"{rows:,} rows, {bytes_text(size)}"
+        yield f"state {name}", f"{count_text(rows, 'row')}, {bytes_text(size)}"
         yield "  key", key or ", ".join(operator.key_names) or "none"
-        yield "  monoid", monoid_text(state.fingerprint["monoid"])
+        yield "  monoid", shown_text(state.fingerprint["monoid"])
         yield "  window", window_text(state.fingerprint["window"])
         if state.has_time_to_live:
             yield "  time to live", part_text("ttl_ms", state.fingerprint["ttl_ms"])

@@ -111,8 +111,9 @@ def _check_late_sink(job: Job) -> None:
             f"late_sink={sink!r} keeps one row of a key, the newest, and late records are added, each once: use "
             'mode="append", which keeps all rows'
         )
+    # Beside a state that takes every record, those that another refuses are partly late.
     takes_all = (one.state.window is None and one.state.time_to_live is None for one in job.each().values())
-    if any(takes_all) and not job.dedupe:
+    if all(takes_all) and not job.dedupe:
         raise InvalidPipeline(
             f"late_sink={sink!r}, but nothing is ever late in a state whose windows do not close: omit it"
         )

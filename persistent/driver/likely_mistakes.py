@@ -65,6 +65,25 @@ def of_records(rows: int, late: int, dead: int, first_dead: str, *, ended: bool)
         )
 
 
+def of_refused(rows: int, late: int, refused: Mapping[str, int], *, ended: bool) -> Iterator[tuple[str, str]]:
+    """Each of several states that has refused at least half of the records, where not as many were late, as another
+    state took them. ``refused``: by state.
+
+    >>> [(what, text[:48]) for what, text in of_refused(10, 1, {"hourly": 6, "total": 1}, ended=True)]
+    [('late in hourly', "6 of 10 records read came too late for the state")]
+    """
+    if not rows or 2 * late >= rows or not (ended or rows >= _ROWS_MIN):
+        return
+    for name, count in refused.items():
+        if 2 * count >= rows:
+            yield (
+                f"late in {name}",
+                f"{_share(count, rows)} came too late for the state {name!r} and are missing there, although another "
+                "state has taken them: they are partly late. If records come out of order, give the disorder, "
+                "max_out_of_orderness=. 'persistent late' and pipeline.late() show them",
+            )
+
+
 def of_times(largest: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """Each source whose latest record, by name, has a time that a coarser unit would move to the present.
 

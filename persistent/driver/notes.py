@@ -12,7 +12,7 @@ from persistent.checkpoint.shapes import is_of_several
 from persistent.checkpoint.successor import Entry
 from persistent.clock import later_of, monotonic_s
 from persistent.driver import seen_part
-from persistent.driver.likely_mistakes import of_copies, of_job, of_records, of_times
+from persistent.driver.likely_mistakes import of_copies, of_job, of_records, of_refused, of_times
 from persistent.driver.output_batches import former_name
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.series import Series, SeriesPoint
@@ -106,9 +106,12 @@ class Notes:
     def _note_fates(self, *, ended: bool) -> None:
         totals = self._totals
         fates = of_records(totals["rows"], totals["late"], totals["dead"], self._first_dead, ended=ended)
+        counts = {name: sum(missed.values()) for name, missed in self._late_windows.items()}
+        refused = {state_name(name): count for name, count in counts.items()} if len(self._bench.states) > 1 else {}
+        partly = of_refused(totals["rows"], totals["late"], refused, ended=ended)
         dedupe, times = self._bench.job.dedupe, (self._silence_ms, self._behind_ms)
         seen = of_copies(dedupe, totals["rows"], totals["duplicates"], *times, ended=ended)
-        for what, text in (*fates, *seen):
+        for what, text in (*fates, *partly, *seen):
             self.note(what, text)
 
     def _note_times(self, committed: Manifest) -> None:

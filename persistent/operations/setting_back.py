@@ -6,11 +6,14 @@ from before the record, and timestamps after a limit are dead letters from then 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.output_parts import SinkBatch
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Instant, instant_ms
 from persistent.errors import Refused
@@ -23,7 +26,8 @@ from persistent.text.figures import clock_text, count_text, utc_text
 class Undone:
     """What setting a clock back undoes. ``target``: the checkpoint to return to. ``checkpoints``: the later ones that
     are kept. ``clock``, ``closed``: from where to where they go back (ms); ``closed`` is None without windows.
-    ``records``: those that are read again. ``outputs``: the rows that the kept ones gave to the ``sinks``."""
+    ``records``: those that are read again. ``outputs``: the rows that the kept ones gave to the ``sinks``, those that
+    were given any."""
 
     target: int
     checkpoints: tuple[int, ...]
@@ -45,6 +49,8 @@ class Undone:
         if self.sinks:
             rows = count_text(self.outputs, "row")
             parts.append(f"{rows} of the kept ones among these checkpoints went to {', '.join(self.sinks)}")
+        elif self.checkpoints:
+            parts.append("the kept ones among these checkpoints have published nothing")
         return f"back to checkpoint {self.target}: {'; '.join(parts)}"
 
 
@@ -66,7 +72,9 @@ def undone(storage: Location, not_after: Instant) -> Undone:
     kept = readable(log)
     target, newest = _target(log, kept, limit), kept.newest.manifest
     later = {id: one for id, one in sorted(kept.bases().items()) if target.id < id and not was_taken_back(kept, id)}
-    batches = [batch for one in later.values() for sink in one.sinks.values() for batch in sink.unpublished]
+    rows = Counter[str]()
+    for name, batch in _given(later):
+        rows[name] += sum(staged.rows for staged in batch.staged)
     read = sum(one.read for one in newest.accounts.values()) - sum(one.read for one in target.accounts.values())
     return Undone(
         target=target.id,
@@ -74,9 +82,21 @@ def undone(storage: Location, not_after: Instant) -> Undone:
         clock=(newest.furthest, target.furthest),
         closed=(_closed(newest), _closed(target)) if _has_windows(newest) else None,
         records=max(read, 0),
-        outputs=sum(staged.rows for batch in batches if batch.id in later for staged in batch.staged),
-        sinks=tuple(sorted(newest.sinks)),
+        outputs=rows.total(),
+        sinks=tuple(sorted(name for name, count in rows.items() if count)),
     )
+
+
+def _given(later: Mapping[int, Manifest]) -> list[tuple[str, SinkBatch]]:
+    """What these checkpoints gave to each sink. The next one names a batch too, as it may still be unpublished."""
+    found = {
+        (name, batch.id): batch
+        for one in later.values()
+        for name, sink in one.sinks.items()
+        for batch in sink.unpublished
+        if batch.id in later
+    }
+    return [(name, batch) for (name, _), batch in found.items()]
 
 
 def _has_windows(manifest: Manifest) -> bool:

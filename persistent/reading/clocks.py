@@ -15,6 +15,9 @@ from persistent.clock import bound_of
 from persistent.errors import CorruptCheckpoint
 from persistent.storage import Storage
 
+_AHEAD_MS = 60_000
+"""A clock further ahead than this was moved by a record, not by a clock that runs a little fast."""
+
 
 @dataclass(frozen=True)
 class PartitionReading:
@@ -47,6 +50,18 @@ class ClockReading:
     not_after: int | None
     partitions: tuple[PartitionReading, ...]
     states: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+
+    @property
+    def furthest(self) -> PartitionReading | None:
+        """The partition with the largest timestamp; None without a record."""
+        known = [one for one in self.partitions if one.largest is not None]
+        return max(known, key=lambda one: one.largest or 0, default=None)
+
+    def ahead_ms(self, wall_ms: int) -> int:
+        """How far ahead of the time of day a record has moved the clock; 0 if none has, as after the end of the
+        input."""
+        ahead = self.watermark - wall_ms
+        return ahead if ahead > _AHEAD_MS and not self.ended else 0
 
     @property
     def held_by(self) -> PartitionReading | None:

@@ -22,7 +22,7 @@ from persistent.pipeline import Pipeline
 from persistent.reading.place import Place, checked_job, read_place
 from persistent.session_window import SessionWindow
 from persistent.task import key_names
-from persistent.text.fingerprints import monoid_text, window_text
+from persistent.text.fingerprints import shown_text, window_text
 from persistent.worker.job import Job
 from persistent.worker.output_tables import END, START, equal_values
 from persistent.worker.state_tables import StatePart, empty_table, folded_tables, state_of
@@ -115,7 +115,7 @@ def _checkpoint(manifest: Manifest) -> dict[str, Any]:
         f"{part} of {name}": text
         for name, one in manifest.operators.items()
         for part, text in (
-            ("monoid", monoid_text(one.state.fingerprint["monoid"])),
+            ("monoid", shown_text(one.state.fingerprint["monoid"])),
             ("window", window_text(one.state.fingerprint["window"])),
         )
     }

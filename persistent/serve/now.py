@@ -13,6 +13,7 @@ from persistent.checkpoint.running import Mark
 from persistent.clock import wall_ms
 from persistent.errors import PersistentError
 from persistent.reading import ClockReading
+from persistent.serve.partly_late import NOTHING, Partly
 from persistent.serve.shown import FATES, CheckpointFacts, Shown, closed_of, has_windows
 from persistent.serve.wording import place_text, said_of, sink_words, time_to_live, when_words
 from persistent.task import STATE, state_name
@@ -24,8 +25,6 @@ _RATE_STEPS = 20
 _PARTITIONS_MAX = 200
 _LONG_AGO_MS = 30 * 86_400_000
 """A clock further behind than this follows old data, not the time of day."""
-_AHEAD_MS = 60_000
-"""A clock further ahead than this was moved by a record, not by a clock that runs a little fast."""
 _FENCES_MANY = 3
 _LONG_STEP_MS, _LONG_STEPS = 60_000, 20
 """A step is long after a minute, and after twenty times the usual one."""
@@ -39,7 +38,7 @@ def now(shown: Shown) -> dict[str, Any]:
     manifest, at_ms = look.newest.manifest, wall_ms()
     facts = shown.facts(manifest.id)
     recent = shown.recent(_RECENT)
-    clock = shown.clock()
+    clock, partly = shown.clock(), shown.partly_late()
     driver, speed = driver_of(look.marks), _speed(recent)
     doing = _doing(shown.pending(), manifest.id, speed, at_ms) if driver["state"] == "at work" else None
     return {
@@ -54,6 +53,7 @@ def now(shown: Shown) -> dict[str, Any]:
         "sinks": [_sink(name, one, manifest) for name, one in sorted(manifest.sinks.items())],
         "windows": has_windows(manifest),
         "checkpoint": facts,
+        "partly_late": partly.records(),
         "kept": len(look.ids),
         "now_ms": at_ms,
         "driver": driver,
@@ -63,7 +63,7 @@ def now(shown: Shown) -> dict[str, Any]:
         "verdicts": [
             _alive(driver, facts, at_ms, manifest.fences, doing),
             _behind(driver, clock, facts, at_ms),
-            _lost(facts, recent),
+            _lost(facts, recent, partly),
         ],
     }
 
@@ -74,7 +74,7 @@ def brief(shown: Shown) -> dict[str, Any]:
         look = shown.look()
         facts, at_ms = shown.facts(look.newest.manifest.id), wall_ms()
         driver = driver_of(look.marks)
-        verdicts = [_alive(driver, facts, at_ms, look.newest.manifest.fences), _lost(facts)]
+        verdicts = [_alive(driver, facts, at_ms, look.newest.manifest.fences), _lost(facts, (), shown.partly_late())]
     except PersistentError as error:
         return unread(shown, said_of(error)[1])
     line = {"name": shown.name, "url": place_text(shown.storage.url)}
@@ -158,7 +158,7 @@ def _behind(driver: dict[str, Any], clock: ClockReading, facts: CheckpointFacts,
     held = _held(clock)
     if lag > _LONG_AGO_MS:
         return _verdict("behind", STILL, "Old data", f"the clock stands at {utc_text(clock.watermark)}{held}")
-    if lag < -_AHEAD_MS:
+    if clock.ahead_ms(then):
         return _verdict("behind", WARN, f"{span_text(-lag)} ahead", _ahead(clock))
     if lag < 0:
         return _verdict("behind", WARN, f"{span_text(-lag)} ahead", f"the clock is ahead of the time of day{held}")
@@ -167,8 +167,7 @@ def _behind(driver: dict[str, Any], clock: ClockReading, facts: CheckpointFacts,
 
 def _ahead(clock: ClockReading) -> str:
     """Which record has moved the clock ahead of the time of day, and what to do."""
-    furthest = max(clock.partitions, key=lambda one: one.largest or 0, default=None)
-    found = ""
+    found, furthest = "", clock.furthest
     if furthest is not None and furthest.largest is not None:
         found = f"; partition {furthest.name} has a record of {utc_text(furthest.largest)}"
     return (
@@ -185,26 +184,63 @@ def _held(clock: ClockReading) -> str:
     return f"; partition {held.name} holds it back{', with listed files that are not read yet' if held.lists else ''}"
 
 
-def _lost(facts: CheckpointFacts, recent: Sequence[CheckpointFacts] = ()) -> Verdict:
+def _lost(facts: CheckpointFacts, recent: Sequence[CheckpointFacts] = (), partly: Partly = NOTHING) -> Verdict:
     if not facts["balances"]:
         return _verdict("lost", BAD, "Does not add up", "an account is not read = processed + late + dead + duplicate")
     if facts["skipped"]:
         text = f"{count_text(facts['skipped'], 'position')} skipped: the source no longer had them"
         return _verdict("lost", BAD, "Skipped by the source", text)
     aside = [f"{facts[name]:,} {word}" for name, word in (("late", "late"), ("dead", "dead")) if facts[name]]
+    if partly.records():
+        aside.append(f"{partly.records():,} partly late")
     if aside:
         text = "every record is accounted for; those set aside are kept, with file, offset and reason"
-        most = _most_aside(facts, recent)
-        return _verdict("lost", BAD if most else WARN, " and ".join(aside), f"{text}{most}")
-    return _verdict("lost", GOOD, "Nothing lost", f"all {count_text(facts['read'], 'record')} accounted for")
+        most = _most_aside(facts, recent, partly)
+        level = BAD if most else WARN
+        return _verdict("lost", level, " and ".join(aside), f"{text}{_missing(partly)}{_uncounted(partly)}{most}")
+    text = f"all {count_text(facts['read'], 'record')} accounted for{_uncounted(partly)}"
+    if partly.unread or partly.damaged:
+        return _verdict("lost", STILL, "Nothing lost so far", text)
+    return _verdict("lost", GOOD, "Nothing lost", text)
 
 
-def _most_aside(facts: CheckpointFacts, recent: Sequence[CheckpointFacts]) -> str:
-    """Says if most of the records of the last steps were late, or dead: then a clock or a format is wrong."""
+def _missing(partly: Partly) -> str:
+    """Where partly late records are missing."""
+    missing = partly.missing()
+    windows = missing.pop("", 0)
+    parts = [f"{count:,} missing in the state {name}, for which they came too late" for name, count in missing.items()]
+    if windows:
+        parts.append(f"{windows:,} missing in some of their windows, which were final")
+    return "".join(f"; {one}" for one in parts)
+
+
+def _uncounted(partly: Partly) -> str:
+    """What is not known of partly late records."""
+    parts = []
+    if partly.unread:
+        parts.append(f"{count_text(partly.unread, 'file')} of late records not counted yet")
+    if partly.damaged:
+        damaged = count_text(partly.damaged, "file")
+        parts.append(f"{damaged} of late records cannot be read: 'persistent verify TARGET' says what is damaged")
+    if partly.inherited:
+        parts.append("what was late in part before it was copied is listed by the job before, 'persistent late'")
+    return "".join(f"; {one}" for one in parts)
+
+
+def _most_aside(facts: CheckpointFacts, recent: Sequence[CheckpointFacts], partly: Partly) -> str:
+    """Says if most of the records of the last steps were late, also in one state alone, or dead: then a clock or a
+    format is wrong."""
     before = recent[-_RATE_STEPS - 1 :][:1]
-    read = facts["read"] - before[0]["read"] if before else 0
-    for name, cause in (("late", "the clock may be wrong"), ("dead", "their format or their times may have changed")):
-        if before and 2 * (facts[name] - before[0][name]) > read > 0:
+    if not before:
+        return ""
+    read = facts["read"] - before[0]["read"]
+    added = {name: facts[name] - before[0][name] for name in ("late", "dead")}
+    if partly.by_id:
+        missing = partly.missing(before[0]["id"])
+        added |= {f"late in {name or 'some of their windows'}": count for name, count in missing.items()}
+    for name, count in added.items():
+        if 2 * count > read > 0:
+            cause = "their format or their times may have changed" if name == "dead" else "the clock may be wrong"
             return f". Most of the last {count_text(read, 'record')} were {name}: {cause}"
     return ""
 
@@ -280,16 +316,24 @@ def _speed(recent: Sequence[CheckpointFacts]) -> dict[str, Any]:
     first, last, before = timed[0], timed[-1], timed[1:]
     span = last["committed_ms"] - before[0]["committed_ms"]
     rows = timed[-2]["read"] - first["read"]
-    steps = sorted(b["committed_ms"] - a["committed_ms"] for a, b in pairwise(before))
+    steps = sorted(b["committed_ms"] - a["committed_ms"] for a, b in pairwise(before) if _follows(a, b))
     rate = 1000 * rows / span if span > 0 else None
-    return {"rows_per_s": rate, "step_ms": steps[len(steps) // 2], "steps": len(steps)}
+    return {"rows_per_s": rate, "step_ms": steps[len(steps) // 2] if steps else None, "steps": len(steps)}
+
+
+def _follows(a: CheckpointFacts, b: CheckpointFacts) -> bool:
+    """Whether no other checkpoint with a state of its own was between both."""
+    return b.get("before") in (None, a.get("id"))
 
 
 def _series(recent: Sequence[CheckpointFacts]) -> list[dict[str, Any]]:
-    """What each of the last checkpoints added."""
+    """What each of the last checkpoints added. ``several``: it is what all since checkpoint ``after`` added, as those
+    between are no longer kept."""
     return [
         {
             "id": b["id"],
+            "after": a["id"],
+            "several": not _follows(a, b),
             "committed_ms": b["committed_ms"],
             "clock_ms": b["clock_ms"],
             **{name: max(0, b[name] - a[name]) for name in FATES},

@@ -25,6 +25,7 @@ from persistent.clock import monotonic_s
 from persistent.errors import CorruptCheckpoint, PersistentError, UnknownCheckpoint
 from persistent.pipeline import Pipeline
 from persistent.reading import ClockReading, Place, clock_reading
+from persistent.serve.partly_late import Partly, PartlyLate
 from persistent.serve.wording import corrections_words
 from persistent.storage import Storage
 from persistent.storage.short_names import short_name
@@ -72,6 +73,7 @@ class Shown:
     _clock: tuple[str, ClockReading] | None = None
     _entries: OrderedDict[int, Entry] = field(default_factory=OrderedDict, repr=False)
     _facts: dict[int, CheckpointFacts] = field(default_factory=dict, repr=False)
+    _partly: PartlyLate | None = field(default=None, repr=False)
 
     @property
     def log(self) -> Log:
@@ -153,6 +155,14 @@ class Shown:
             known = self._clock = newest.nonce, clock_reading(self.storage, newest)
         return known[1]
 
+    def partly_late(self) -> Partly:
+        """The records that count, but not in each state or window. Files are read for a moment only: the next call goes
+        on."""
+        newest = self.look().newest.manifest
+        with self._lock:
+            self._partly = self._partly or PartlyLate(self.storage)
+            return self._partly.count(newest)
+
     def pending(self) -> StepPlan | None:
         """The plan of the step after the newest checkpoint: a driver at work works on it. None if there is none."""
         newest = self.look().newest.manifest
@@ -179,8 +189,20 @@ class Shown:
             except UnknownCheckpoint:
                 continue
             if "error" not in facts:
+                if found and "before" not in found[0]:
+                    found[0]["before"] = self._before(found[0])
                 found.insert(0, facts)
         return found
+
+    def _before(self, facts: CheckpointFacts) -> int | None:
+        """The checkpoint with a state of its own that this one continued; None if it is the first. A take-over just
+        before one that is kept is kept too, so a parent that is gone had a state of its own."""
+        parent: int | None = facts["parent"]
+        if parent is None or (parent not in self._facts and not self.look().has(parent)):
+            return parent
+        with suppress(UnknownCheckpoint):
+            return int(self.facts(parent).get("base", parent))
+        return parent
 
     def _keep(self, entry: Entry) -> CheckpointFacts:
         facts = facts_of(entry)
@@ -197,6 +219,7 @@ class Shown:
     def _forget(self) -> None:
         self._entries.clear()
         self._facts.clear()
+        self._partly = None
 
 
 def facts_of(entry: Entry) -> CheckpointFacts:

@@ -128,6 +128,7 @@ def _described(found: StateReading) -> dict[str, Any]:
         "id": manifest.id,
         "clock_ms": manifest.clock.watermark,
         "closed_ms": manifest.clock.closed if operator.state.has_windows else None,
+        "final_ms": operator.state.final_at(manifest.clock.closed) if operator.state.has_windows else None,
         "as_of_ms": found.part.as_of,
         "key": list(found.names),
         "key_types": list(operator.key_types),

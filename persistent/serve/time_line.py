@@ -16,7 +16,7 @@ from persistent.reading import Change, diff
 from persistent.serve.shown import FATES, CheckpointFacts, Shown, closed_of, own_corrections
 from persistent.serve.state_rows import chosen, names_of
 from persistent.serve.wording import cells, columns_of, corrections_words, monoid_words, sink_words, time_to_live
-from persistent.text.figures import bytes_text, clock_text, utc_text
+from persistent.text.figures import bytes_text, clock_text, count_text, utc_text
 from persistent.text.fingerprints import window_text
 
 PAGE = 100
@@ -166,7 +166,10 @@ def _states(manifest: Manifest) -> Iterator[tuple[str, str]]:
         for name, state in operator.states.items():
             rows, size = sum(run.rows_left for run in state.runs), sum(run.bytes for run in state.runs)
             called = task if len(operator.states) == 1 else f"{task}, {name}"
-            yield f"state {called}", f"{rows:,} rows in {len(state.runs)} runs, {bytes_text(size)}"
+            yield (
+                f"state {called}",
+                f"{count_text(rows, 'row')} in {count_text(len(state.runs), 'run')}, {bytes_text(size)}",
+            )
             yield "key", key or ", ".join(operator.key_names) or "none"
             yield "monoid", monoid_words(state.fingerprint["monoid"])
             yield "window", window_text(state.fingerprint["window"])

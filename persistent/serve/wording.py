@@ -31,7 +31,7 @@ from persistent.errors import (
 from persistent.lateness import CHANGE, EARLY
 from persistent.storage.failures import without_secrets
 from persistent.text.figures import count_text, utc_text
-from persistent.text.fingerprints import monoid_text, part_text
+from persistent.text.fingerprints import part_text, shown_text
 
 _HEX = re.compile(r"-?0x[0-9a-f]+\.[0-9a-f]+p[+-]\d+")
 _TEXT_MAX, _ERROR_MAX = 20_000, 2_000
@@ -105,7 +105,7 @@ def monoid_words(fingerprint: Any) -> str:
     >>> monoid_words(Histogram([0, 50]).fingerprint())
     'Histogram(boundaries=(0, 50))'
     """
-    return _HEX.sub(lambda found: f"{float.fromhex(found[0]):g}", monoid_text(fingerprint))
+    return _HEX.sub(lambda found: f"{float.fromhex(found[0]):g}", shown_text(fingerprint))
 
 
 def time_to_live(fingerprint: Mapping[str, Any]) -> str | None:

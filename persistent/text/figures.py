@@ -65,9 +65,11 @@ def bytes_text(size: int) -> str:
 def span_text(span_ms: int) -> str:
     """A length of time.
 
-    >>> span_text(300), span_text(90_000), span_text(90_000_000)
-    ('0.3 s', '1.5 min', '1.0 d')
+    >>> span_text(300), span_text(90_000), span_text(90_000_000), span_text(2_275_058_880_000)
+    ('0.3 s', '1.5 min', '1.0 d', '72.1 years')
     """
+    if span_ms >= 2 * _YEAR_MS:
+        return f"{span_ms / _YEAR_MS:,.1f} years"
     seconds = span_ms / 1000
     for unit, name in _SPANS:
         if seconds >= unit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from persistent.codec import canonical_json
 _TYPES = {"int64": "int", "double": "float", "string": "str", "binary": "bytes", "bool": "bool"}
 _NESTED = ("fields", "monoid")
 _TRACKED_LEAST = 1_000
+_HITTERS = re.compile(r"\bHeavyHitters\(\d+, ")
 _SHOWN = {"ttl_ms": "ttl"}
 _BEHIND = ("version", "schema", "serializer")
 
@@ -37,6 +39,17 @@ def monoid_text(fingerprint: Any) -> str:
         if name not in ("type", *_NESTED) and value not in (None, [])
     ]
     return f"{fingerprint['name']}({', '.join(parts)})"
+
+
+def shown_text(fingerprint: Any) -> str:
+    """The monoid of a fingerprint for a reader: what no fingerprint holds, the number that HeavyHitters shows, is left
+    open.
+
+    >>> from monoids import HeavyHitters, record
+    >>> shown_text(record(top=HeavyHitters(5, str)).fingerprint())
+    'record(top=HeavyHitters(…, str, track=1000, width=2719, depth=5))'
+    """
+    return _HITTERS.sub("HeavyHitters(\N{HORIZONTAL ELLIPSIS}, ", monoid_text(fingerprint))
 
 
 def window_text(window: Mapping[str, Any] | None) -> str:
@@ -167,6 +180,6 @@ class Described:
     def _repr_html_(self) -> str:
         parts = {name: value for name, value in self.fingerprint().items() if name != "state" and value is not None}
         shown = {
-            name: monoid_text(value) if name == "monoid" else part_text(name, value) for name, value in parts.items()
+            name: shown_text(value) if name == "monoid" else part_text(name, value) for name, value in parts.items()
         }
         return facts_html(type(self).__name__, [(_SHOWN.get(name, name), text) for name, text in shown.items()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from persistent.cli.clock import _lines, _why
 from persistent.operations import undone
 from persistent.reading import ClockReading, PartitionReading
+from persistent.testing import ManualClock
 from tests.cli.visits import command, json_of
 
 AHEAD = "2024-05-02T09:00:00Z,/home,200,70\n2024-05-01T10:03:00Z,/home,200,80\n"
@@ -145,3 +147,15 @@ def test_every_fact_has_its_line() -> None:
     assert full["end of input"] == "declared: every window was closed"
     assert full["quiet"] == "moved on by 1.5 min since the last record"
     assert full["not after"].startswith("1970-01-01 00:00:00.500Z: later timestamps are dead letters")
+
+
+def test_a_clock_ahead_of_the_time_of_day_says_so() -> None:
+    """Nobody would see why every record of today is late, and that there is a way back."""
+    there = reading(PartitionReading("b", 50, 50), PartitionReading("a", 3_600_000, 3_600_000), watermark=3_600_000)
+    with ManualClock(1_800_000):
+        text = dict(_lines(there))["ahead"]
+        assert "ahead" not in dict(_lines(replace(there, ended=True))), "the end of the input has moved it"
+    assert text.startswith("30.0 min ahead of the time of day, so records of today are late; a has a record of 1970-01")
+    assert "--set-back --not-after TIME" in text
+    with ManualClock(3_590_000):
+        assert "ahead" not in dict(_lines(there)), "clocks of machines differ by seconds"

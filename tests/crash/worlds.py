@@ -329,7 +329,7 @@ class World:
     def published(self) -> list[dict[str, Any]]:
         """The rows that a reader of the sink sees."""
         rows = self._rows_in(self.sink)
-        if self.job.several or self.states != (STATE,):
+        if (self.job.several or self.states != (STATE,)) and not self.job.late_sink:
             rows += [{**row, "sink": 2} for row in self._rows_in(self.second)]
             rows += [{**row, "sink": "ledger"} for row in self.ledger.rows()]
         if self.job.late_sink:

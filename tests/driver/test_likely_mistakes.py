@@ -100,6 +100,30 @@ def test_half_is_told_and_while_it_runs_of_enough(
     assert [fate for fate, _ in of_records(rows, late, dead, "", ended=ended)] == fates
 
 
+class ByMinuteAndInAll(Visits):
+    def persistent_state(self) -> Any:
+        return {"minutes": WindowState(Count(), self.window), "total": NonWindowState(Count())}
+
+    def process_message(self, state: Any, message: Any) -> None:
+        for one in state.values():
+            one.update(message.timestamp, 1)
+
+
+def test_most_records_missing_in_one_state_are_told() -> None:
+    """Totals beside it take every record, so nothing is late, and nobody would see that the windows are empty."""
+    rows = [{"ts": 60_000 * n, "page": "a"} for n in (9, 1, 2, 3)]
+    pipeline = Pipeline(
+        source=MemorySource(rows, timestamp="ts", ordered=True),
+        task=ByMinuteAndInAll(),
+        sink={"minutes": MemorySink(), "total": MemorySink()},
+        checkpoint=f"memory://{uuid.uuid4().hex}",
+        step_rows=1,
+    )
+    report = pipeline.run(engine="embedded")
+    assert report.late == 0
+    assert [note[:65] for note in report.notes] == ["3 of 4 records read came too late for the state 'minutes' and are"]
+
+
 def test_no_key_is_told_unless_it_was_said() -> None:
     """A task without key counts everything as one: that is seldom meant, and never seen."""
 

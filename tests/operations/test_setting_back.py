@@ -158,11 +158,29 @@ def test_what_it_undoes_is_told_before_and_changes_nothing() -> None:
         and "; 4 rows of the kept ones among these checkpoints went to memory" in text
     )
     assert "the windows that end after 1970-01-01 01:00:00Z, up to 1970-01-03 02:00:00Z, open again" in text
+    quiet = replace(found, sinks=(), outputs=0)
+    assert "went to" not in str(quiet) and "have published nothing" in str(quiet)
     bare = poisoned(sink=None, discard_closed=True)
     assert "rows" not in str(undone(bare.storage, 9 * HOUR))
     total = poisoned(task=Totals())
     assert undone(total.storage, 9 * HOUR).closed is None and "windows" not in str(undone(total.storage, 9 * HOUR))
     assert str(replace(found, checkpoints=())).count("the checkpoints after it are undone") == 1, "they are lost"
+
+
+class ByHourAndInAll(Visits):
+    def persistent_state(self) -> Any:
+        return {"hour": super().persistent_state(), "total": NonWindowState(Count())}
+
+    def process_message(self, state: Any, message: Any) -> None:
+        for one in state.values():
+            one.update(message.timestamp, 1)
+
+
+def test_only_sinks_that_were_given_rows_are_named() -> None:
+    """Somebody would look in the sink of totals for rows to take back, which has none."""
+    shop = poisoned(task=ByHourAndInAll(), sink={"hour": MemorySink(), "total": MemorySink()})
+    found = undone(shop.storage, 9 * HOUR)
+    assert found.sinks == ("hour",) and found.outputs > 0
 
 
 def test_the_limit_itself_is_good() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from persistent import operations
+from persistent import Retention, operations
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.process import Process, this_process
@@ -15,10 +15,11 @@ from persistent.checkpoint.running import Mark, put_mark
 from persistent.checkpoint.subfolder import open_checkpoint
 from persistent.serve import now as module
 from persistent.serve.now import brief, driver_of, now
+from persistent.serve.partly_late import Partly
 from persistent.serve.shown import Shown
 from persistent.storage import MemoryStorage
 from persistent.testing import ManualClock
-from tests.serve.jobs import ran, several
+from tests.serve.jobs import pipeline, ran, several
 
 
 def verdicts(shown: Shown) -> dict[str, tuple[str, str]]:
@@ -102,6 +103,33 @@ def test_what_counts_as_lost(changed: dict[str, Any], level: str) -> None:
     assert module._lost({**FACTS, **changed})["level"] == level
 
 
+def test_what_one_state_misses_is_not_nothing() -> None:
+    """A state would miss records beside totals that take all, and the page would say that nothing is lost."""
+    shown = several("missing", "minutes", "total")
+    assert shown.facts(shown.look().newest.manifest.id)["late"] == 0
+    found = {one["of"]: one for one in now(shown)["verdicts"]}["lost"]
+    assert (found["level"], found["title"]) == ("warn", "1 dead and 1 partly late")
+    assert "; 1 missing in the state minutes, for which they came too late" in found["text"]
+    assert {one["of"]: one for one in brief(shown)["verdicts"]}["lost"]["title"] == found["title"]
+    assert now(shown)["partly_late"] == 1
+
+
+def test_most_of_the_last_records_missing_in_a_state_is_bad() -> None:
+    """A clock that is wrong for one state alone would look like a few late records."""
+    before, after = {**FACTS, "read": 900, "id": 3}, {**FACTS, "read": 1_000, "id": 4}
+    for count, level in ((60, "bad"), (40, "warn")):
+        partly = Partly(((3, {"minutes": 70}), (4, {"minutes, hours": count})))
+        found = module._lost(after, [before, after], partly)
+        assert found["level"] == level
+        assert ("Most of the last 100 records were late in minutes" in found["text"]) is (level == "bad")
+
+
+def test_what_is_not_known_is_not_called_nothing() -> None:
+    """A page that has not read all files yet, or cannot, would say that nothing is lost."""
+    assert module._lost(FACTS, (), Partly(unread=2))["title"] == "Nothing lost so far"
+    assert "cannot be read" in module._lost(FACTS, (), Partly(damaged=1))["text"]
+
+
 def test_what_a_driver_does_is_said() -> None:
     """A driver that hangs in a step would look like one that waits for records."""
     with ManualClock(130_000) as time:
@@ -168,6 +196,31 @@ def test_speed_is_rows_between_plans() -> None:
     steps = [{"committed_ms": 1_000 * n, "read": 100 * n} for n in range(1, 5)]
     assert module._speed(steps) == {"rows_per_s": 100.0, "step_ms": 1_000, "steps": 2}
     assert module._speed(steps[:2])["rows_per_s"] is None
+
+
+def test_what_several_checkpoints_read_is_no_bar_of_one() -> None:
+    """Where checkpoints were collected, the next would seem to have read all that they had read, and to have taken as
+    long. A take-over between two is no checkpoint that is missing."""
+    shown = ran("collected", count=30, retention=Retention(last=3))
+    pinned = shown.look().newest.manifest.base
+    operations.pin(shown.storage, pinned)
+    pipeline("collected", 100, retention=Retention(last=3)).run(engine="embedded")
+    found = now(Shown("collected", "none", shown.storage))
+    series = {one["id"]: (one["after"], one["several"], one["read"]) for one in found["series"]}
+    (first, *others) = series.items()
+    assert first[1][:2] == (pinned, True) and first[1][2] > 10 and len(others) == 2
+    assert all(one == (id - 1, False, 10) for id, one in others)
+    whole = ran("whole", count=30)
+    pipeline("whole", 100, retention=Retention(last=50)).run(engine="embedded")
+    series = now(Shown("whole", "none", whole.storage))["series"]
+    assert any(one["id"] > one["after"] + 1 for one in series) and not any(one["several"] for one in series)
+
+
+def test_a_step_over_several_checkpoints_is_no_usual_step() -> None:
+    """The time of many steps would count as that of one, and a step that hangs would not look long."""
+    times = [(1, 1_000, 0), (2, 2_000, 1), (9, 9_000, 8), (10, 10_000, 9), (30, 30_000, 29)]
+    steps = [{"id": id, "committed_ms": ms, "read": ms, "before": before} for id, ms, before in times]
+    assert module._speed(steps)["step_ms"] == 1_000
 
 
 def test_a_job_that_cannot_be_read_is_one_line() -> None:

@@ -82,6 +82,7 @@ def test_each_view(page: Any, served: tuple[Path, str], view: str, job: str, wid
     page.goto(f"{served[1]}#/{job}/{view}")
     page.get_by_text(FINDS[view]).first.wait_for()
     assert "[object" not in page.inner_text("main") and "undefined" not in page.inner_text("main")
+    assert re.search(r"\b(?<![\d,.])1 (rows|runs|checkpoints)\b", page.inner_text("main")) is None
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
@@ -177,8 +178,13 @@ def test_the_keyboard(page: Any, served: tuple[Path, str]) -> None:
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"timeline\?id=\d+"))
-    page.keyboard.press("?")
-    page.get_by_role("dialog").wait_for()
+    for view in ("2", "3"):
+        page.keyboard.press(view)
+        page.get_by_text(FINDS[{"2": "timeline", "3": "state"}[view]]).first.wait_for()
+        page.keyboard.press("?")
+        page.get_by_role("dialog").wait_for()
+        page.keyboard.press("Escape")
+        page.get_by_role("dialog").wait_for(state="hidden")
 
 
 def test_all_jobs_are_seen_at_once(page: Any, served: tuple[Path, str]) -> None:

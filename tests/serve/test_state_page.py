@@ -14,7 +14,7 @@ from persistent.serve.state_page import shape, sorted_page, why
 from persistent.serve.state_page import state_page as page_of
 from persistent.serve.state_rows import Wanted
 from persistent.storage import MemoryStorage
-from tests.serve.jobs import WIDE, ran, several
+from tests.serve.jobs import WIDE, Visits, ran, several
 
 
 def walked(shown: Shown, limit: int, most: int = 0, **asked: Any) -> list[list[str | None]]:
@@ -27,6 +27,19 @@ def walked(shown: Shown, limit: int, most: int = 0, **asked: Any) -> list[list[s
             assert page["progress"] == 1.0
             return rows
         cursor = page["next"]
+
+
+def test_a_closed_window_that_takes_late_records_has_not_left() -> None:
+    """The page would say that a window has left the state which late records still change."""
+
+    class Late(Visits):
+        def persistent_state(self) -> WindowState:
+            return WindowState(super().persistent_state().monoid, tumbling("1 min"), allowed_lateness="1 h")
+
+    found = why(ran("lateness", task=Late()), Wanted(key=("/", "7"), window="1970-01-01 00:00:00Z"))
+    assert found["final_ms"] < found["closed_ms"]
+    found = why(ran("no-lateness"), Wanted(key=("/", "7"), window="1970-01-01 00:01:00Z"))
+    assert found["final_ms"] == found["closed_ms"]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 500])

@@ -76,6 +76,8 @@ def test_every_kind_has_a_meaning() -> None:
 def test_words_say_what_a_manifest_holds() -> None:
     """People would have to read its JSON."""
     words = {one["name"]: one["text"] for one in in_words(ran("words"), None)["words"]}
+    first = {one["name"]: one["text"] for one in in_words(ran("first", count=1), None)["words"]}
+    assert first["state Visits"].startswith("1 row in 1 run, ")
     assert words["key"] == "page: string, shop: int64"
     assert words["window"] == 'tumbling("1 min")'
     assert words["clock"].startswith("1970-01-01 00:01:39Z, windows closed up to")

@@ -1,9 +1,11 @@
 // Numbers, times, sizes and spans as text; times in UTC.
 
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
-const LAST_MS = 253402300799999;
+const LAST_MS = 253402300799999, YEAR_MS = 31556952000;
 
 export const number = (value) => (value === null || value === undefined ? "–" : whole.format(value));
+
+export const count = (value, one) => `${number(value)} ${one}${value === 1 ? "" : "s"}`;
 
 export function rate(value) {
   if (value === null || value === undefined) return "–";
@@ -19,6 +21,7 @@ export function bytes(value) {
 
 export function span(ms) {
   if (ms === null || ms === undefined) return "–";
+  if (ms >= 2 * YEAR_MS) return `${(ms / YEAR_MS).toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 })} years`;
   const seconds = ms / 1000;
   for (const [unit, name] of [[86400, "d"], [3600, "h"], [60, "min"]]) if (seconds >= unit) return `${(seconds / unit).toFixed(1)} ${name}`;
   return seconds >= 10 ? `${seconds.toFixed(0)} s` : `${seconds.toFixed(seconds < 1 ? 2 : 1)} s`;

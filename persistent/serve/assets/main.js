@@ -161,7 +161,8 @@ function move(step) {
 }
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  // An open list of keys has the keyboard to itself: Esc closes it.
+  if (event.ctrlKey || event.metaKey || event.altKey || document.getElementById("help").open) return;
   const field = event.target.closest("input, select, textarea");
   if (field) { if (event.key === "Escape") field.blur(); return; }
   const { job, query } = place();

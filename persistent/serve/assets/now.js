@@ -18,8 +18,8 @@ export async function nowView(context) {
     if (!box.isConnected) context.put(box);
   });
   await shown.first();
-  // A driver that works on one step for long makes no checkpoint, and still falls behind.
-  const timer = setInterval(() => { if (context.line()?.driver?.state === "at work") shown.changed(); }, 5000);
+  // Ages go on without a checkpoint: a driver in a long step falls behind, and one that was killed is ever longer dead.
+  const timer = setInterval(() => { if (!document.hidden) shown.changed(); }, 5000);
   return { changed: shown.changed, leave: () => clearInterval(timer) };
 }
 
@@ -38,9 +38,10 @@ function figures(data) {
     figure("checkpoint", format.number(at.id), format.ago(at.committed_ms, data.now_ms)),
     figure("rows a second", format.rate(data.speed.rows_per_s)),
     figure("step, plan to plan", format.span(data.speed.step_ms)),
-    figure("state", format.bytes(at.state_bytes), `${format.number(at.state_rows)} rows`),
+    figure("state", format.bytes(at.state_bytes), format.count(at.state_rows, "row")),
     figure("read", format.number(at.read)),
     figure("late", format.number(at.late), format.share(at.late, at.read)),
+    data.partly_late ? figure("partly late", format.number(data.partly_late), format.share(data.partly_late, at.read)) : null,
     figure("dead letters", format.number(at.dead), format.share(at.dead, at.read)),
     at.duplicate ? figure("duplicates", format.number(at.duplicate)) : null,
   ));
@@ -51,9 +52,12 @@ const H = 128, BASE = 106, TOP = 16;
 function rowsCard(data) {
   const series = data.series;
   if (series.length < 2) return card("Records read by each checkpoint", h("p", { class: "empty" }, "Two checkpoints make a picture: this one has begun."));
-  const most = Math.max(1, ...series.map((one) => one.read)), W = room(640, 2);
-  const wide = W / series.length;
+  const most = Math.max(1, ...series.map((one) => (one.several ? 0 : one.read))), W = room(640, 2);
+  const wide = W / series.length, gaps = series.filter((one) => one.several).length;
   const bars = series.map((one, place) => {
+    // What several checkpoints read is no bar of one.
+    if (one.several) return s("g", {}, s("title", {}, `checkpoints ${one.after + 1} to ${one.id}: read ${format.number(one.read)} together, late ${one.late}, dead ${one.dead}; those between are no longer kept`),
+      s("line", { class: "axis gap hit", "stroke-dasharray": "2 3", x1: ((place + 0.5) * wide).toFixed(2), x2: ((place + 0.5) * wide).toFixed(2), y1: TOP, y2: BASE }));
     let y = BASE;
     const parts = ["processed", "late", "dead", "duplicate"].map((fate) => {
       const tall = ((BASE - TOP) * one[fate]) / most;
@@ -63,22 +67,22 @@ function rowsCard(data) {
     return s("g", {}, s("title", {}, `checkpoint ${one.id}: read ${format.number(one.read)}, late ${one.late}, dead ${one.dead}\n${format.utc(one.committed_ms)}`), parts);
   });
   return card("Records read by each checkpoint", picture(W, H, `records read by the last ${series.length} checkpoints, at most ${format.number(most)}`,
-    bars, s("line", { class: "axis", x1: 0, x2: W, y1: BASE, y2: BASE }), ends(series, W), s("text", { x: W, y: 9, "text-anchor": "end" }, `at most ${format.number(most)} rows`)),
-    h("div", { class: "legend small soft" }, ["processed", "late", "dead"].map((fate) => h("span", {}, h("span", { class: `key ${fate}` }), fate))));
+    bars, s("line", { class: "axis", x1: 0, x2: W, y1: BASE, y2: BASE }), ends(series, W), s("text", { x: W, y: 9, "text-anchor": "end" }, `at most ${format.count(most, "row")}`)),
+    h("div", { class: "legend small soft" }, ["processed", "late", "dead"].map((fate) => h("span", {}, h("span", { class: `key ${fate}` }), fate)), gaps > 0 && h("span", {}, `${gaps === 1 ? "1 dashed line stands" : `${gaps} dashed lines stand`} for several checkpoints, of which those between are no longer kept`)));
 }
 
 const ends = (series, W) => [s("text", { x: 0, y: H - 4 }, `checkpoint ${series[0].id}`), s("text", { x: W, y: H - 4, "text-anchor": "end" }, String(series.at(-1).id))];
 
 function stateCard(data) {
   const series = data.series;
-  if (series.length < 2) return card("Size of the state", h("p", { class: "empty" }, `${format.number(data.checkpoint.state_rows)} rows, ${format.bytes(data.checkpoint.state_bytes)}.`));
+  if (series.length < 2) return card("Size of the state", h("p", { class: "empty" }, `${format.count(data.checkpoint.state_rows, "row")}, ${format.bytes(data.checkpoint.state_bytes)}.`));
   const most = Math.max(1, ...series.map((one) => one.state_bytes)), W = room(640, 2);
   const points = series.map((one, place) => [(place * W) / (series.length - 1), BASE - ((BASE - TOP) * one.state_bytes) / most]);
   const line = points.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" L");
   return card("Size of the state", picture(W, H, `bytes of the state over the last ${series.length} checkpoints, at most ${format.bytes(most)}`,
     s("path", { class: "area", d: `M0,${BASE} L${line} L${W},${BASE} Z` }), s("path", { class: "stroke", d: `M${line}` }),
     s("line", { class: "axis", x1: 0, x2: W, y1: BASE, y2: BASE }), ends(series, W), s("text", { x: W, y: 9, "text-anchor": "end" }, `at most ${format.bytes(most)}`)),
-    h("p", { class: "small soft" }, `${format.number(data.checkpoint.state_rows)} rows in ${format.number(data.checkpoint.runs)} runs now`));
+    h("p", { class: "small soft" }, `${format.count(data.checkpoint.state_rows, "row")} in ${format.count(data.checkpoint.runs, "run")} now`));
 }
 
 // Several states have each a clock of its own.

@@ -74,7 +74,7 @@ async function controls(context, page, asked, go) {
 }
 
 function header(page, asked, go) {
-  const about = asked.find || asked.key || asked.window ? "" : `, about ${format.number(page.rows_about)} rows before they are summed up`;
+  const about = asked.find || asked.key || asked.window ? "" : `, about ${format.count(page.rows_about, "row")} before they are summed up`;
   const time = page.as_of_ms !== null ? `as of ${format.utc(page.as_of_ms)}, from checkpoint ${format.number(page.id)}` : `at checkpoint ${format.number(page.id)}`;
   return h("div", { class: "head" }, h("h2", {}, `State ${page.names.length ? `${page.name} ` : ""}${time}`), h("p", { class: "small soft" }, `${page.window === "none" ? "no windows" : page.window}${page.time_to_live ? `, a key lives ${page.time_to_live} after its last message` : ""}${about}`));
 }
@@ -99,7 +99,7 @@ function empty(page, asked) {
 }
 
 function pages(page, cursors, go) {
-  const said = page.total !== undefined ? `${format.number(page.total)} rows in all` : page.progress < 1 ? `${format.share(page.progress, 1)} of the key groups walked` : cursors.length ? "to the end" : page.rows.length === 1 ? "one row" : `${format.number(page.rows.length)} rows, all of them`;
+  const said = page.total !== undefined ? `${format.count(page.total, "row")} in all` : page.progress < 1 ? `${format.share(page.progress, 1)} of the key groups walked` : cursors.length ? "to the end" : page.rows.length === 1 ? "one row" : `${format.number(page.rows.length)} rows, all of them`;
   const next = page.next !== null && h("button", { onclick: () => go({ at: page.id }, [...cursors, page.next]) }, page.rows.length ? "Next page" : "Search on");
   return h("div", { class: "pages" }, cursors.length > 0 && h("button", { onclick: () => go({}, cursors.slice(0, -1)) }, "Page before"), next, h("span", { class: "small soft" }, said));
 }
@@ -132,10 +132,10 @@ function why(context, found, key) {
   const whole = lines.length > 1 ? found.rows.map((row) => ({ one: null, row })) : [];
   return [
     h("div", { class: "head" }, h("h2", {}, "Why is this row here? ", h("code", {}, key.map((one) => one ?? "null").join(", "))), h("button", { onclick: () => context.go("storage", { key: JSON.stringify(key), at: found.id }) }, "Its runs in the storage")),
-    h("p", { class: "soft small" }, `It is the sum of ${lines.length === 1 ? "one part" : `${lines.length} parts`}, each added by the checkpoints named, oldest first. The key is in key group ${found.group} of ${found.groups}; ${found.runs} of ${found.runs_all} runs hold that group.`),
+    h("p", { class: "soft small" }, `It is the sum of ${lines.length === 1 ? "one part" : `${lines.length} parts`}, each added by the checkpoints named, oldest first. The key is in key group ${found.group} of ${found.groups}; ${found.runs} of ${format.count(found.runs_all, "run")} ${found.runs === 1 ? "holds" : "hold"} that group.`),
     h("br"), table(cells, [...lines, ...whole], { label: "parts", rowClass: ({ one }) => (one === null ? "together" : null) }),
     found.time_to_live && h("p", { class: "soft small" }, `A key lives ${found.time_to_live} after its last message, and begins at zero when it comes back. A part that is over without the others is left out of the list, and counts where a later message joins it.`),
-    found.closed_ms ? h("p", { class: "soft small" }, `Windows that end by ${format.clock(found.closed_ms)} have left the state: their results are in the sink.`) : null,
+    found.final_ms ? h("p", { class: "soft small" }, `Windows that end by ${format.clock(found.final_ms)} have left the state.${found.final_ms < found.closed_ms ? ` Those that end by ${format.clock(found.closed_ms)} are closed, and still take late records.` : ""}`) : null,
   ];
 }
 

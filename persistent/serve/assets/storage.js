@@ -47,7 +47,7 @@ function map(found) {
   const base = y + 4;
   const ticks = (W > 500 ? [0, 256, 512, 768, 1023] : [0, 512, 1023]).map((group) => s("text", { x: x(group), y: base + 16, "text-anchor": group === 0 ? "start" : group === 1023 ? "end" : "middle" }, String(group)));
   const guide = found.needed && s("line", { class: "guide", x1: x(found.needed.group + 0.5), x2: x(found.needed.group + 0.5), y1: 0, y2: base });
-  return picture(W, base + BOTTOM, `${runs.length} runs by key group`, bars, s("line", { class: "axis", x1: LEFT, x2: W, y1: base, y2: base }), ticks, guide);
+  return picture(W, base + BOTTOM, `${format.count(runs.length, "run")} by key group`, bars, s("line", { class: "axis", x1: LEFT, x2: W, y1: base, y2: base }), ticks, guide);
 }
 
 function keyForm(context, found, asked) {
@@ -56,7 +56,7 @@ function keyForm(context, found, asked) {
   const fields = found.key.map((name, place) => h("input", { type: place ? "text" : "search", placeholder: name, "aria-label": name, value: given[place] ?? "" }));
   const submit = (event) => { event.preventDefault(); context.go("storage", { at: asked.at, key: JSON.stringify(fields.map((one) => one.value)) }); };
   return [h("form", { class: "bar", onsubmit: submit }, h("span", { class: "soft small" }, "Which runs does a key need?"), fields, h("button", {}, "Find"), asked.key && h("button", { type: "button", onclick: () => context.go("storage", { at: asked.at }) }, "All runs")),
-    found.needed && h("p", { class: "small soft" }, `The key is in key group ${found.needed.group}: reading it opens ${found.needed.runs.length} of ${found.count} runs, and in each only the slice of that group.`)];
+    found.needed && h("p", { class: "small soft" }, `The key is in key group ${found.needed.group}: reading it opens ${found.needed.runs.length} of ${format.count(found.count, "run")}, and in each only the slice of that group.`)];
 }
 
 function list(found) {

@@ -61,7 +61,7 @@ export async function timelineView(context) {
       { name: "planned", kind: "time", cell: (one) => planned(one.committed_ms) },
     ];
     renew(list,
-      h("div", { class: "head" }, h("h2", {}, `${format.number(page.kept)} checkpoints are kept`), h("p", { class: "small soft" }, "Pick one to read it; with Shift a second to compare.")),
+      h("div", { class: "head" }, h("h2", {}, `${format.count(page.kept, "checkpoint")} ${page.kept === 1 ? "is" : "are"} kept`), h("p", { class: "small soft" }, "Pick one to read it; with Shift a second to compare.")),
       table(columns, lines, { pick, key: (one) => one.id, label: "checkpoints, newest first", selected: (one) => one.id === id || one.id === from, rowClass: (one) => (one.abandoned ? "gone" : null) }),
       page.next !== null && h("div", { class: "pages" }, h("button", { "data-key": "older", onclick: older }, `Older than ${format.number(page.next)}`)));
   }

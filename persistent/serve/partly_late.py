@@ -1,0 +1,124 @@
+"""Partly late records count somewhere, but not in each state or window: no account has them, only the files of late
+rows do. They are counted by state, and each file is read once, the newest first, for a moment at a time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import LATE, published_id
+from persistent.checkpoint.set_aside import aside_names
+from persistent.clock import monotonic_s
+from persistent.codec import decode_table
+from persistent.driver.publish import aside_name
+from persistent.storage import Storage
+from persistent.verify.runs import UNREADABLE
+from persistent.worker.late_windows import PARTLY_LATE
+
+_BUDGET_S = 0.05
+_IN = f"{PARTLY_LATE} in "
+
+Counts = Mapping[str, int]
+"""Partly late records by their states, such as "hourly" or "hourly, daily"; "" of a task with one state."""
+
+
+@dataclass(frozen=True)
+class Partly:
+    """The partly late records of a job, by the id of the checkpoint that found them. ``unread``: files of late rows
+    that are not counted yet. ``damaged``: those that cannot be read."""
+
+    by_id: tuple[tuple[int, Counts], ...] = ()
+    unread: int = 0
+    damaged: int = 0
+    inherited: bool = False
+    """Whether the job continues one whose files it does not have."""
+
+    def records(self, after: int = -1) -> int:
+        """How many there are, since that checkpoint."""
+        return sum(sum(counts.values()) for id, counts in self.by_id if id > after)
+
+    def missing(self, after: int = -1) -> dict[str, int]:
+        """How many are missing in each state, since that checkpoint; "": in some windows of the only one.
+
+        >>> Partly(((1, {"hourly, daily": 2}), (2, {"hourly": 3}))).missing()
+        {'hourly': 5, 'daily': 2}
+        """
+        found: Counter[str] = Counter()
+        for states, count in ((one, count) for id, counts in self.by_id if id > after for one, count in counts.items()):
+            found.update(dict.fromkeys(states.split(", "), count))
+        return dict(found)
+
+
+@dataclass
+class PartlyLate:
+    """Counts the partly late records of a job as it goes on."""
+
+    storage: Storage
+    _looked: str = ""
+    _names: tuple[str, ...] = ()
+    _read: dict[str, Counts | None] = field(default_factory=dict)
+    """By file; None: it is damaged."""
+
+    def count(self, newest: Manifest) -> Partly:
+        """Those up to that manifest, as far as the files could be read in a moment: the next call goes on."""
+        if not _possible(newest):
+            return Partly()
+        if self._looked != newest.nonce:
+            self._looked, self._names = newest.nonce, self._published(newest)
+            self._read = {name: self._read[name] for name in self._names if name in self._read}
+        until = monotonic_s() + _BUDGET_S
+        for name in reversed(self._names):
+            if name not in self._read:
+                self._read_file(name, newest)
+                if monotonic_s() > until:
+                    break
+        known = [(published_id(name), self._read[name]) for name in self._names if name in self._read]
+        counted = tuple((id, counts) for id, counts in known if counts is not None)
+        inherited = newest.origin is not None or newest.kind == "savepoint"
+        return Partly(counted, len(self._names) - len(known), len(known) - len(counted), inherited)
+
+    def _published(self, newest: Manifest) -> tuple[str, ...]:
+        """The files that count, those included that the newest checkpoint has yet to publish."""
+        first, stop = newest.retract or (0, 0)
+        names = {*aside_names(self.storage, LATE), *(name.rpartition("/")[2] for name in _owed(newest))}
+        ids = {name: published_id(name) for name in names}
+        return tuple(sorted(name for name, id in ids.items() if 0 <= id <= newest.id and not first <= id < stop))
+
+    def _read_file(self, name: str, newest: Manifest) -> None:
+        published = f"{LATE}/{name}"
+        try:
+            try:
+                data = self.storage.read(published)
+            except FileNotFoundError:
+                data = self.storage.read(_owed(newest).get(published, published))
+            self._read[name] = _counts(decode_table(data, None, published).column("reason").to_pylist())
+        except FileNotFoundError:
+            # It was taken back, or published, since it was listed: the next look knows.
+            self._looked = ""
+        except UNREADABLE:
+            self._read[name] = None
+
+
+def _counts(reasons: list[str]) -> Counts:
+    """
+    >>> _counts(["late", "partly-late", "partly-late in hourly"])
+    {'': 1, 'hourly': 1}
+    """
+    partly = (one for one in reasons if one.startswith(PARTLY_LATE))
+    return dict(Counter(one.removeprefix(_IN if one.startswith(_IN) else PARTLY_LATE) for one in partly))
+
+
+def _owed(newest: Manifest) -> dict[str, str]:
+    """The files of late rows that may still be staged, by the name that they are published under."""
+    return {aside_name(LATE, one.id, staged): staged.name for one in newest.aside for staged in one.late}
+
+
+def _possible(newest: Manifest) -> bool:
+    """Whether any record can be partly late: there are windows, or several states."""
+    return len(newest.operators) > 1 or any(one.state.has_windows for one in newest.operators.values())
+
+
+NOTHING = Partly()
