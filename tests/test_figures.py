@@ -29,7 +29,7 @@ WIDE = {
     "monoids.sketches.count_min.CountMin": 24,
     "persistent.driver.step.Step": 24,  # What the driver asks of a step, of all states and of one.
     "persistent.driver.report.RunReport": 30,  # Each figure of a run, as users read it.
-    "persistent.driver.report.StepReport": 25,  # And of a step.
+    "persistent.driver.report.StepReport": 26,  # And of a step.
     "persistent.checkpoint.log.Log": 24,
 }
 MANY_PARAMETERS = {
@@ -51,7 +51,7 @@ MANY_IMPORTS = {
     "persistent.driver.next_step": 20,
     "persistent.operations.restarting": 23,  # State, sources and seen records are cut at one clock.
     "persistent.driver.step_effects": 24,  # Each effect of a step is performed there.
-    "persistent.driver.correction": 32,  # A checkpoint without a step: what the modules of a step do, in one place.
+    "persistent.driver.correction": 33,  # A checkpoint without a step: what the modules of a step do, in one place.
     "persistent.worker.map_split": 23,  # Every record is judged there, and counted.
 }
 IMPORTERS_MAX = 40

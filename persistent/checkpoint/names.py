@@ -186,6 +186,11 @@ def published_name(id: int, staged: str) -> str:
     return f"{published_stem(id, _stem(staged))}{dot}{extension}"
 
 
+def aside_name(folder: str, id: int, staged: Staged) -> str:
+    """The published name of late rows or dead letters: ``late/<id>-<nonce>.arrow``."""
+    return f"{folder}/{published_name(id, staged.name)}"
+
+
 def published_id(name: str) -> int:
     """The id in the name of a published file, whatever its folder; -1 for another name.
 

@@ -128,8 +128,7 @@ OPTIONS = tuple(
             ("end_of_input", OnChange.PLAN, "whether all windows close once everything is read"),
             ("on_step", OnChange.NONE, "the function called after each step"),
             ("on_idle", OnChange.NONE, "the function called while a run waits"),
-            ("progress", OnChange.NONE, "whether figures are shown while it runs"),
-            ("metrics", OnChange.NONE, "where its figures are shown while it runs"),
+            *((name, OnChange.NONE, "where figures are shown while it runs") for name in ("progress", "metrics")),
         ),
         "FileSource": (
             (

@@ -20,11 +20,11 @@ from persistent.checkpoint.names import (
     RETRACTED,
     STAGED,
     Staged,
+    aside_name,
     entry_id,
     is_retracted,
     manifest_name,
     plan_name,
-    published_name,
     retraction_name,
     retractions,
 )
@@ -237,11 +237,6 @@ def _retracted_aside(storage: Storage, marks: Collection[range]) -> Iterator[str
 
 def _live(manifest: Manifest, kept: Iterable[Manifest]) -> set[str]:
     return {name for one in kept for name in one.files()} | manifest.unpublished()
-
-
-def aside_name(folder: str, id: int, staged: Staged) -> str:
-    """The published name of late rows or dead letters: ``late/<id>-<nonce>.arrow``."""
-    return f"{folder}/{published_name(id, staged.name)}"
 
 
 def no_longer_kept(manifest: Manifest, kept: Iterable[Manifest], dropped: Iterable[Manifest]) -> list[str]:

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import LATE, published_id
+from persistent.checkpoint.names import LATE, aside_name, published_id
 from persistent.checkpoint.set_aside import aside_names
 from persistent.clock import monotonic_s
 from persistent.codec import decode_table
-from persistent.driver.publish import aside_name
 from persistent.storage import Storage
 from persistent.verify.runs import UNREADABLE
 from persistent.worker.late_windows import PARTLY_LATE

@@ -21,6 +21,7 @@ from persistent.checkpoint.names import (
     FORMAT_NAME,
     STAGED,
     Staged,
+    aside_name,
     driver_epoch,
     entry_id,
     manifest_name,
@@ -32,7 +33,6 @@ from persistent.checkpoint.set_aside import aside_names
 from persistent.checkpoint.shapes import check_format
 from persistent.checkpoint.successor import Entry
 from persistent.codec import KEY_GROUPS, Run, decode_document, decode_table
-from persistent.driver.publish import aside_name
 from persistent.errors import CorruptCheckpoint, PersistentError
 from persistent.storage import Storage
 from persistent.verify.findings import MISSING, Finding, Verification

@@ -11,12 +11,11 @@ import pytest
 from persistent import MemorySource
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import Staged, new_nonce
+from persistent.checkpoint.names import Staged, aside_name, new_nonce
 from persistent.checkpoint.output_parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.set_aside import aside_names
 from persistent.driver.naming import named_sinks
 from persistent.driver.publish import (
-    aside_name,
     check_folder,
     claim,
     collect,
