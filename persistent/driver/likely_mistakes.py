@@ -70,7 +70,7 @@ def of_refused(rows: int, late: int, refused: Mapping[str, int], *, ended: bool)
     state took them. ``refused``: by state.
 
     >>> [(what, text[:48]) for what, text in of_refused(10, 1, {"hourly": 6, "total": 1}, ended=True)]
-    [('late in hourly', "6 of 10 records read came too late for the state")]
+    [('late in hourly', '6 of 10 records read came too late for the state')]
     """
     if not rows or 2 * late >= rows or not (ended or rows >= _ROWS_MIN):
         return
