@@ -13,6 +13,7 @@ from typing import Any, Protocol, TextIO
 from persistent.clock import monotonic_s
 from persistent.driver.report import Idle, StepReport, reached_text
 from persistent.sources.protocol import Reached
+from persistent.task import state_name
 from persistent.text.figures import bytes_text, clock_text, count_text, span_text, utc_text
 
 _RATE_SECONDS = 10.0
@@ -52,7 +53,8 @@ class RunFigures:
         self.steps += 1
         self.late += step.late
         self.dead += step.dead
-        self._refused.update(step.refused_in)
+        for name, missed in step.refused.items():
+            self._refused[name] += sum(missed.values())
         self.checkpoint_bytes += step.checkpoint_bytes
         self._recent.append((now_s, self.rows, step.reached.done if step.reached else None))
         while now_s - self._recent[0][0] > _RATE_SECONDS and len(self._recent) > 2:
@@ -106,7 +108,7 @@ class RunFigures:
         counts = [(self.late, f"{self.late:,} late"), (self.dead, count_text(self.dead, "dead letter"))]
         # Where one state takes what another refuses, the account alone would show nothing.
         if set(self._refused.values()) != {self.late}:
-            counts += [(count, f"{count:,} late in {name}") for name, count in self._refused.items()]
+            counts += [(count, f"{count:,} late in {state_name(name)}") for name, count in self._refused.items()]
         return [f"{text} ({_share(count, self.rows)} of all)" for count, text in counts if count]
 
 

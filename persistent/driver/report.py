@@ -13,7 +13,6 @@ from persistent.errors import InvalidPipeline
 from persistent.plots import plotted
 from persistent.sources.protocol import Reached
 from persistent.storage.failures import without_secrets
-from persistent.task import state_name
 from persistent.text.figures import bytes_text, clock_text, count_text
 from persistent.worker.late_windows import LateWindows, missed_text
 
@@ -61,11 +60,6 @@ class StepReport:
     @property
     def rows_per_second(self) -> float:
         return self.rows / self.seconds if self.seconds else 0.0
-
-    @property
-    def refused_in(self) -> dict[str, int]:
-        """Of a task with several states, how many records each has refused, by its name."""
-        return {state_name(name): sum(missed.values()) for name, missed in self.refused.items() if missed}
 
     @property
     def watermark(self) -> int:

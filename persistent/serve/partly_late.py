@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import LATE, aside_name, published_id
+from persistent.checkpoint.names import LATE, published_id, published_name
 from persistent.checkpoint.set_aside import aside_names
 from persistent.clock import monotonic_s
 from persistent.codec import decode_table
@@ -82,7 +82,7 @@ class PartlyLate:
     def _published(self, newest: Manifest) -> tuple[str, ...]:
         """The files that count, those included that the newest checkpoint has yet to publish."""
         first, stop = newest.retract or (0, 0)
-        names = {*aside_names(self.storage, LATE), *(name.rpartition("/")[2] for name in _owed(newest))}
+        names = {*aside_names(self.storage, LATE), *_owed(newest)}
         ids = {name: published_id(name) for name in names}
         return tuple(sorted(name for name, id in ids.items() if 0 <= id <= newest.id and not first <= id < stop))
 
@@ -92,7 +92,7 @@ class PartlyLate:
             try:
                 data = self.storage.read(published)
             except FileNotFoundError:
-                data = self.storage.read(_owed(newest).get(published, published))
+                data = self.storage.read(_owed(newest).get(name, published))
             self._read[name] = _counts(decode_table(data, None, published).column("reason").to_pylist())
         except FileNotFoundError:
             # It was taken back, or published, since it was listed: the next look knows.
@@ -112,7 +112,7 @@ def _counts(reasons: list[str]) -> Counts:
 
 def _owed(newest: Manifest) -> dict[str, str]:
     """The files of late rows that may still be staged, by the name that they are published under."""
-    return {aside_name(LATE, one.id, staged): staged.name for one in newest.aside for staged in one.late}
+    return {published_name(one.id, staged.name): staged.name for one in newest.aside for staged in one.late}
 
 
 def _possible(newest: Manifest) -> bool:
