@@ -46,8 +46,12 @@ def front(monkeypatch: pytest.MonkeyPatch) -> Front:
     return made
 
 
-def test_outside_a_notebook_nothing_is_shown_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_outside_a_notebook_nothing_is_shown_unless_asked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A script's log would get lines that nobody asked for."""
+    # The command line of an earlier test writes log lines to the standard error.
+    monkeypatch.setattr(logging.getLogger("persistent"), "handlers", [])
     assert not is_notebook()
     Shop().run()
     Shop().run(progress=False)
