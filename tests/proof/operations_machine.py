@@ -101,6 +101,7 @@ class Machine(RuleBasedStateMachine):
             world.checkpoint.clear()
             world.sink.clear()
             world.twin.clear()
+            world.late.clear()
 
     # -- rules ---------------------------------------------------------------------------------------------------
 
@@ -111,13 +112,23 @@ class Machine(RuleBasedStateMachine):
         step_rows=st.integers(1, 4),
         drift=st.sampled_from((None, None, 3, 10)),
         twins=st.sampled_from((False, False, True)),
+        apart=st.booleans(),
     )
     def begin(
-        self, emission: Emission, partitions: int, rows: Any, step_rows: int, drift: int | None, twins: bool
+        self,
+        emission: Emission,
+        partitions: int,
+        rows: Any,
+        step_rows: int,
+        drift: int | None,
+        twins: bool,
+        apart: bool = True,
     ) -> None:
         self.emission, self.twins = emission, twins
+        # Where nothing is ever late, a sink for it is refused.
+        self.apart = apart and (emission.has_lives or emission.has_windows)
         self.drift = None if drift is None else drift * emission.tick_ms
-        self._tell(f"begin {emission} drift={drift} twins={twins}")
+        self._tell(f"begin {emission} drift={drift} twins={twins} apart={self.apart}")
         self.world = self._world([{f"p{number}": [] for number in range(partitions)}])
         self.append(rows)
         self.run(2, step_rows, False, 1, None)
@@ -515,6 +526,8 @@ class Machine(RuleBasedStateMachine):
         model, shown = self.world.model, self.world.shown()
         for id in sorted({*shown, *model.shown}):
             found, expected = shown.get(id), model.shown.get(id)
+            if self.apart and expected is not None:
+                expected = replace(expected, apart=expected.late)
             assert expected is not None, f"published under {id}: {found}, and nothing should be"
             if id in model.partly:
                 assert found is None or found <= expected, f"published under {id}: {found}, not of {expected}"
@@ -586,7 +599,7 @@ class Machine(RuleBasedStateMachine):
 
     def _world(self, sources: Any, start_from: str | None = None) -> World:
         name = f"operations-{uuid.uuid4().hex}-{self._name()}"
-        self._worlds.append(World(name, self.emission, sources, start_from, self.drift, self.twins))
+        self._worlds.append(World(name, self.emission, sources, start_from, self.drift, self.twins, self.apart))
         return self._worlds[-1]
 
     def _name(self) -> str:

@@ -44,17 +44,20 @@ class Plan:
 
 @dataclass(frozen=True)
 class Shown:
-    """What one checkpoint publishes: values of windows or keys, and the numbers of rows late and dead."""
+    """What one checkpoint publishes: values of windows or keys, and the numbers of rows late and dead. ``apart``: of
+    the late rows in a sink of their own."""
 
     values: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     late: Counter[int] = field(default_factory=Counter)
     dead: Counter[int] = field(default_factory=Counter)
+    apart: Counter[int] = field(default_factory=Counter)
 
     def __bool__(self) -> bool:
-        return bool(self.values or self.late or self.dead)
+        return bool(self.values or self.late or self.dead or self.apart)
 
     def __le__(self, other: Shown) -> bool:
-        return self.values <= other.values and self.late <= other.late and self.dead <= other.dead
+        aside = self.late <= other.late and self.dead <= other.dead and self.apart <= other.apart
+        return self.values <= other.values and aside
 
 
 @dataclass(frozen=True)

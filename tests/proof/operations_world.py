@@ -89,7 +89,7 @@ class Enough(Exception):
 class World:
     """``sources``: the one it began with, and another for each restart as of a clock. ``start_from``: the savepoint it
     began with. ``drift``: how far a partition can be ahead of the slowest, in ms; None: as far as it is. ``twins``: the
-    task has two states that are the same, each with a sink of its own."""
+    task has two states that are the same, each with a sink of its own. ``apart``: late rows have one too."""
 
     name: str
     emission: Emission
@@ -97,11 +97,12 @@ class World:
     start_from: str | None = None
     drift: int | None = None
     twins: bool = False
+    apart: bool = False
     model: Model = field(default_factory=lambda: Model(KEPT_LAST))
 
     def __post_init__(self) -> None:
         self.checkpoint, self.sink = MemoryStorage(f"{self.name}-c"), MemoryStorage(f"{self.name}-s")
-        self.twin = MemoryStorage(f"{self.name}-t")
+        self.twin, self.late = MemoryStorage(f"{self.name}-t"), MemoryStorage(f"{self.name}-l")
 
     @property
     def read(self) -> str | None:
@@ -130,6 +131,7 @@ class World:
             source=Named(self.sources[self.source if source is None else source]),
             task=Visits(self.emission, ("state", "twin") if self.twins else ()),
             sink=sink,
+            late_sink=FileSink(FaultyStorage(self.late, counted), format="jsonl") if self.apart else None,
             checkpoint=checkpoint or FaultyStorage(self.checkpoint, counted),
             step_rows=step_rows,
             on_error="dead-letter",
@@ -158,7 +160,7 @@ class World:
 
     def files(self) -> dict[str, Any]:
         """All there is."""
-        sinks = {"sink": self.sink, "twin": self.twin}
+        sinks = {"sink": self.sink, "twin": self.twin, "late": self.late}
         shown = {f"{where}/{name}": data for where, one in sinks.items() for name, data in one._files.items()}
         return {**self.checkpoint._files, **shown}
 
@@ -172,6 +174,9 @@ class World:
             for row in table.to_pylist():
                 numbers: Counter[int] = getattr(found.setdefault(row["checkpoint"], Shown()), aside)
                 numbers[row["value"]["id"]] += 1
+        for name in self.late.list(""):
+            for line in self.late.read(name).to_pybytes().decode().splitlines():
+                found.setdefault(int(name[:20]), Shown()).apart[json.loads(json.loads(line)["value"])["id"]] += 1
         return found
 
     def _shown_in(self, sink: MemoryStorage) -> dict[int, Shown]:
