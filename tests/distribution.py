@@ -19,6 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 START = ROOT / "docs" / "start.md"
 BLOCK = re.compile(r'^```(\w+)(?: title="(\S+)")?\n(.*?)^```$', re.M | re.S)
+SET_UP = ("python3 -m venv ", ". .venv", "pip install ")
+"""What a reader does before: here it is the wheel that is installed."""
 BILL = "persistent-monoids.cdx.json"
 
 
@@ -32,6 +34,7 @@ def expected() -> set[str]:
     """What belongs into the wheel, as paths in it: the packages, their types, the page's assets, the pytest plugins."""
     found = {path for package in ("monoids", "persistent") for path in (ROOT / package).rglob("*.py")}
     found |= {ROOT / "monoids" / "py.typed", ROOT / "persistent" / "py.typed"}
+    found |= {ROOT / "persistent" / "cli" / "errors.md"}
     found |= set((ROOT / "persistent" / "serve" / "assets").iterdir())
     found |= {ROOT / "pytest_monoids.py", ROOT / "pytest_persistent.py"}
     return {str(path.relative_to(ROOT)) for path in found}
@@ -61,10 +64,10 @@ def check_source(archive: Path) -> list[str]:
 
 
 def installed(wheel: Path, folder: Path) -> Path:
-    """The Python of a new environment that has the wheel, and what it needs, and nothing else."""
+    """The Python of a new environment that has the wheel, what it needs, pytest, and nothing else."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     python = folder / "bin" / "python"
-    words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel)]
+    words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel), "pytest"]
     subprocess.run([python, *words], check=True)
     return python
 
@@ -80,8 +83,9 @@ def run_start_page(python: Path, folder: Path) -> int:
             (folder / name).write_text(text, encoding="utf-8")
         elif language == "console":
             for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.M):
-                check_command(command, shown, folder, environment)
-                count += 1
+                if not command.startswith(SET_UP):
+                    check_command(command, shown, folder, environment)
+                    count += 1
     return count
 
 

@@ -23,6 +23,8 @@ _REASON_MAX = 300
 NO_VALUE = "the message has no value"
 _NOTHING: Mapping[str, Any] = {}
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_OF_A_FILE = re.compile(r": write each record .*")
+"""What helps where the values are lines of a file."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ def _of_value(why: str, value: MessageValue) -> str:
     """The reason of a line, as that of a value; with a hint for a value written by a registry's serializer."""
     is_framed = value is not None and len(value) > 5 and value[0] == 0
     hint = ". It begins with a zero byte, as Avro with a schema registry does: give format=Avro(registry)"
-    return why.replace("the line", "the value") + (hint if is_framed else "")
+    return _OF_A_FILE.sub("", why.replace("the line", "the value")) + (hint if is_framed else "")
 
 
 def _block(values: Sequence[MessageValue]) -> tuple[Block, list[tuple[int, str]]]:

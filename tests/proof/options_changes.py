@@ -170,6 +170,8 @@ CHANGES: tuple[Change, ...] = (
     _change("Pipeline.run.engine", WINDOWS, Embedded(threads=1), Embedded(threads=2)),
     _change("Pipeline.run.on_step", WINDOWS, WITHOUT, None),
     _change("Pipeline.run.on_idle", WINDOWS, WITHOUT, None),
+    _change("Pipeline.run.progress", WINDOWS, WITHOUT, False),
+    _change("Pipeline.run.metrics", WINDOWS, WITHOUT, None),
     _change("Pipeline.run.end_of_input", WINDOWS, True, False, twin=True),
     _change("Pipeline.run.end_of_input", TOTALS, True, False),
     # -- files

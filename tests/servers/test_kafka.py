@@ -229,7 +229,9 @@ def test_what_cannot_be_decoded_is_a_dead_letter(kafka: KafkaServer) -> None:
     assert [row["data"] or None for row in letters] == [one or None for one in bad]
     reasons = [row["reason"] for row in letters]
     assert reasons[0] == "the value is empty" and reasons[3] == "the message has no value"
-    assert reasons[2] == "the value is not a JSON object" and "column 'n'" in reasons[4].replace("/n", "column 'n'")
+    assert reasons[2] == "the value is not a JSON object, but a list" and "column 'n'" in reasons[4].replace(
+        "/n", "column 'n'"
+    )
 
 
 def test_key_headers_and_time_of_the_broker_are_columns(kafka: KafkaServer) -> None:

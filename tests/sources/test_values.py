@@ -20,8 +20,8 @@ BAD = [
     (None, "the message has no value"),
     (b"", "the value is empty"),
     (b" \n ", "the value is empty"),
-    (b"[1]", "the value is not a JSON object"),
-    (b'{"n":', "the value is not a JSON object"),
+    (b"[1]", "the value is not a JSON object, but a list"),
+    (b'{"n":', "the value is not a JSON object, but the beginning of one"),
     (b'{"page":"a\nb","n":1}', "the value is not a JSON object: a text has a line break in it"),
     (b'{"n":1}\n{"n":2}', "the value is not one JSON object"),
     (b'{"n":1}{"n":2}', "the value is not one JSON object"),
@@ -49,7 +49,13 @@ def test_a_reason_says_what_is_wrong(value: Any, reason: str) -> None:
     """Who looks at a dead letter wants to mend its sender."""
     decoded = JsonValues().decode([value], SCHEMA)
     ((row, said),) = decoded.dead
-    assert row == 0 and reason in said and len(decoded.batch) == 0 and decoded.batch.schema == SCHEMA
+    assert (
+        row == 0
+        and reason in said
+        and " line" not in said.replace("line break", "")
+        and len(decoded.batch) == 0
+        and decoded.batch.schema == SCHEMA
+    )
 
 
 def test_values_of_a_registry_are_recognised() -> None:
