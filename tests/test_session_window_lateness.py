@@ -116,7 +116,7 @@ def test_a_reader_holds_the_plain_sessions_at_every_step(
 
 
 @pytest.mark.check
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(
     st.integers(0, 10**6),
     GAPS_AND_CUTS,

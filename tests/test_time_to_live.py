@@ -60,7 +60,7 @@ def test_keys_come_to_the_plain_ones(seed: int, ttl: int, mode: Any, step_rows: 
 
 
 @pytest.mark.check
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(SEEDS, TTLS, st.sampled_from(MODES), st.sampled_from((1, 2, 3, 7, 60)), st.lists(st.integers(1, 60), max_size=3))
 def test_many_come_to_the_plain_ones(seed: int, ttl: int, mode: Any, step_rows: int, stops: list[int]) -> None:
     comes_to_the_plain_ones(seed, ttl, mode, step_rows, stops)
@@ -128,7 +128,7 @@ def test_so_it_is_after_operations(operations: str, mode: Any, tmp_path: Any) ->
 
 
 @pytest.mark.check
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(SEEDS, st.sampled_from(MODES), st.text("chsr", min_size=1, max_size=6))
 def test_so_it_is_after_any_operations(seed: int, mode: Any, operations: str) -> None:
     with TemporaryDirectory() as folder:
