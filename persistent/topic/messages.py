@@ -11,7 +11,7 @@ from dataclasses import dataclass
 ASK_MAX = 1_024
 """The most messages that one ``Ask`` requests."""
 NUMBER_MAX = 2**63 - 1
-"""Of a message. A receiver that leaves has no need of anything before it."""
+"""Of a message."""
 TIMES = range(-(2**63), 2**63)
 """The times that a message can have, in ms since the epoch."""
 BEAT_MS = 1_000
@@ -73,10 +73,16 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Have:
-    """A receiver no longer needs anything before ``next``. ``NUMBER_MAX``: it leaves."""
+    """A receiver no longer needs anything before ``next``."""
 
     session: str
     next: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """A receiver needs nothing more, also if it has not heard which session this is. The sender hangs up: a receiver
+    that hung up itself could take this message along, if the sender was writing at that moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,7 @@ class Refusal:
     reason: str
 
 
-Spoken = Hello | Standing | Sent | Gone | Ask | Have | Refusal
+Spoken = Hello | Standing | Sent | Gone | Ask | Have | Refusal | Leave
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ _TICK_S = 0.05
 _WAITING_MAX = 20_000
 _WAITING_BYTES_MAX = 64 << 20
 _LEAP_S = 1.0
+_FAREWELL_S = 2.0
+"""How long a receiver that leaves waits for the sender to hang up."""
 _RESET = struct.pack("ii", 1, 0)
 """An option of a socket: it leaves nothing behind that holds its port."""
 
@@ -74,6 +76,8 @@ class TopicReceiver:
         self._closed = self._is_paused = self._has_raised = False
         self._link = self._token = 0
         self._transport: asyncio.Transport | None = None
+        self._hung_up = asyncio.Event()
+        """Set when a connection has ended that was in use."""
         self._dialling: asyncio.Task[None] | None = None
         self._now_s, self._looked_s = 0.0, monotonic_s()
         self._thread = LoopThread(f"topic {topic}", self._sockets)
@@ -187,12 +191,17 @@ class TopicReceiver:
     # -- in the thread of the connection -----------------------------------------------------------------------------
 
     async def _leave(self) -> None:
-        """Tell the sender, which would wait for a return, and hang up."""
-        if self._transport is not None:
-            said = [effect.said for effect in self._receiving.leave() if isinstance(effect, Tell)]
-            self._transport.write(b"".join(map(encode, said)))
-            self._transport.close()
-            self._thread.loop.call_soon(self._transport.abort)
+        """Tell the sender, which would wait for a return, and read until it has hung up."""
+        if (transport := self._transport) is None:
+            return
+        said = [effect.said for effect in self._receiving.leave() if isinstance(effect, Tell)]
+        transport.write(b"".join(map(encode, said)))
+        if self._is_paused and not transport.is_closing():
+            transport.resume_reading()
+        self._hung_up.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._hung_up.wait(), _FAREWELL_S)
+        transport.abort()
 
     def _sockets(self) -> list[Any]:
         transport = self._transport
@@ -288,6 +297,7 @@ class TopicReceiver:
     def _unlinked(self, link: int, transport: asyncio.Transport) -> None:
         if transport is self._transport:
             self._transport = None
+            self._hung_up.set()
         self._do(lambda now: self._receiving.unlinked(link, now))
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from persistent.topic.catching_up import CatchUp, Meter
 from persistent.topic.messages import (
-    NUMBER_MAX,
     Gone,
     HangUp,
     Have,
     Hello,
+    Leave,
     MessagesLost,
     Refusal,
     Sent,
@@ -111,7 +111,7 @@ class Receiving:
 
     def leave(self) -> list[ReceiverEffect]:
         """Say that nothing more is needed, so that the sender does not wait for a return."""
-        return [Tell(Have(self.ordering.session, NUMBER_MAX))] if self.joined and self.ordering is not None else []
+        return [Tell(Leave())] if self._is_linked else []
 
     def catching_up(self) -> CatchUp:
         """How far the receiver is behind, and how long it needs to catch up."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from persistent.topic.messages import BEAT_MS, NUMBER_MAX, Ask, HangUp, Have, Hello, Sent, Spoken, Standing
+from persistent.topic.messages import BEAT_MS, NUMBER_MAX, Ask, HangUp, Have, Hello, Leave, Sent, Spoken, Standing
 from persistent.topic.options import Retain
 from persistent.topic.outbox import Outbox
 from persistent.topic.retention import Retained
@@ -23,7 +23,7 @@ LINKS_MAX = 1_000
 HELLO_MS = 10_000
 """How long a connection may say no Hello."""
 FAREWELL_MS = 5_000
-"""How long a refused connection stays open for what was sent before."""
+"""How long a connection stays open for what was sent before, once it is to end."""
 
 
 @dataclass
@@ -54,8 +54,8 @@ class Sending:
         self._silent: dict[int, int] = {}
         """By connection that has said no Hello: since when it stands."""
         self._joined: dict[int, _Joined] = {}
-        self._refused: dict[int, int | None] = {}
-        """By refused connection: since when; None until the next tick."""
+        self._ending: dict[int, int | None] = {}
+        """By connection that was refused, or whose receiver leaves: since when; None until the next tick."""
         self._away: dict[int, int] = {}
         """By receiver that has lost its connection and still needs something: when that was."""
 
@@ -91,7 +91,7 @@ class Sending:
     def tick(self, now: int) -> None:
         """Time has passed."""
         self.retained.let_go(now)
-        self._refused = {link: now if since is None else since for link, since in self._refused.items()}
+        self._ending = {link: now if since is None else since for link, since in self._ending.items()}
         for link in [link for link, since in self._silent.items() if now - since >= HELLO_MS]:
             self.refuse(link)
         if now >= self._beat_at:
@@ -119,7 +119,7 @@ class Sending:
     def unlinked(self, link: int, now: int) -> None:
         """A connection is gone."""
         self._outboxes.pop(link, None)
-        self._refused.pop(link, None)
+        self._ending.pop(link, None)
         self._silent.pop(link, None)
         gone = self._joined.pop(link, None)
         needed = self.retained.next if self.ended else NUMBER_MAX
@@ -133,14 +133,17 @@ class Sending:
         """Hang up on a connection. ``reason``: what a receiver needs to know; one that is told does not return."""
         if link in self._outboxes:
             self.refused += 1
-            self._refused.setdefault(link, None)
-            self._silent.pop(link, None)
-            self._joined.pop(link, None)
-            self._outboxes[link].refuse(link, reason)
+            self._hang_up(link, reason)
+
+    def _hang_up(self, link: int, reason: str = "") -> None:
+        self._ending.setdefault(link, None)
+        self._silent.pop(link, None)
+        self._joined.pop(link, None)
+        self._outboxes[link].refuse(link, reason)
 
     def overdue(self, now: int) -> list[int]:
-        """The refused connections that stand although their time is over: the other end does not read."""
-        return [link for link, since in self._refused.items() if since is not None and now - since >= FAREWELL_MS]
+        """The connections to end that stand although their time is over: the other end does not read."""
+        return [link for link, since in self._ending.items() if since is not None and now - since >= FAREWELL_MS]
 
     def heard(self, link: int, said: Spoken) -> None:
         match said:
@@ -155,6 +158,8 @@ class Sending:
                 self._outboxes[link].ask(first, stop)
             case Have(session, next_) if session == self.session and link in self._joined:
                 self._joined[link].have = max(self._joined[link].have, next_)
+            case Leave() if link in self._outboxes:
+                self._hang_up(link)
 
     def waiting_bytes(self, link: int) -> int:
         """How many bytes of live messages wait for a connection."""

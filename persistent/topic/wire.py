@@ -19,6 +19,7 @@ from persistent.topic.messages import (
     Gone,
     Have,
     Hello,
+    Leave,
     Refusal,
     Sent,
     Spoken,
@@ -68,6 +69,8 @@ def _encoded(said: Spoken) -> tuple[int, bytes, bytes]:
             return 6, _ONE.pack(bytes.fromhex(session), next_), b""
         case Refusal(reason):
             return 7, b"", reason.encode()[:TEXT_BYTES_MAX]
+        case Leave():
+            return 8, b"", b""
 
 
 def decode(frame: bytes) -> Spoken:
@@ -142,6 +145,12 @@ def _have(session: bytes, next_: int, rest: bytes) -> Have:
     return Have(session.hex(), _number(next_))
 
 
+def _leave(rest: bytes) -> Leave:
+    _ends(rest)
+    return Leave()
+
+
+_NO_FIELDS = struct.Struct("<")
 _DECODERS: dict[int, tuple[struct.Struct, Callable[..., Spoken]]] = {
     1: (_HELLO, _hello),
     2: (_STANDING, _standing),
@@ -149,7 +158,8 @@ _DECODERS: dict[int, tuple[struct.Struct, Callable[..., Spoken]]] = {
     4: (_ONE, _gone),
     5: (_RANGE, _ask),
     6: (_ONE, _have),
-    7: (struct.Struct("<"), lambda rest: Refusal(_text(rest))),
+    7: (_NO_FIELDS, lambda rest: Refusal(_text(rest))),
+    8: (_NO_FIELDS, _leave),
 }
 
 

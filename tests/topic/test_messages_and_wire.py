@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from persistent.topic import TopicMessage
-from persistent.topic.messages import ASK_MAX, Ask, Gone, Have, Hello, Refusal, Sent, Standing
+from persistent.topic.messages import ASK_MAX, Ask, Gone, Have, Hello, Leave, Refusal, Sent, Standing
 from persistent.topic.wire import (
     RECEIVER_HEARS_BYTES_MAX,
     SENDER_HEARS_BYTES_MAX,
@@ -30,6 +30,7 @@ SAID: list[Any] = [
     Ask(S, 4, 4 + ASK_MAX),
     Have(S, 5),
     Refusal("no"),
+    Leave(),
 ]
 
 
@@ -71,6 +72,7 @@ def test_a_length_is_checked_before_anything_is_kept() -> None:
         (encode(Gone(S, 9))[4:] + b"x", "1 bytes too many"),
         (encode(Gone(S, 2**63))[4:], "63 bits"),
         (encode(Have(S, 1))[4:] + b"x", "too many"),
+        (encode(Leave())[4:] + b"x", "too many"),
         (encode(Ask(S, 5, 5))[4:], "at most 1,024"),
         (encode(Ask(S, 9, 5))[4:], "at most 1,024"),
         (encode(Ask(S, 0, ASK_MAX + 1))[4:], "at most 1,024"),

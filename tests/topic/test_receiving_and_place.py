@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from persistent.topic import JoinOptions, MessagesLost, SessionBegan, SessionEnded, TopicMessage, TopicPlace
-from persistent.topic.messages import NUMBER_MAX, Ask, Gone, HangUp, Have, Hello, Refusal, Sent, Standing
+from persistent.topic.messages import Ask, Gone, HangUp, Have, Hello, Leave, Refusal, Sent, Standing
 from persistent.topic.ordering import GONE, NOT_RETAINED, OVER
 from persistent.topic.place import LEFT_MAX
 from persistent.topic.receiving import NOT_LATE, Dial, GiveUp, Receiving, Tell
@@ -250,8 +250,9 @@ def test_it_says_who_it_is_and_that_it_leaves() -> None:
     assert machine.leave() == []
     machine.tick(0)
     assert machine.linked(1, 0) == [Tell(Hello("t", 0, 7))]
+    assert machine.leave() == [Tell(Leave())], "also before it knows the session"
     machine.heard(1, [standing(3)], 0)
-    assert machine.look(4) == [Tell(Hello("t", 4, 7))] and machine.leave() == [Tell(Have("s", NUMBER_MAX))]
+    assert machine.look(4) == [Tell(Hello("t", 4, 7))] and machine.leave() == [Tell(Leave())]
 
 
 def test_a_part_of_a_message_is_a_sign_of_life() -> None:

@@ -359,6 +359,32 @@ def test_who_has_left_is_not_waited_for() -> None:
     sender.close("1 h")
 
 
+@pytest.mark.timeout(60)
+def test_who_leaves_while_much_is_sent_is_not_waited_for() -> None:
+    """The connection was reset below what the sender was writing, and its last message was lost with it: the sender
+    waited for a return."""
+    for _ in range(20):
+        sender = TopicSender("t", retain=ALL)
+        for _ in range(200):
+            sender.publish(bytes(10_000))
+        with TopicReceiver(sender.address, "t", QUICK) as receiver:
+            taken(receiver, 1)
+        sender.close("1 h")
+
+
+def test_a_sender_that_does_not_hang_up_holds_up_nobody() -> None:
+    """A receiver that leaves waits for the sender, which may be suspended, but not for long."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        receiver = TopicReceiver(f"127.0.0.1:{port}", "t", QUICK)
+        connection, _ = server.accept()
+        with connection:
+            until(lambda: connection.recv(1))
+            began = time.monotonic()
+            receiver.close()
+            assert time.monotonic() - began < 10
+
+
 def test_the_end_waits_for_a_receiver_that_is_dialling_again() -> None:
     """Its connection broke a moment before; the sender ended at once, and took with it what the receiver lacked."""
     sender = TopicSender("t", retain=ALL)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from persistent.topic import Retain
-from persistent.topic.messages import NUMBER_MAX, Ask, Gone, HangUp, Have, Hello, Refusal, Sent, Standing
+from persistent.topic.messages import Ask, Gone, HangUp, Have, Hello, Leave, Refusal, Sent, Standing
 from persistent.topic.sending import HELLO_MS, LINKS_MAX, Sending
 
 ALL = Retain("1 h")
@@ -144,7 +144,7 @@ def test_who_has_lost_its_connection_is_waited_for_until_it_returns() -> None:
     """Its connection broke a moment before the end: what it lacks would be gone, though it is about to ask."""
     machine = sending(links=3, joined=2)
     publish(machine, 1)
-    machine.heard(2, Have("s", NUMBER_MAX))
+    machine.heard(2, Leave())
     for link in (1, 2):
         machine.unlinked(link, 1_000)
     machine.end()
@@ -155,6 +155,22 @@ def test_who_has_lost_its_connection_is_waited_for_until_it_returns() -> None:
     machine.heard(3, Have("s", 1))
     machine.unlinked(3, 2_000)
     assert machine.is_received(2_000, 1_000), "it has everything, and so it does not return"
+
+
+def test_who_leaves_is_hung_up_on_and_not_waited_for() -> None:
+    """It leaves before it has heard the standing, and so the session: the sender waited for its return."""
+    machine = sending(links=2, joined=1)
+    publish(machine, 1)
+    machine.heard(1, Leave())
+    machine.heard(2, Leave())
+    assert out(machine, 1) == [HangUp(1)] and out(machine, 2) == [HangUp(2)], "nothing is sent before that"
+    assert (machine.receivers, machine.refused) == (0, 0)
+    machine.tick(1_000)
+    machine.tick(6_000)
+    assert machine.overdue(6_000) == [1, 2], "one that does not hang up either is not kept"
+    machine.unlinked(1, 6_000)
+    machine.end()
+    assert machine.is_received(6_000, 1_000)
 
 
 def test_time_lets_go() -> None:
