@@ -143,7 +143,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.driver.same_job",
         "persistent.driver.publish",
         "persistent.driver.report",
-        "persistent.driver.unpublished",
+        "persistent.driver.nothing_published",
         "persistent.checkpoint.set_aside",
         "persistent.driver.likely_mistakes",
     ),
