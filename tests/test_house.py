@@ -136,7 +136,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.driver.seen_part",
         "persistent.driver.commit",
         "persistent.driver.run_cache",
-        "persistent.driver.session_cache",
+        "persistent.driver.agenda_cache",
         "persistent.worker.state_tables",
         "persistent.driver.output_batches",
         "persistent.driver.sink_names",

@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from monoids.text import Words
+from persistent.driver.agenda_cache import LifeCache, of_shard
 from persistent.driver.commit import key_types
 from persistent.driver.folds import shown_to
 from persistent.driver.output_batches import lacks_all
 from persistent.driver.publish import joining_sinks
-from persistent.driver.session_cache import LifeCache, of_shard
 from persistent.driver.state_bench import StateBench
 from persistent.driver.step import Step, changing, closing_of, in_shards
 from persistent.lateness import CHANGE, EARLY

@@ -7,8 +7,8 @@ from typing import Any
 from persistent import Embedded
 from persistent.checkpoint.log import Log
 from persistent.clock import Clock
+from persistent.driver.agenda_cache import LifeCache
 from persistent.driver.folds import shown_after, shown_to
-from persistent.driver.session_cache import LifeCache
 from persistent.time_to_live import TimeToLive
 from persistent.worker.job import CloseShard
 from tests.lives import MODES, Devices, run_of

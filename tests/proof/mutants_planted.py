@@ -98,7 +98,7 @@ PLANTED = (
     ),
     Planted(
         "a late record that bridges two published sessions is not looked at",
-        "persistent.driver.session_cache",
+        "persistent.driver.agenda_cache",
         "        if earliest >= closed:",
         "        if True:",
         (f"{_JOINING}::test_a_late_record_joins_two_published_sessions",),
@@ -231,7 +231,7 @@ PLANTED = (
     ),
     Planted(
         "a fold drops a life of which another run has the beginning",
-        "persistent.driver.session_cache",
+        "persistent.driver.agenda_cache",
         "over=min([over, *begun])",
         "over=over",
         (f"{_LIVES}::test_a_fold_keeps_a_life_of_which_another_run_has_the_beginning",),

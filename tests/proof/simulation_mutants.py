@@ -17,8 +17,8 @@ from persistent.checkpoint.parts import SeenPart
 from persistent.checkpoint.successor import Entry
 from persistent.clock import wall_ms
 from persistent.driver import commit, expiry, publish, publish_after, recover, seen_part, state_step, step_effects
+from persistent.driver.agenda_cache import SessionCache
 from persistent.driver.quiet import QuietWatch
-from persistent.driver.session_cache import SessionCache
 from persistent.session_window import SessionWindow, last_sessions
 from persistent.sinks.file import FileSink
 from persistent.sources.then import ThenSource
