@@ -77,14 +77,14 @@ PLANTED = (
     ),
     Planted(
         "a correction counts late rows twice",
-        "persistent.worker.correct_windows",
+        "persistent.worker.revise_windows",
         "states = [] if answer == DELTA else parts_of(job, item.runs,",
         "states = [] if answer == DELTA else parts_of(job, (*item.runs, *item.delta),",
         (f"{_LATENESS}::test_late_data_dropped_silently",),
     ),
     Planted(
         "a retraction repeats the new value",
-        "persistent.worker.correct_windows",
+        "persistent.worker.revise_windows",
         "earlier, was[found[0]] = _put(rows.columns, *found), True",
         "was[found[0]] = True",
         (f"{_OVER_RUNS}::test_a_rollback_takes_corrections_back_and_makes_them_again",),
@@ -105,14 +105,14 @@ PLANTED = (
     ),
     Planted(
         "sessions that a late record joins stay published",
-        "persistent.worker.correct_sessions",
+        "persistent.worker.revise_sessions",
         "    if len(gone):",
         "    if False:",
         (f"{_JOINING}::test_a_late_record_joins_two_published_sessions",),
     ),
     Planted(
         "what is open again stays published",
-        "persistent.worker.correct_sessions",
+        "persistent.worker.revise_sessions",
         "    return without(was, same_rows(was, now.take(np.flatnonzero(~changes)), 1)[0]), shown",
         "    return was.take(same_rows(was, now.take(np.flatnonzero(changes)), 1)[0]), shown",
         (f"{_JOINING}::test_a_late_record_opens_a_published_session_again",),
