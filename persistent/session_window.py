@@ -13,7 +13,7 @@ may join two of them. A session that is final never changes, and stays until a f
     so a record that counts   is not less than the gap after a final session, or not in its cell
 
 A record that counts can make a closed session longer, and join it to others: what was published of them is taken back
-(``persistent.worker.correct_sessions``).
+(``persistent.worker.revise_sessions``).
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ FUNCTION_LINES_MAX = 58
 WIDTH_MAX = 22
 WIDE = {
     "monoids.monoid.Monoid": 32,  # What users subclass: every default that they may replace.
+    "persistent.checkpoint.parts.StateRuns": 23,  # A state, as every step and command finds it.
     "persistent.checkpoint.manifest.Manifest": 53,  # The document's fields; the one of each there is.
     "monoids.sketches.theta.Theta": 29,  # Set operations, and the exchange with DataSketches.
     "monoids.sketches.count_min.CountMin": 24,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from persistent.clients.kept import Kept
+from persistent.clients.kept_offsets import Kept
 from persistent.errors import RetentionGap
 from persistent.sources.offsets import OffsetPlans
 from persistent.sources.protocol import Budget, Positions, Records, SourcePlan, SourceState, Split

@@ -258,6 +258,15 @@ class StateRuns:
         """The clock up to which its windows are final, where they are closed up to ``closed``."""
         return closed if self.final is None else self.final
 
+    def shown_to(self, runs: Sequence[Run]) -> int | None:
+        """The clock up to which the sinks know which keys of these of its runs have expired; None if no sink has any of
+        them."""
+        return self.shown_at if not self.published or any(run.first <= self.published for run in runs) else None
+
+    def shown_after(self, closed: int, *, publishes: bool) -> int | None:
+        """``shown_at`` after a step that closes up to ``closed``. ``publishes``: it publishes all that has changed."""
+        return closed if publishes and self.has_time_to_live else self.shown_at
+
     def unpublished(self) -> StateRuns:
         """The same state, of which every key is to be published. A job that started from a savepoint may have a run
         number 0, which would count as published."""
@@ -300,6 +309,13 @@ class OperatorState:
     def unpublished(self) -> OperatorState:
         """The same task, of whose states every key is to be published."""
         return replace(self, states={name: state.unpublished() for name, state in self.states.items()})
+
+    def shown_since(self, closed: int) -> OperatorState:
+        """The same task, whose sinks keep later outputs: with a time to live they may know keys that expire after
+        ``closed``, and none that had expired before, unless they knew it before."""
+        state = self.state
+        begins = state.shown_at is None and state.has_time_to_live
+        return self.with_state(shown_at=closed) if begins else self
 
     def described(self) -> dict[str, Any]:
         """The fingerprint of its only state with its key, for the text of a change."""

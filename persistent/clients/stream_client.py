@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any, Final, TypeAlias, TypeVar
 
 from persistent.clients.event_loop import EventLoop
-from persistent.clients.kept import Kept
+from persistent.clients.kept_offsets import Kept
 from persistent.clients.stream_connection import FIRST, LAST, OFFSET, TIMESTAMP, Chunk, Lost, StreamConnection
 from persistent.clients.stream_failures import stream_failure
 from persistent.clients.stream_settings import Address, StreamAccess

@@ -18,7 +18,7 @@ from persistent.checkpoint.successor import Entry, first, succeed
 from persistent.clock import bound_of, later_of
 from persistent.codec import Run, common_key_types
 from persistent.dedupe import Dedupe
-from persistent.driver.folds import Fold, runs_after, shown_after
+from persistent.driver.folds import Fold, runs_after
 from persistent.driver.next_sinks import next_late_sink, next_sinks
 from persistent.driver.seen_part import begun, seen_after, seen_of
 from persistent.errors import InvalidPipeline
@@ -196,7 +196,7 @@ def next_manifest(
         runs=runs,
         lowest=_lowest(runs, window, final),
         published=id if ends or results.changes else state.published,
-        shown_at=shown_after(state, clock.closed, told=ends or results.changes),
+        shown_at=state.shown_after(clock.closed, publishes=ends or results.changes),
         known_from=known_from(state, known),
         zone=None if window is None else window.zone,
         final=None if plan.task.final_at is None else final,

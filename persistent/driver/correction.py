@@ -27,7 +27,6 @@ from persistent.driver.commit import (
     known_from,
     retained,
 )
-from persistent.driver.folds import shown_after
 from persistent.driver.next_sinks import next_late_sink, next_sinks
 from persistent.driver.notes import Notes
 from persistent.driver.options import Options
@@ -276,7 +275,7 @@ def _with_delta(job: Job, step: Step, results: Results) -> OperatorState:
         runs=(*state.runs, *runs),
         lowest=lowest if window is None else max(lowest, window.start_of(window.first_number(final))),
         published=step.attempt.id if results.changes else state.published,
-        shown_at=shown_after(state, old.clock.closed, told=results.changes),
+        shown_at=state.shown_after(old.clock.closed, publishes=results.changes),
         known_from=known_from(state, job.state.known_from(old.clock.watermark)),
         final=None if step.plan.task.final_at is None else final,
         late=lateness.answer,

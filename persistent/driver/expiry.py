@@ -12,11 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from monoids.text import Words
+from persistent.driver.agenda_cache import LifeCache, of_shard
 from persistent.driver.commit import key_types
-from persistent.driver.folds import shown_to
 from persistent.driver.output_batches import lacks_all
 from persistent.driver.publish import joining_sinks
-from persistent.driver.session_cache import LifeCache, of_shard
 from persistent.driver.state_bench import StateBench
 from persistent.driver.step import Step, changing, closing_of, in_shards
 from persistent.lateness import CHANGE, EARLY
@@ -56,7 +55,7 @@ def _closing(bench: StateBench, step: Step, mapped: Sequence[Mapped], *, publish
     if not publishes:
         return replace(closing, delta=delta, counts=True), due
     # Once all that was published has left, the sinks know of nothing that a key could be taken back for.
-    shown_at = shown_to(state, state.runs)
+    shown_at = state.shown_to(state.runs)
     told = due if shown_at is None else cache.due(state.runs, shown_at, closing.close_at)
     closing = replace(
         changing(closing, state), close_at=closing.close_at, shown_at=shown_at, whole=joining_sinks(bench.job, last)

@@ -13,11 +13,11 @@ from persistent.checkpoint.successor import Entry
 from persistent.clock import later_of, monotonic_s
 from persistent.driver import seen_part
 from persistent.driver.likely_mistakes import of_copies, of_job, of_records, of_refused, of_times
+from persistent.driver.nothing_published import Ended, why
 from persistent.driver.output_batches import former_name
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.series import Series, SeriesPoint
 from persistent.driver.state_bench import StateBench
-from persistent.driver.unpublished import Ended, why
 from persistent.driver.workbench import Workbench
 from persistent.lateness import CHANGE, EVENT, Lateness
 from persistent.session_window import SessionWindow

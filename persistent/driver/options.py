@@ -9,7 +9,7 @@ from typing import Any
 from persistent.checkpoint.retention import Retention
 from persistent.clock import Duration, duration_ms
 from persistent.driver.evolution import Evolution, Evolutions
-from persistent.driver.observing import Observer
+from persistent.driver.observer import Observer
 from persistent.driver.report import Idle, StepReport
 from persistent.errors import InvalidPipeline
 

@@ -19,11 +19,11 @@ from itertools import chain
 import numpy as np
 
 from monoids.groupby.cells import Integers
+from persistent.driver.agenda_cache import SessionCache, of_shard
 from persistent.driver.commit import final_after, key_types
 from persistent.driver.expiry import lives_after
 from persistent.driver.output_batches import lacks_all
 from persistent.driver.publish import joining_sinks
-from persistent.driver.session_cache import SessionCache, of_shard
 from persistent.driver.state_bench import StateBench
 from persistent.driver.step import Step, changing, closing_of, in_shards
 from persistent.lateness import CHANGE, EARLY

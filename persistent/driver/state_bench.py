@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.codec import Run
-from persistent.driver.session_cache import run_cache_of
+from persistent.driver.agenda_cache import run_cache_of
 from persistent.engines.protocol import Engine
 from persistent.worker.dispatch import Work
 from persistent.worker.job import Job

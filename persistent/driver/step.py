@@ -22,7 +22,6 @@ from persistent.checkpoint.successor import Entry
 from persistent.codec import KEY_GROUPS, Run
 from persistent.driver.commit import Results, final_after
 from persistent.driver.effects import EFFECTS, Effect, OutOfOrder
-from persistent.driver.folds import shown_to
 from persistent.driver.report import StepReport
 from persistent.sources.protocol import Reached, Split
 from persistent.task import state_name
@@ -163,7 +162,7 @@ class Step:
         merges = choose_all(state.runs, sum(recent), state.published, unfolded)
         name = state_name(last.task_name)
         return [
-            FoldRuns(self.attempt, one, last.final, state=name, shown_at=shown_to(state, one.inputs)) for one in merges
+            FoldRuns(self.attempt, one, last.final, state=name, shown_at=state.shown_to(one.inputs)) for one in merges
         ]
 
     def seen_folds(self, seen: Mapping[str, SeenBefore], unfolded: frozenset[str]) -> list[FoldRuns]:

@@ -17,7 +17,6 @@ from persistent.checkpoint.runs import fold_index
 from persistent.checkpoint.successor import Entry, at_all, succeed
 from persistent.codec import KEY_GROUPS, Run
 from persistent.driver.commit import first_manifest, known_from
-from persistent.driver.folds import shown_to
 from persistent.driver.same_job import check_same_job
 from persistent.operations.fencing import committed, fenced
 from persistent.pipeline import Pipeline
@@ -138,7 +137,7 @@ def _folded_runs(
 def _over(job: Job, state: StateRuns, merge: Merge, final: int) -> int:
     """The clock up to which sessions, or lives, are dropped by a merge that sees all of each."""
     ttl = job.state.time_to_live
-    return final if ttl is None else ttl.over(final, shown_to(state, merge.inputs))
+    return final if ttl is None else ttl.over(final, state.shown_to(merge.inputs))
 
 
 def _folded_index(job: Job, attempt: Attempt, source: SourcePart) -> tuple[Run, ...]:

@@ -16,7 +16,7 @@ import pyarrow.parquet
 
 from persistent.errors import InvalidPipeline
 from persistent.serve.shown import Shown
-from persistent.serve.state_rows import StateReading, Wanted, reading
+from persistent.serve.state_reading import StateReading, Wanted, reading
 from persistent.serve.wording import cell
 from persistent.sinks.json_lines import encode_json_lines
 

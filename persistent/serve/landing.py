@@ -12,7 +12,7 @@ import numpy as np
 
 from persistent.errors import PersistentError
 from persistent.serve.shown import Shown
-from persistent.serve.state_rows import StateReading, Wanted, names_of, reading
+from persistent.serve.state_reading import StateReading, Wanted, names_of, reading
 from persistent.session_window import SessionWindow
 from persistent.text.figures import utc_text
 from persistent.window import AnyWindow

@@ -23,7 +23,7 @@ from persistent.serve.now import now
 from persistent.serve.runs_view import runs_view
 from persistent.serve.shown import Shown
 from persistent.serve.state_page import shape, sorted_page, state_page, why
-from persistent.serve.state_rows import Wanted, key_of
+from persistent.serve.state_reading import Wanted, key_of
 from persistent.serve.time_line import PAGE, difference, in_words, kept, time_line
 from persistent.serve.wording import NotFound, said_of
 

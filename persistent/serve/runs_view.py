@@ -9,7 +9,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.codec import KEY_GROUPS, Run
 from persistent.errors import InvalidPipeline
 from persistent.serve.shown import Shown
-from persistent.serve.state_rows import one_key
+from persistent.serve.state_reading import one_key
 
 _RUNS_MAX = 2_000
 

@@ -15,7 +15,7 @@ from persistent.codec import KEY_GROUPS, Run
 from persistent.errors import InvalidPipeline
 from persistent.reading.place import read_place
 from persistent.serve.shown import Shown
-from persistent.serve.state_rows import SORTED_ROWS_MAX, StateReading, Wanted, reading
+from persistent.serve.state_reading import SORTED_ROWS_MAX, StateReading, Wanted, reading
 from persistent.serve.wording import cells, columns_of, monoid_words, time_to_live
 from persistent.text.fingerprints import window_text
 from persistent.worker.state_tables import folded_tables, state_of

@@ -14,7 +14,7 @@ from persistent.clock import monotonic_s
 from persistent.errors import InvalidPipeline, UnknownCheckpoint
 from persistent.reading import Change, diff
 from persistent.serve.shown import FATES, CheckpointFacts, Shown, closed_of, own_corrections
-from persistent.serve.state_rows import chosen, names_of
+from persistent.serve.state_reading import chosen, names_of
 from persistent.serve.wording import cells, columns_of, corrections_words, monoid_words, sink_words, time_to_live
 from persistent.text.figures import bytes_text, clock_text, count_text, utc_text
 from persistent.text.fingerprints import window_text

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from persistent.clients.kafka_client import KafkaClient, require_same_topic
 from persistent.clients.kafka_settings import Connection, check_place, checked_settings
-from persistent.clients.kept import Kept
+from persistent.clients.kept_offsets import Kept
 from persistent.clients.registry import Registry
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms, monotonic_s
 from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from persistent.clients.kept import Kept
+from persistent.clients.kept_offsets import Kept
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError
 from persistent.log import LogBatch, SegmentedLog

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from persistent.clients.kept import Kept
+from persistent.clients.kept_offsets import Kept
 from persistent.clock import monotonic_s
 from persistent.errors import RetentionGap, SourceChanged, SourceError
 from persistent.sources.protocol import Budget, Positions, Reached, Records, SourcePlan, SourceState, Span, Split

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from persistent.clients.kept import Kept
+from persistent.clients.kept_offsets import Kept
 from persistent.clients.rabbit_link import RabbitPlace, patience
 from persistent.clients.rabbit_topology import Queue, Topology
 from persistent.clock import Duration, bare, duration_ms

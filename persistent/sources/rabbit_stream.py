@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from persistent.clients.amqp_body import body_of
-from persistent.clients.kept import Kept
+from persistent.clients.kept_offsets import Kept
 from persistent.clients.stream_client import StreamClient
 from persistent.clients.stream_connection import OFFSET, Chunk
 from persistent.clients.stream_settings import check_stream, stream_access

@@ -10,7 +10,7 @@
  close_windows    folds the panes of windows that are over
  close_sessions   and the parts of sessions that are over
  expire_keys      takes back the keys whose time to live has passed
- correct_windows  publishes again what late records, or a changing state, have changed
+ revise_windows   publishes again what late records, or a changing state, have changed
  correct_records  judges and processes the records of a correction by hand
  merge_runs       reads, folds and writes the runs whose sum is the state
  state_tables     folds a whole state, for readers

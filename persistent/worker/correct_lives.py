@@ -23,10 +23,10 @@ from persistent.state import PersistentState
 from persistent.task import STATE
 from persistent.text.figures import utc_text
 from persistent.time_to_live import TimeToLive
-from persistent.worker.correct_windows import same_rows
 from persistent.worker.expire_keys import lives_of
 from persistent.worker.job import Job
 from persistent.worker.merge_runs import monoid_errors
+from persistent.worker.revise_windows import same_rows
 
 _MOMENT = TimeToLive(1)
 

@@ -22,10 +22,10 @@ from persistent.session_window import parts_since
 from persistent.state_rows import fold
 from persistent.time_to_live import TimeToLive
 from persistent.worker.close_sessions import with_values
-from persistent.worker.correct_windows import TakenBack, found_rows, same_rows, with_earlier, without
 from persistent.worker.failing_keys import FailingKey, fold_apart
 from persistent.worker.job import CloseShard, Job
 from persistent.worker.merge_runs import parts_of
+from persistent.worker.revise_windows import TakenBack, found_rows, same_rows, with_earlier, without
 
 _COUNT = Count()
 FoldParts = Callable[[Sequence[GroupSums]], Iterable[GroupSums]]

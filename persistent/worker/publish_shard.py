@@ -15,16 +15,6 @@ from persistent.session_window import SessionWindow
 from persistent.task import key_names
 from persistent.worker.close_sessions import due_count, due_sessions, due_sessions_apart
 from persistent.worker.close_windows import closing_sums, closing_sums_apart
-from persistent.worker.correct_sessions import changed_sessions, changed_sessions_apart, taken_back_in
-from persistent.worker.correct_windows import (
-    Corrected,
-    TakenBack,
-    changed_keys,
-    changed_keys_apart,
-    corrected_in,
-    corrections,
-    corrections_apart,
-)
 from persistent.worker.expire_keys import ended_lives, shown_lives, shown_lives_apart
 from persistent.worker.failing_keys import (
     FailingKey,
@@ -37,6 +27,16 @@ from persistent.worker.failing_keys import (
 from persistent.worker.job import Closed, CloseShard, Job
 from persistent.worker.merge_runs import monoid_errors
 from persistent.worker.output_tables import Marks, key_outputs, marks_of, output_key, window_outputs
+from persistent.worker.revise_sessions import changed_sessions, changed_sessions_apart, taken_back_in
+from persistent.worker.revise_windows import (
+    Corrected,
+    TakenBack,
+    changed_keys,
+    changed_keys_apart,
+    corrected_in,
+    corrections,
+    corrections_apart,
+)
 
 
 def close_shard(job: Job, item: CloseShard) -> Closed:

@@ -141,6 +141,28 @@ def test_the_only_state_is_changed_in_its_place() -> None:
             act()
 
 
+TTL = {"ttl_ms": 10}
+
+
+def test_sinks_know_only_of_what_was_published() -> None:
+    """A key that no sink has would be taken back, or one that a sink has would stay for ever."""
+    runs = (run(first=1, last=2), run(first=3, last=4))
+    fresh, told = StateRuns(TTL, runs), StateRuns(TTL, runs, published=2, shown_at=7)
+    assert fresh.shown_to(runs) is None and told.shown_to(runs) == told.shown_to(runs[:1]) == 7
+    assert told.shown_to(runs[1:]) is None, "no sink has any key of a run that is not published"
+    assert told.unpublished().shown_to(runs) == 7, "whoever goes on may have what was published"
+    assert fresh.shown_after(9, publishes=True) == told.shown_after(9, publishes=True) == 9
+    assert fresh.shown_after(9, publishes=False) is None and told.shown_after(9, publishes=False) == 7
+    assert StateRuns({}).shown_after(9, publishes=True) is None, "without a time to live nothing expires"
+
+
+def test_sinks_that_keep_later_outputs_know_no_earlier_end() -> None:
+    """What they knew before, they still know; else they may have each key that expires from now on."""
+    fresh, plain = operator(TTL), operator({})
+    assert fresh.shown_since(9) == fresh.with_state(shown_at=9) and plain.shown_since(9) == plain
+    assert fresh.with_state(shown_at=7).shown_since(9).state.shown_at == 7
+
+
 def test_each_part_is_read_as_it_was_written() -> None:
     """A field forgotten on the way is state, position or output lost at the next restart."""
     one = full_manifest()

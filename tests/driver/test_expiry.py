@@ -7,8 +7,7 @@ from typing import Any
 from persistent import Embedded
 from persistent.checkpoint.log import Log
 from persistent.clock import Clock
-from persistent.driver.folds import shown_after, shown_to
-from persistent.driver.session_cache import LifeCache
+from persistent.driver.agenda_cache import LifeCache
 from persistent.time_to_live import TimeToLive
 from persistent.worker.job import CloseShard
 from tests.lives import MODES, Devices, run_of
@@ -69,12 +68,12 @@ def test_what_sinks_know_is_of_what_is_published() -> None:
     with run_of(at(0), task=Devices(10, MODES[0])) as run:
         run.run(run.rows)
         fresh = Log(run.storage).newest().manifest.operator.state
-        assert (fresh.published, shown_to(fresh, fresh.runs), shown_after(fresh, 7, told=False)) == (0, None, None)
-        assert shown_after(fresh, 7, told=True) == 7
+        assert (fresh.published, fresh.shown_to(fresh.runs), fresh.shown_after(7, publishes=False)) == (0, None, None)
+        assert fresh.shown_after(7, publishes=True) == 7
         run.run()
         told = Log(run.storage).newest().manifest.operator.state
-        assert shown_to(told, told.runs) == told.shown_at == 0
-        assert shown_to(told.unpublished(), told.runs) == 0, "whoever goes on may have what was published"
+        assert told.shown_to(told.runs) == told.shown_at == 0
+        assert told.unpublished().shown_to(told.runs) == 0, "whoever goes on may have what was published"
 
 
 def test_a_fold_drops_what_ended_a_time_to_live_ago_and_is_told() -> None:

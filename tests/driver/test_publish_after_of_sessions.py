@@ -45,16 +45,16 @@ def test_a_late_record_is_looked_for_in_the_cells_from_its_own_on(asked: list[An
 def test_a_key_without_a_late_record_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a hundred closed sessions, that of the late record."""
     found: list[int] = []
-    from persistent.worker import correct_sessions
+    from persistent.worker import revise_sessions
 
-    fold = correct_sessions.fold
+    fold = revise_sessions.fold
 
     def counted(monoid: Any, parts: Any, step: int) -> Any:
         rows = fold(monoid, parts, step)
         found.append(len(rows))
         return rows
 
-    monkeypatch.setattr(correct_sessions, "fold", counted)
+    monkeypatch.setattr(revise_sessions, "fold", counted)
     rows = [
         *({"ts": 0, "key": f"k{number}", "value": 1} for number in range(100)),
         *at(30, 31, key="z"),

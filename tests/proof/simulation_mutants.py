@@ -17,13 +17,13 @@ from persistent.checkpoint.parts import SeenPart
 from persistent.checkpoint.successor import Entry
 from persistent.clock import wall_ms
 from persistent.driver import commit, expiry, publish, publish_after, recover, seen_part, state_step, step_effects
+from persistent.driver.agenda_cache import SessionCache
 from persistent.driver.quiet import QuietWatch
-from persistent.driver.session_cache import SessionCache
 from persistent.session_window import SessionWindow, last_sessions
 from persistent.sinks.file import FileSink
 from persistent.sources.then import ThenSource
 from persistent.time_to_live import TimeToLive
-from persistent.worker import correct_sessions, map_split, merge_runs, publish_shard
+from persistent.worker import map_split, merge_runs, publish_shard, revise_sessions
 from tests.proof.emission import Emission
 
 
@@ -128,7 +128,7 @@ def _seen_at_once(job: Any, attempt: Any, batches: Any) -> Any:
 _AFTER, _EXPIRES, _LATE = merge_runs.sessions_after, expiry._closing, map_split.stage_late
 _PUT, _PUBLISH, _JUDGE, _CORRECTIONS = Log.put, publish.publish, map_split._judge, publish_shard.corrections
 _COMPACTED, _LASTS, _SAW = merge_runs._compacted, QuietWatch.lasts_ms, QuietWatch.saw
-_DIFFERENCE, _CHANGED = correct_sessions._difference, publish_shard.changed_sessions
+_DIFFERENCE, _CHANGED = revise_sessions._difference, publish_shard.changed_sessions
 
 Patch = tuple[Any, str, Any]
 
@@ -156,7 +156,7 @@ MUTANTS: Mapping[str, Patch] = {
     "a session is judged like a window": (SessionWindow, "late", _as_a_window),
     "a session loses its bridge": (SessionCache, "touched", lambda self, delta, closed: ()),
     "a session is corrected without its bridge": (publish_shard, "changed_sessions", _without_the_delta),
-    "sessions that others take in stay published": (correct_sessions, "_difference", _stays_published),
+    "sessions that others take in stay published": (revise_sessions, "_difference", _stays_published),
     "early results wait for their clock alone": (publish_after, "_must_publish", lambda *_: False),
     "a quiet clock jumps to today": (QuietWatch, "lasts_ms", _to_today),
     "a time without a driver counts as quiet": (QuietWatch, "saw", _watched_before),

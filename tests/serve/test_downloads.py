@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from persistent.errors import CorruptCheckpoint, InvalidPipeline
-from persistent.serve import downloads, state_rows
+from persistent.serve import downloads, state_reading
 from persistent.serve.downloads import download
-from persistent.serve.state_rows import Wanted
+from persistent.serve.state_reading import Wanted
 from tests.serve.jobs import SCRIPT, WIDE, ran, several
 
 
 @pytest.fixture(params=[1, 20_000], autouse=True)
 def slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_rows, "_SLICE_ROWS", request.param)
+    monkeypatch.setattr(state_reading, "_SLICE_ROWS", request.param)
 
 
 def table_of(form: str, data: bytes) -> pa.Table:
@@ -58,7 +58,7 @@ def test_a_download_that_fails_breaks_off(monkeypatch: pytest.MonkeyPatch) -> No
     """Half a state would be taken for a whole one."""
     shown = ran("broken")
 
-    def tables(found: state_rows.StateReading) -> Iterator[pa.Table]:
+    def tables(found: state_reading.StateReading) -> Iterator[pa.Table]:
         yield found.empty
         raise CorruptCheckpoint("a run is damaged")
 

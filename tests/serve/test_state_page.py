@@ -9,10 +9,10 @@ import pytest
 from monoids import Count
 from persistent import MemorySource, PersistentTask, Pipeline, WindowState, tumbling
 from persistent.errors import InvalidPipeline
-from persistent.serve import Shown, state_page, state_rows
+from persistent.serve import Shown, state_page, state_reading
 from persistent.serve.state_page import shape, sorted_page, why
 from persistent.serve.state_page import state_page as page_of
-from persistent.serve.state_rows import Wanted
+from persistent.serve.state_reading import Wanted
 from persistent.storage import MemoryStorage
 from tests.serve.jobs import WIDE, Visits, ran, several
 
@@ -46,7 +46,7 @@ def test_a_closed_window_that_takes_late_records_has_not_left() -> None:
 @pytest.mark.parametrize("slice_rows", [1, 20_000])
 def test_pages_hold_every_row_once(monkeypatch: pytest.MonkeyPatch, limit: int, slice_rows: int) -> None:
     """A row on the border of two pages would be lost or shown twice."""
-    monkeypatch.setattr(state_rows, "_SLICE_ROWS", slice_rows)
+    monkeypatch.setattr(state_reading, "_SLICE_ROWS", slice_rows)
     shown = ran("walked")
     assert shown.pipeline is not None
     rows = walked(shown, limit)
@@ -74,7 +74,7 @@ def test_a_search_begins_with_the_key_itself(
     monkeypatch: pytest.MonkeyPatch, limit: int, windows: int, slice_rows: int
 ) -> None:
     """A key of a large state would be found after a walk through all others, or be shown twice, or not at all."""
-    monkeypatch.setattr(state_rows, "_SLICE_ROWS", slice_rows)
+    monkeypatch.setattr(state_reading, "_SLICE_ROWS", slice_rows)
     names = ["key-1", "key-10", "a key-1", "other", "KEY-1", "key"]
     rows = [{"ts": 60_000 * n, "name": name} for n in range(windows) for name in names]
     source = MemorySource(rows, timestamp="ts", max_out_of_orderness="1 d")
@@ -92,7 +92,7 @@ def test_a_search_begins_with_the_key_itself(
 
 def test_a_walk_stops_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search in a large state would block the page until it has read all of it."""
-    monkeypatch.setattr(state_rows, "_SLICE_ROWS", 1)
+    monkeypatch.setattr(state_reading, "_SLICE_ROWS", 1)
     monkeypatch.setattr(state_page, "_BUDGET_S", -1.0)
     shown = ran("budget")
     page = page_of(shown, Wanted(find="nowhere"))

@@ -20,7 +20,7 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.clients.kafka_client import KafkaClient
 from persistent.clients.kafka_settings import Connection
-from persistent.clients.kept import Kept
+from persistent.clients.kept_offsets import Kept
 from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError
 from persistent.operations import restart
 from persistent.sources import offsets

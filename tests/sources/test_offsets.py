@@ -15,7 +15,7 @@ from persistent import MemorySink, NonWindowState, PersistentTask, Pipeline, Win
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import Account
-from persistent.clients.kept import Kept
+from persistent.clients.kept_offsets import Kept
 from persistent.driver import step_effects
 from persistent.errors import OtherJob, RetentionGap, SourceChanged
 from persistent.operations import restart, rollback

@@ -23,7 +23,7 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.runs import read_table
 from persistent.codec import KEY_GROUPS, Run
-from persistent.driver.session_cache import SessionCache
+from persistent.driver.agenda_cache import SessionCache
 from persistent.operations import compact, rollback
 from persistent.session_window import SessionWindow, each_session, group_sessions
 from persistent.verify import verify

@@ -19,9 +19,9 @@ from persistent import (
     tumbling,
 )
 from persistent.driver.loop import Driver
+from persistent.driver.nothing_published import Ended, why
 from persistent.driver.options import Options
 from persistent.driver.report import Idle
-from persistent.driver.unpublished import Ended, why
 from persistent.engines.embedded import Embedded
 from persistent.sources.protocol import Reached
 

@@ -1,4 +1,4 @@
-"""A session cache holds the agenda of each run: what it asks of sessions takes no fold, and opens no run twice."""
+"""A run cache with the agenda of each run: what it asks of sessions, or of lives, takes no fold, and opens no run twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Correcting a window publishes it again, after a step has brought late records: for the keys of the delta alone.
+"""Revising a window publishes it again, after a step has brought late records: for the keys of the delta alone.
 
     the new value  =  combine(the fold of the state, the fold of the delta)          by associativity
 

@@ -10,8 +10,8 @@ import pytest
 from persistent import MemorySink
 from persistent.codec import KEY_GROUPS
 from persistent.errors import InvalidPipeline, UnknownCheckpoint
-from persistent.serve import Shown, state_rows
-from persistent.serve.state_rows import Wanted, key_of, one_key, reading
+from persistent.serve import Shown, state_reading
+from persistent.serve.state_reading import Wanted, key_of, one_key, reading
 from persistent.serve.wording import NeedsPipeline
 from persistent.worker.state_tables import OneKey
 from tests.serve.jobs import SCRIPT, Each, pipeline, ran, several
@@ -25,7 +25,7 @@ def keys(shown: Shown, wanted: Wanted) -> set[tuple[str, int | None]]:
 @pytest.mark.parametrize("slice_rows", [1, 5, 20_000])
 def test_slices_are_the_whole_state(monkeypatch: pytest.MonkeyPatch, slice_rows: int) -> None:
     """A key between two slices would be lost."""
-    monkeypatch.setattr(state_rows, "_SLICE_ROWS", slice_rows)
+    monkeypatch.setattr(state_reading, "_SLICE_ROWS", slice_rows)
     shown = ran("slices")
     tables = [table for _, _, table in reading(shown, Wanted()).slices()]
     assert shown.pipeline is not None
@@ -56,7 +56,7 @@ def test_one_key_among_those_of_its_group(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(OneKey, "group", property(lambda self: 0))
     shown = ran("group")
     found = reading(shown, Wanted(key=("/cart", None)))
-    whole = state_rows.StateReading(found.job, found.place, replace(found.part, high=KEY_GROUPS), "")
+    whole = state_reading.StateReading(found.job, found.place, replace(found.part, high=KEY_GROUPS), "")
     assert {row["page"] for _, _, table in whole.slices() for row in table.to_pylist()} == {"/cart"}
 
 

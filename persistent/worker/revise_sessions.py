@@ -1,4 +1,4 @@
-"""Correcting sessions publishes the difference of two sets: of what was closed, and of what is.
+"""Revising sessions publishes the difference of two sets: of what was closed, and of what is.
 
     was closed    in the state, with ``final < end <= closed``
     is closed     in the state and the delta, with ``final < end <= close_at``
@@ -33,11 +33,11 @@ from persistent.worker.close_sessions import (
     window_of,
     with_values,
 )
-from persistent.worker.correct_windows import TakenBack, same_rows, with_earlier, without
 from persistent.worker.failing_keys import FailingKey
 from persistent.worker.job import CloseShard, Job
 from persistent.worker.merge_runs import parts_of
 from persistent.worker.output_tables import RETRACTED
+from persistent.worker.revise_windows import TakenBack, same_rows, with_earlier, without
 
 _MARKS = Count()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from persistent import MemorySink, MemorySource, Pipeline
-from persistent.driver.promised import guarantee_of_job
+from persistent.driver.job_guarantee import guarantee_of_job
 from persistent.storage import LocalStorage
 from tests.visits import GOOD, Visits
 

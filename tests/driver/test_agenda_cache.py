@@ -18,7 +18,7 @@ from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.runs import write_new
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS, Run, encode_run, groups_of
-from persistent.driver.session_cache import SessionCache
+from persistent.driver.agenda_cache import SessionCache
 from persistent.session_window import group_sessions, session
 from persistent.storage import MemoryStorage
 from persistent.worker.job import CloseShard
