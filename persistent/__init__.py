@@ -7,74 +7,114 @@
 Subclass ``PersistentTask``, choose the monoid of its state, and run a ``Pipeline``.
 """
 
-from persistent.assigned_window import Assigner, assigned
-from persistent.calendar_window import calendar
-from persistent.checkpoint.corrections import Correction
-from persistent.checkpoint.retention import Retention
-from persistent.clients.rabbit_topology import Binding, Exchange, Queue, Topology
-from persistent.dedupe import Dedupe
-from persistent.driver.evolution import Evolution
-from persistent.driver.report import RunReport, StepReport
-from persistent.engines import Embedded
-from persistent.errors import (
-    AssignerFailed,
-    CorruptCheckpoint,
-    CorruptLog,
-    EngineError,
-    Fenced,
-    FingerprintChanged,
-    InvalidPipeline,
-    NewerFormat,
-    NoCheckpoint,
-    OldFormat,
-    OtherJob,
-    PersistentError,
-    Refused,
-    RetentionGap,
-    SinkMismatch,
-    SourceChanged,
-    SourceError,
-    StagedMissing,
-    StillRunning,
-    Stopped,
-    StorageError,
-    UnknownCheckpoint,
-    UnsupportedStore,
-    UserCodeError,
-)
-from persistent.log import LogPosition, SegmentedLog
-from persistent.message import Batch, Message
-from persistent.metrics import OtelMetrics, PrometheusMetrics
-from persistent.offsets import LevelDbOffsets, SqliteOffsets, StoredOffsets
-from persistent.pipeline import Pipeline
-from persistent.requests import PostgresRequestLog, SqliteRequestLog
-from persistent.session_window import session
-from persistent.sinks import (
-    FileSink,
-    FunctionSink,
-    KafkaSink,
-    LogSink,
-    MemorySink,
-    PostgresSink,
-    RabbitQueueSink,
-    RabbitStreamSink,
-    SqliteSink,
-)
-from persistent.sources import (
-    Avro,
-    FileSource,
-    KafkaSource,
-    LogSource,
-    MemorySource,
-    QueueEvent,
-    RabbitQueueSource,
-    RabbitStreamSource,
-    TopicSource,
-    then,
-)
-from persistent.state import NonWindowState, PersistentState, WindowState
-from persistent.task import PersistentTask, State
-from persistent.window import Window, everything, sliding, tumbling
+from typing import TYPE_CHECKING
+
+from persistent.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from persistent.assigned_window import Assigner, assigned
+    from persistent.calendar_window import calendar
+    from persistent.checkpoint.corrections import Correction
+    from persistent.checkpoint.retention import Retention
+    from persistent.clients.rabbit_topology import Binding, Exchange, Queue, Topology
+    from persistent.dedupe import Dedupe
+    from persistent.driver.evolution import Evolution
+    from persistent.driver.report import RunReport, StepReport
+    from persistent.engines import Embedded
+    from persistent.errors import (
+        AssignerFailed,
+        CorruptCheckpoint,
+        CorruptLog,
+        EngineError,
+        Fenced,
+        FingerprintChanged,
+        InvalidPipeline,
+        NewerFormat,
+        NoCheckpoint,
+        OldFormat,
+        OtherJob,
+        PersistentError,
+        Refused,
+        RetentionGap,
+        SinkMismatch,
+        SourceChanged,
+        SourceError,
+        StagedMissing,
+        StillRunning,
+        Stopped,
+        StorageError,
+        UnknownCheckpoint,
+        UnsupportedStore,
+        UserCodeError,
+    )
+    from persistent.log import LogPosition, SegmentedLog
+    from persistent.message import Batch, Message
+    from persistent.metrics import OtelMetrics, PrometheusMetrics
+    from persistent.offsets import LevelDbOffsets, SqliteOffsets, StoredOffsets
+    from persistent.pipeline import Pipeline
+    from persistent.requests import PostgresRequestLog, SqliteRequestLog
+    from persistent.session_window import session
+    from persistent.sinks import (
+        FileSink,
+        FunctionSink,
+        KafkaSink,
+        LogSink,
+        MemorySink,
+        PostgresSink,
+        RabbitQueueSink,
+        RabbitStreamSink,
+        SqliteSink,
+    )
+    from persistent.sources import (
+        Avro,
+        FileSource,
+        KafkaSource,
+        LogSource,
+        MemorySource,
+        QueueEvent,
+        RabbitQueueSource,
+        RabbitStreamSource,
+        TopicSource,
+    )
+    from persistent.sources.then import then
+    from persistent.state import NonWindowState, PersistentState, WindowState
+    from persistent.task import PersistentTask, State
+    from persistent.window import Window, everything, sliding, tumbling
+else:
+    __getattr__, __dir__ = on_demand(
+        __name__,
+        {
+            "persistent.assigned_window": "Assigner assigned",
+            "persistent.calendar_window": "calendar",
+            "persistent.checkpoint.corrections": "Correction",
+            "persistent.checkpoint.retention": "Retention",
+            "persistent.clients.rabbit_topology": "Binding Exchange Queue Topology",
+            "persistent.dedupe": "Dedupe",
+            "persistent.driver.evolution": "Evolution",
+            "persistent.driver.report": "RunReport StepReport",
+            "persistent.engines": "Embedded",
+            "persistent.errors": "AssignerFailed CorruptCheckpoint CorruptLog EngineError Fenced "
+            "FingerprintChanged InvalidPipeline NewerFormat NoCheckpoint OldFormat "
+            "OtherJob PersistentError Refused RetentionGap SinkMismatch "
+            "SourceChanged SourceError StagedMissing StillRunning Stopped "
+            "StorageError UnknownCheckpoint UnsupportedStore UserCodeError",
+            "persistent.log": "LogPosition SegmentedLog",
+            "persistent.message": "Batch Message",
+            "persistent.metrics": "OtelMetrics PrometheusMetrics",
+            "persistent.offsets": "LevelDbOffsets SqliteOffsets StoredOffsets",
+            "persistent.pipeline": "Pipeline",
+            "persistent.requests": "PostgresRequestLog SqliteRequestLog",
+            "persistent.session_window": "session",
+            "persistent.sinks": "FileSink FunctionSink KafkaSink LogSink MemorySink PostgresSink "
+            "RabbitQueueSink RabbitStreamSink SqliteSink",
+            "persistent.sources": "Avro FileSource KafkaSource LogSource MemorySource QueueEvent "
+            "RabbitQueueSource RabbitStreamSource TopicSource",
+            "persistent.sources.then": "then",
+            "persistent.state": "NonWindowState PersistentState WindowState",
+            "persistent.task": "PersistentTask State",
+            "persistent.window": "Window everything sliding tumbling",
+        },
+    )
 
 __version__ = "0.1.0"
 

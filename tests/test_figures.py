@@ -41,7 +41,7 @@ MANY_PARAMETERS = {
 }
 IMPORTS_MAX = 18
 MANY_IMPORTS = {
-    "persistent": 23,  # What users name.
+    "persistent": 25,  # What users name, loaded on demand.
     "persistent.state": 19,  # A state on its own is panes, windows, lateness and a time to live.
     "persistent.pipeline": 41,  # Where sources, sinks, engines, the driver, readers and metrics meet.
     "monoids": 31,  # The catalogue.

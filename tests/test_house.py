@@ -57,6 +57,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("monoids.laws",),
     (
         "persistent.errors",
+        "persistent.on_demand",
         "persistent.clock",
         "persistent.zone",
         "persistent.stopping",
@@ -179,8 +180,9 @@ ROOMS = {
     "topic": "errors clock log",
     "text": "clock codec",
     "clients": "errors clock stopping storage",
-    "sources": "errors clock stopping promises text codec storage log clients topic",
-    "sinks": "errors clock stopping promises text codec storage log clients checkpoint.names checkpoint.garbage",
+    "sources": "errors on_demand clock stopping promises text codec storage log clients topic",
+    "sinks": "errors on_demand clock stopping promises text codec storage log clients checkpoint.names "
+    "checkpoint.garbage",
     "checkpoint": "errors clock zone text codec storage sources lateness state task",
     "engines": "errors storage worker.requirements",
     "worker": "errors zone text codec storage sources sinks message window session_window time_to_live agenda lateness "

@@ -9,41 +9,13 @@ from typing import Any
 import click
 
 import persistent
-from persistent.cli.check import doctor, verify_command
-from persistent.cli.clock import clock_command
+from persistent.cli.commands import CommandsOnDemand
 from persistent.cli.completion import print_completion
-from persistent.cli.exits import STOPPED, CommandFailed, InOrder, exit_code
-from persistent.cli.explain import explain
-from persistent.cli.init import init
-from persistent.cli.inspect import diff_command, history, show
-from persistent.cli.laws import laws
-from persistent.cli.log_lines import ToStderr
-from persistent.cli.operate import (
-    compact_command,
-    correct_command,
-    gc,
-    merge_command,
-    pin_command,
-    restart_command,
-    rollback_command,
-    savepoint_command,
-    upgrade_command,
-)
-from persistent.cli.rows import dead_letters, export_command, late, state
-from persistent.cli.run import run
-from persistent.cli.serve import serve
-from persistent.cli.why import why
+from persistent.cli.exits import STOPPED, CommandFailed, exit_code
 from persistent.errors import PersistentError, explanation
 
-_COMMANDS = (
-    (init, run, explain, serve, history, show, clock_command, diff_command, state, late, dead_letters)
-    + (verify_command, export_command)
-    + (savepoint_command, rollback_command, restart_command, pin_command, gc, compact_command, correct_command)
-    + (upgrade_command, merge_command, doctor, laws, why)
-)
 
-
-class _Commands(InOrder):
+class _Commands(CommandsOnDemand):
     """Prints a PersistentError in one line; with -v also its traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -89,13 +61,12 @@ def main(verbose: int) -> None:
     persistent laws visits.py:pipeline                  test the laws of its state's monoid
     persistent why CorruptCheckpoint                    what an error means, and what to do
     """
+    # Also loads the storage, which the list of the commands does without.
+    from persistent.cli.log_lines import ToStderr
+
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     handler = ToStderr()
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger("persistent")
     logger.handlers = [handler]
     logger.setLevel(level)
-
-
-for _command in _COMMANDS:
-    main.add_command(_command)

@@ -64,14 +64,3 @@ class CommandFailed(click.ClickException):
     def __init__(self, text: str, code: int = FAILED) -> None:
         super().__init__(" ".join(text.splitlines()))
         self.exit_code = code  # type: ignore[misc]
-
-
-class InOrder(click.Group):
-    """Lists commands in the order they were added."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Exit codes"):
-            formatter.write_dl([(str(one.code), one.text) for one in sorted(EXITS, key=lambda one: one.code)])

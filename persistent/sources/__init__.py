@@ -1,28 +1,50 @@
 """Sources provide the records that a job reads."""
 
-from persistent.sources.avro import Avro
-from persistent.sources.file import FileSource
-from persistent.sources.kafka import KafkaSource
-from persistent.sources.log import LogSource
-from persistent.sources.memory import MemorySource
-from persistent.sources.protocol import (
-    NO_TIMESTAMP,
-    Budget,
-    DeadRecord,
-    Position,
-    Positions,
-    Records,
-    Source,
-    SourcePlan,
-    SourceState,
-    Span,
-    Split,
-)
-from persistent.sources.rabbit import RabbitQueueSource
-from persistent.sources.rabbit_pump import QueueEvent
-from persistent.sources.rabbit_stream import RabbitStreamSource
+from typing import TYPE_CHECKING
+
+from persistent.on_demand import on_demand
 from persistent.sources.then import then
-from persistent.sources.topic import TopicSource
+
+if TYPE_CHECKING:
+    from persistent.sources.avro import Avro
+    from persistent.sources.file import FileSource
+    from persistent.sources.kafka import KafkaSource
+    from persistent.sources.log import LogSource
+    from persistent.sources.memory import MemorySource
+    from persistent.sources.protocol import (
+        NO_TIMESTAMP,
+        Budget,
+        DeadRecord,
+        Position,
+        Positions,
+        Records,
+        Source,
+        SourcePlan,
+        SourceState,
+        Span,
+        Split,
+    )
+    from persistent.sources.rabbit import RabbitQueueSource
+    from persistent.sources.rabbit_pump import QueueEvent
+    from persistent.sources.rabbit_stream import RabbitStreamSource
+    from persistent.sources.topic import TopicSource
+else:
+    __getattr__, __dir__ = on_demand(
+        __name__,
+        {
+            "persistent.sources.avro": "Avro",
+            "persistent.sources.file": "FileSource",
+            "persistent.sources.kafka": "KafkaSource",
+            "persistent.sources.log": "LogSource",
+            "persistent.sources.memory": "MemorySource",
+            "persistent.sources.protocol": "NO_TIMESTAMP Budget DeadRecord Position Positions Records Source "
+            "SourcePlan SourceState Span Split",
+            "persistent.sources.rabbit": "RabbitQueueSource",
+            "persistent.sources.rabbit_pump": "QueueEvent",
+            "persistent.sources.rabbit_stream": "RabbitStreamSource",
+            "persistent.sources.topic": "TopicSource",
+        },
+    )
 
 __all__ = [
     "NO_TIMESTAMP",

@@ -26,7 +26,7 @@ from persistent.verify import verify
 from tests.few import turn
 
 NAMES = ("clicks", "views", "checkpoint", "changes", "memory", "many_steps", "kernels", "sketches", "verify")
-NAMES = (*NAMES, "sliding", "week", "page")
+NAMES = (*NAMES, "sliding", "week", "page", "start")
 
 
 def run(name: str, cache: Path, *arguments: object) -> dict[str, Any]:
@@ -319,6 +319,15 @@ def test_page(tmp_path: Path) -> None:
     listed = time_line(Shown("grown", "", pipeline.storage), limit=500)
     assert [one["kind"] for one in listed["checkpoints"]].count("checkpoint") >= 29
     assert listed["checkpoints"][0]["id"] == 30 and len(verify(pipeline.storage).findings) == 0
+
+
+@pytest.mark.check
+def test_start(tmp_path: Path) -> None:
+    """Without it the seconds could be those of a run that writes no row."""
+    found = values(run("start", tmp_path, "--runs", 1))
+    first, end = found["persistent run, from its start to the first row"], found["to its end"]
+    assert 0 < first <= end
+    assert found["persistent --help, of the processor"] < found["of the processor"]
 
 
 def test_sessions_are_the_plain_ones(tmp_path: Path) -> None:

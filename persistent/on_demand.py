@@ -1,0 +1,37 @@
+"""Names on demand: a package names what others import from it, and loads a module when one of its names is first used.
+
+So a command, a worker or a completion pays for what it uses. The package lists the same imports under ``TYPE_CHECKING``
+for editors and type checkers; a test compares them with the table.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+
+def on_demand(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of a package, from its modules and the names that each provides.
+
+    >>> get, names = on_demand("persistent.text", {"persistent.text.spelling": "spelled"})
+    >>> get("spelled").__module__, "spelled" in names()
+    ('persistent.text.spelling', True)
+    """
+    homes = {name: module for module, names in modules.items() for name in names.split()}
+
+    def get(name: str) -> Any:
+        whole = f"{package}.{name}"
+        if name in homes:
+            found = getattr(import_module(homes[name]), name)
+        elif not name.startswith("_") and find_spec(whole) is not None:
+            # Also a room of the package, as if something had imported it before.
+            found = import_module(whole)
+        else:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return get, lambda: sorted({*vars(sys.modules[package]), *homes})
