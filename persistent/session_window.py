@@ -196,9 +196,7 @@ def ends_of(window: AnyWindow, rows: GroupSums) -> Integers:
     return window.session_ends(*rows.columns[0].flat()[:2])
 
 
-def each_session(
-    window: SessionWindow, rows: GroupSums, closed: int | None, until: int | None = None
-) -> GroupSums:
+def each_session(window: SessionWindow, rows: GroupSums, closed: int | None, until: int | None = None) -> GroupSums:
     """The sessions of rows with ``closed < end <= until`` (None: any earlier, or later, end), one in each row;
     ``panes`` are their starts."""
     (table,) = rows.columns

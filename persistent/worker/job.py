@@ -247,7 +247,8 @@ class Mapped:
 class Closed:
     """The outputs of a shard, staged for each sink, if any; ``dead``: the keys without a result. ``corrected``: how
     many results were published again, or sessions taken back. ``discarded``: how many sessions close without a sink.
-    ``unpublished``: of how many that have closed something is not published. ``expired``: how many lives of keys have ended."""
+    ``unpublished``: of how many that have closed something is not published. ``expired``: how many lives of keys have
+    ended."""
 
     staged: Mapping[str, Staged] = field(default_factory=dict)
     dead: Staged | None = None
