@@ -12,8 +12,9 @@ may join two of them. A session that is final never changes, and stays until a f
     late                      timestamp < F, by the clock of the step before
     so a record that counts   is not less than the gap after a final session, or not in its cell
 
-A record that counts can make a closed session longer, and join it to others: what was published of them is taken back
-(``persistent.worker.revise_sessions``).
+A record that counts can make a published session longer, and join it to others: what was published of them is taken
+back (``persistent.worker.revise_sessions``). Published are closed sessions, and open ones too where a step publishes
+what it has changed.
 """
 
 from __future__ import annotations
@@ -105,20 +106,22 @@ def session(gap: Duration, *, cut: Duration = "1 day") -> SessionWindow:
     return SessionWindow(cut_ms, cut_ms, bare=written, gap_ms=duration_ms(gap, "gap"))
 
 
-def lateness_of(window: Any, interval_ms: int | None, lateness: Lateness, late: str | None) -> Lateness:
-    """The lateness of a state with these windows: late records of sessions are answered by retractions. ``late``: the
-    option. ValueError for windows of sessions with options that those do not have.
+def lateness_of(
+    window: Any, interval_ms: int | None, lateness: Lateness, late: str | None, changes: str | None = None
+) -> Lateness:
+    """The lateness of a state with these windows: what a record changes of published sessions is answered by
+    retractions. ``late``, ``changes``: the options. ValueError for windows of sessions with options that those do not
+    have.
 
     >>> lateness_of(session(10), None, Lateness(5, "accumulate"), None).answer
     'retract'
     """
     if not isinstance(window, SessionWindow):
         return lateness
-    if lateness.of_changes is not None:
+    if changes not in (None, RETRACT):
         raise ValueError(
-            f"{window} publishes a session when the clock passes its end, and no part of it before: omit early= and "
-            'emit="change". With allowed_lateness= one that late records have changed is taken back, and published '
-            "again"
+            f"changes={changes!r}: a record can give a published session of {window} other borders, or join it to "
+            'another, and a row of other borders replaces nothing: omit changes=, or use changes="retract"'
         )
     if late not in (None, RETRACT):
         raise ValueError(
@@ -128,7 +131,7 @@ def lateness_of(window: Any, interval_ms: int | None, lateness: Lateness, late: 
         )
     if interval_ms is not None:
         raise ValueError(f"{window} can be read as of the multiples of its cut: omit interval_ms=, or change the cut")
-    takes_back = lateness.emit == CLOSE and lateness.allowed_ms
+    takes_back = lateness.of_changes is not None or (lateness.emit == CLOSE and lateness.allowed_ms)
     return replace(lateness, answer=RETRACT) if takes_back else lateness
 
 
@@ -193,13 +196,14 @@ def ends_of(window: AnyWindow, rows: GroupSums) -> Integers:
     return window.session_ends(*rows.columns[0].flat()[:2])
 
 
-def each_session(window: SessionWindow, rows: GroupSums, closed: int, until: int | None = None) -> GroupSums:
-    """The sessions of rows with ``closed < end <= until`` (None: any later end), one in each row; ``panes`` are their
-    starts."""
+def each_session(window: SessionWindow, rows: GroupSums, closed: int | None, until: int | None = None) -> GroupSums:
+    """The sessions of rows with ``closed < end <= until`` (None: any earlier, or later, end), one in each row;
+    ``panes`` are their starts."""
     (table,) = rows.columns
     columns = table.flat()
     ends = window.session_ends(*columns[:2])
-    chosen = np.flatnonzero((ends > closed) if until is None else (ends > closed) & (ends <= until))
+    chosen = np.ones(len(ends), bool) if closed is None else ends > closed
+    chosen = np.flatnonzero(chosen if until is None else chosen & (ends <= until))
     held = table.spread(np.arange(len(rows)))[chosen]
     found = take(columns, chosen)
     return GroupSums(rows.hashes[held], take_keys(rows.keys, held), found[0], (Ragged.singles(found),))

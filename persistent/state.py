@@ -303,7 +303,8 @@ class WindowState(PersistentState):
     of sessions, the old row with ``retracted`` = true and then the new one; "delta" what the late records add. The rows
     carry ``revision``, and the largest wins. ``emit``: "close" publishes a window when the clock passes its end;
     "change" whenever a step has changed it, open or closed, and not again when it closes; "final" once, when nothing
-    can change it. ``changes``: with emit="change", "update" publishes the new value, "retract" the old row before it.
+    can change it. ``changes``: with emit="change", "update" (None) publishes the new value, "retract", the only way of
+    sessions, the old row before it.
     ``early``: what has changed is published whenever the clock (``early_by="event"``) or time of day ("processing")
     passes a multiple.
 
@@ -325,7 +326,7 @@ class WindowState(PersistentState):
         allowed_lateness: Duration = 0,
         late: str | None = None,
         emit: str = CLOSE,
-        changes: str = "update",
+        changes: str | None = None,
         early: Duration | None = None,
         early_by: str = "event",
     ) -> None:
@@ -339,8 +340,9 @@ class WindowState(PersistentState):
             super().__init__(monoid, Panes(None, _GRID_MS if interval is None else interval))
         else:
             super().__init__(sessions.kept_as(monoid, window), Panes(window, interval))
-        lateness = checked_lateness(allowed_lateness, late, emit, changes, early, early_by)
-        self.lateness = sessions.lateness_of(window, interval, lateness, late)
+        way = "update" if changes is None else changes
+        lateness = checked_lateness(allowed_lateness, late, emit, way, early, early_by)
+        self.lateness = sessions.lateness_of(window, interval, lateness, late, changes)
         self.bare = bare(allowed_lateness=allowed_lateness, early=early)
         if self._everything is not None and self.lateness != ALLOWS_NONE:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""A run cache with the agenda of each run: what it asks of sessions, or of lives, takes no fold, and opens no run twice."""
+"""A run cache with the agenda of each run: what it asks of sessions or lives takes no fold and opens no run twice."""
 
 from __future__ import annotations
 

@@ -85,9 +85,9 @@ def check_destinations(
     for sink in sinks.values() if state.lateness.answer not in (None, ACCUMULATE) else ():
         if getattr(sink, "replaces", False) and isinstance(state.window, SessionWindow):
             raise InvalidPipeline(
-                f"{sink!r} keeps one row of a key and window, the newest, and a session whose borders late records "
-                "change is taken back by a row of its own: use a sink that adds rows, such as FileSink, LogSink, "
-                'KafkaSink, or a table with mode="append"; or emit="final", which publishes each session once'
+                f"{sink!r} keeps one row of a key and window, the newest, and a published session whose borders other "
+                "records change is taken back by a row of its own: use a sink that adds rows, such as FileSink, "
+                'LogSink, KafkaSink, or a table with mode="append"; or emit="final", which publishes each session once'
             )
         if getattr(sink, "replaces", False):
             raise InvalidPipeline(

@@ -205,11 +205,19 @@ def _check_answer(found: Manifest, expected: Manifest, url: str) -> None:
     was, now = found.operator.state, expected.operator.state
     if was.late in (None, now.late) or found.final == found.clock.closed or was.emit or now.emit:
         return
+    ended = f"that ended after {utc_text(found.final)}"
+    if was.has_sessions:
+        raise FingerprintChanged(
+            f"{url}: sessions {ended} are published and can still be taken back, because they were published with "
+            'allowed_lateness= as they closed; without it, or with emit="final", none would be. Run once more with '
+            'allowed_lateness=0, late="retract" and no emit=: the next step makes them final; or give the pipeline a '
+            "new checkpoint and sink"
+        )
     raise FingerprintChanged(
         f"{url}: late={was.late!r} has become {'no allowed lateness' if now.late is None else f'late={now.late!r}'} "
-        f"while windows that ended after {utc_text(found.final)} are published and can still be corrected: their rows "
-        f"would mean two things. Run once more with late={was.late!r} and allowed_lateness=0: the next step makes them "
-        "final; or give the pipeline a new checkpoint and sink"
+        f"while windows {ended} are published and can still be corrected: their rows would mean two things. Run once "
+        f"more with late={was.late!r} and allowed_lateness=0: the next step makes them final; or give the pipeline a "
+        "new checkpoint and sink"
     )
 
 
@@ -250,6 +258,9 @@ def check_emission(found: Manifest, expected: Manifest, url: str) -> None:
 
 
 def _emission_text(state: StateRuns) -> str:
+    if state.has_sessions:
+        # They have one answer, which nobody writes.
+        return {None: 'neither emit="change" nor early=', EARLY: "early="}.get(state.emit, 'emit="change"')
     if state.emit == EARLY and state.has_windows:
         return f"early=, late={state.late!r}"
     changes = [word for word, answer in CHANGES.items() if answer == state.late]

@@ -103,8 +103,19 @@ def lacks_all(job: Job, manifest: Manifest) -> bool:
     state = manifest.operator.state
     new = (name for name in job.sinks if name not in manifest.sinks and not former_name(job, manifest, name))
     emptied = (manifest.sinks[name].emptied for name in job.sinks if name in manifest.sinks)
-    is_anew = not state.published and any(part.last is not None for part in manifest.result_sinks().values())
-    return bool(state.runs and job.sinks) and (is_anew or any(new) or any(emptied))
+    return bool(state.runs and job.sinks) and (_was_published(manifest) or any(new) or any(emptied))
+
+
+def is_anew(manifest: Manifest) -> bool:
+    """Whether all that a state holds is published to sinks that may have it: from before a rollback, or from the job
+    whose place they take over. Nothing is known of it."""
+    inherits = bool(manifest.inherits) and not manifest.result_sinks()
+    return _was_published(manifest) or (inherits and not manifest.operator.state.published)
+
+
+def _was_published(manifest: Manifest) -> bool:
+    state = manifest.operator.state
+    return not state.published and any(part.last is not None for part in manifest.result_sinks().values())
 
 
 def _lacks(job: Job, manifest: Manifest) -> bool:

@@ -22,7 +22,7 @@ from monoids.groupby.cells import Integers
 from persistent.driver.agenda_cache import SessionCache, of_shard
 from persistent.driver.commit import final_after, key_types
 from persistent.driver.expiry import lives_after
-from persistent.driver.output_batches import lacks_all
+from persistent.driver.output_batches import is_anew, lacks_all
 from persistent.driver.publish import joining_sinks
 from persistent.driver.state_bench import StateBench
 from persistent.driver.step import Step, changing, closing_of, in_shards
@@ -59,9 +59,12 @@ def outputs_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> tu
 def publishes_changes(job: Job, step: Step) -> bool:
     """Whether the step publishes what has changed, as its plan says. Before its first checkpoint a job can have a plan
     of another option; windows are then published as they are now, and nothing is lost: what is not published yet is
-    published by the next step that publishes what has changed, or when they close."""
-    fits = job.state.window is None or job.state.lateness.of_changes is not None
-    return bool(job.sinks) and step.plan.task.emit == CHANGE and fits
+    published by the next step that publishes what has changed, or when they close. Sessions are not: what is published
+    of them when they close is not known to be, and could not be taken back."""
+    of_changes, planned = job.state.lateness.of_changes, step.plan.task.emit
+    if planned is None and isinstance(job.state.window, SessionWindow):
+        planned = of_changes
+    return bool(job.sinks) and planned == CHANGE and (job.state.window is None or of_changes is not None)
 
 
 def _holds_back(job: Job, step: Step) -> bool:
@@ -81,11 +84,35 @@ def _must_publish(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> bo
         return True
     if window is None:
         return False
+    if isinstance(window, SessionWindow):
+        return _closes_unpublished(bench, step, mapped)
     old = bench.run_cache.panes(last.operator.state.fresh())
     new = [one.panes for one in mapped if one.panes is not None]
     # As below: windows that become final take nothing of the step.
     final, closed = final_after(last, step.plan), task.close_at
     return bool(touched(window, old, last.final, closed) or touched(window, new, final, closed))
+
+
+def _closes_unpublished(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> bool:
+    """Whether a session closes, or has closed, of which something is not published. The fragments that may be in one
+    say which keys to look at: a session that ends holds none that ends later."""
+    cache, last, close_at = bench.run_cache, step.last.manifest, step.plan.task.close_at
+    assert isinstance(cache, SessionCache)
+    closing = _changing_sessions(bench, step, mapped)
+    due = cache.due(closing.delta, last.final, close_at)
+    counting = replace(closing, close_at=close_at, counts=True, hashes=due)
+    shards = in_shards(counting, bench.engine.parallelism, None) if len(due) else []
+    items = [replace(one, hashes=hashes) for one in shards if len(hashes := of_shard(due, one))]
+    found = bench.engine.map(bench.work, items) if items else ()
+    return any(one.unpublished for one in found if isinstance(one, Closed))
+
+
+def _changing_sessions(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> CloseShard:
+    """What a step publishes of sessions that have changed, in all key groups. Those that become final in it take
+    nothing of the step, and are published too if they were not."""
+    last = step.last.manifest
+    closing = replace(changing(closing_of(step), last.operator.state), final=last.final, changes=True)
+    return replace(closing, delta=(*closing.delta, *(one.run for one in mapped if one.run)))
 
 
 def changes_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> tuple[Closed, ...]:
@@ -104,12 +131,25 @@ def _changed(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> list[Cl
     after = replace(before, delta=(*before.delta, *(one.run for one in mapped if one.run)))
     if window is None:
         return [after] if after.delta or (joining and after.runs) else []
+    if isinstance(window, SessionWindow):
+        return _changed_sessions(bench, step, mapped)
     old = bench.run_cache.panes(state.runs if joining else before.delta)
     new = [one.panes for one in mapped if one.panes is not None]
     # Windows that become final take nothing of the step, although they may share panes with others that do.
     leaving = touched(window, old, last.final, after.final)
     staying = touched(window, [*old, *new], after.final)
     return [replace(one, corrected=some) for one, some in ((before, leaving), (after, staying)) if some]
+
+
+def _changed_sessions(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> list[CloseShard]:
+    """Likewise of sessions. To sinks that may have those of the state, from another job or from before a rollback, all
+    are published anew, and what the step itself has joined is taken back."""
+    last = step.last.manifest
+    closing = replace(_changing_sessions(bench, step, mapped), whole=joining_sinks(bench.job, last))
+    if is_anew(last):
+        own = closing.delta[len(last.operator.state.fresh()) :]
+        closing = replace(closing, runs=last.operator.state.runs, delta=own, anew=True)
+    return [closing] if closing.delta or ((closing.whole or closing.anew) and closing.runs) else []
 
 
 def published_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> tuple[tuple[Closed, ...], int]:

@@ -67,13 +67,18 @@ def _closing(job: Job) -> Iterator[str]:
         yield from _without_windows(state)
         return
     if isinstance(state.window, SessionWindow):
-        gap = duration_text(state.window.gap_ms)
+        gap, less = duration_text(state.window.gap_ms), _less(lateness)
         yield f"A session closes in the step after the clock has passed its last record by {gap}, the gap."
-        yield "A record is late if it is older than the clock of the step before."
+        yield f"A record is late if it is older than the clock of the step before{less}."
     else:
         yield "A window closes in the step after the clock has passed its end (end <= clock)."
         yield from _late(lateness)
     yield "With --end-of-input (end_of_input=True) every window closes at the end of the input."
+
+
+def _less(lateness: Lateness) -> str:
+    """The allowed lateness, which the clock is ahead by."""
+    return f", less {duration_text(lateness.allowed_ms)}" if lateness.allowed_ms else ""
 
 
 def _without_windows(state: PersistentState) -> Iterator[str]:
@@ -115,6 +120,8 @@ def _publishing(job: Job) -> Iterator[str]:
     yield f"To {', '.join(job.sinks)}: {_when(lateness, has_windows=has_windows)}."
     if has_windows and lateness.allowed_ms and lateness.emit not in (CHANGE, FINAL):
         yield f"A late record that counts corrects a published result {_CORRECTED[str(lateness.answer)]}."
+    if isinstance(job.state.window, SessionWindow) and lateness.answer is not None:
+        yield "A published session that becomes longer, or joins another, is taken back by a row with retracted = true."
 
 
 def _when(lateness: Lateness, *, has_windows: bool) -> str:

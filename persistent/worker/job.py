@@ -165,11 +165,13 @@ class CloseShard:
     With windows, ``delta``: the runs of the step itself, if it has lateness to answer. They count in windows with
     ``end > final``; those that were closed before, and that they touch, are the ranges ``corrected`` of window numbers,
     first to last (cells, of sessions): they are published again for the keys of the delta. A state that is published as
-    it changes closes none: its delta is what is not published, and open windows are corrected as closed ones are.
+    it changes closes none: its delta is what is not published, and open windows are corrected as closed ones are. Of
+    sessions that is said by ``changes``; and by ``anew`` if all of them are published, to sinks that may have those of
+    the runs from another job, or from before a rollback.
 
     ``hashes``: of the keys that may have a session that closes, or a life that ends, ascending; None if there are none
     of either. With a time to live, ``shown_at``: the clock by which the keys of the ``runs`` are published, None if
-    none is; and if the shard only ``counts``, nothing is. ``state``: the name of the state."""
+    none is. If the shard only ``counts``, nothing is published. ``state``: the name of the state."""
 
     attempt: Attempt
     runs: tuple[Run, ...]
@@ -186,6 +188,8 @@ class CloseShard:
     hashes: Words | None = None
     shown_at: int | None = None
     counts: bool = False
+    changes: bool = False
+    anew: bool = False
     state: str = STATE
 
 
@@ -243,12 +247,14 @@ class Mapped:
 class Closed:
     """The outputs of a shard, staged for each sink, if any; ``dead``: the keys without a result. ``corrected``: how
     many results were published again, or sessions taken back. ``discarded``: how many sessions close without a sink.
-    ``expired``: how many lives of keys have ended."""
+    ``unpublished``: of how many that have closed something is not published. ``expired``: how many lives of keys have
+    ended."""
 
     staged: Mapping[str, Staged] = field(default_factory=dict)
     dead: Staged | None = None
     corrected: int = 0
     discarded: int = 0
+    unpublished: int = 0
     expired: int = 0
 
 

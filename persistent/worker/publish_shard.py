@@ -27,7 +27,12 @@ from persistent.worker.failing_keys import (
 from persistent.worker.job import Closed, CloseShard, Job
 from persistent.worker.merge_runs import monoid_errors
 from persistent.worker.output_tables import Marks, key_outputs, marks_of, output_key, window_outputs
-from persistent.worker.revise_sessions import changed_sessions, changed_sessions_apart, taken_back_in
+from persistent.worker.revise_sessions import (
+    changed_sessions,
+    changed_sessions_apart,
+    taken_back_in,
+    unpublished_count,
+)
 from persistent.worker.revise_windows import (
     Corrected,
     TakenBack,
@@ -44,12 +49,12 @@ def close_shard(job: Job, item: CloseShard) -> Closed:
     sessions that close; with a time to live, count the lives that end."""
     expired = 0 if job.state.time_to_live is None else ended_lives(job, item)
     if item.counts:
-        return Closed(expired=expired)
+        return Closed(expired=expired, unpublished=unpublished_count(job, item) if item.changes else 0)
     if not job.sinks:
         return Closed(discarded=due_count(job, item))
     # What is for the new sinks includes all that is for the others, and every key that fails.
     shown_at = None if item.runs else item.shown_at
-    unpublished = replace(item, runs=(), delta=(*item.runs, *item.delta), shown_at=shown_at)
+    unpublished = replace(item, runs=(), delta=(*item.runs, *item.delta), shown_at=shown_at, anew=False)
     most, failing = _presented(job, unpublished if item.whole else item)
     if failing and not job.dead_letters:
         raise no_result(job, failing[0])
@@ -72,9 +77,9 @@ def close_shard(job: Job, item: CloseShard) -> Closed:
 
 def _corrected(job: Job, item: CloseShard, outputs: list[pa.Table]) -> int:
     """How many published results these outputs correct."""
-    if not item.corrected:
-        return 0
-    return taken_back_in(outputs) if isinstance(job.state.window, SessionWindow) else corrected_in(item, outputs)
+    if isinstance(job.state.window, SessionWindow):
+        return taken_back_in(outputs, item.closed)
+    return corrected_in(item, outputs) if item.corrected else 0
 
 
 def _presented(job: Job, item: CloseShard) -> tuple[list[pa.Table], list[FailingKey]]:
@@ -93,7 +98,7 @@ def _sums(job: Job, item: CloseShard) -> Iterator[GroupSums]:
     if job.state.window is None:
         return changed_keys(job, item)
     if isinstance(job.state.window, SessionWindow):
-        return changed_sessions(job, item) if item.corrected else due_sessions(job, item)
+        return changed_sessions(job, item) if item.corrected or item.changes else due_sessions(job, item)
     return chain(closing_sums(job, item), corrections(job, item))
 
 
@@ -103,7 +108,8 @@ def _sums_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterat
     if job.state.window is None:
         return changed_keys_apart(job, item, failing)
     if isinstance(job.state.window, SessionWindow):
-        return (changed_sessions_apart if item.corrected else due_sessions_apart)(job, item, failing)
+        changes = item.corrected or item.changes
+        return (changed_sessions_apart if changes else due_sessions_apart)(job, item, failing)
     return chain(closing_sums_apart(job, item, failing), corrections_apart(job, item, failing))
 
 

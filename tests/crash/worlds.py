@@ -79,6 +79,21 @@ class Joining(Visits):
         return WindowState(record(visits=Count(), total=Sum()), session(10, cut=40), allowed_lateness=30)
 
 
+class Growing(Visits):
+    """Sessions that are published in each step that changes them."""
+
+    def persistent_state(self) -> WindowState:
+        monoid = record(visits=Count(), total=Sum())
+        return WindowState(monoid, session(10, cut=40), allowed_lateness=30, emit="change")
+
+
+class GrowingEarly(Visits):
+    """Sessions that are published now and then, and when they close."""
+
+    def persistent_state(self) -> WindowState:
+        return WindowState(record(visits=Count(), total=Sum()), session(10, cut=40), allowed_lateness=30, early=25)
+
+
 class States(Visits):
     """Several at once: late records are refused by one, correct another, and count in the third."""
 

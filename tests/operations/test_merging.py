@@ -98,7 +98,10 @@ class Sessions(Windows):
     """Sums by page and session."""
 
     def persistent_state(self) -> WindowState:
-        return WindowState(record(count=Count(), total=Sum()), session(5))
+        return WindowState(record(count=Count(), total=Sum()), session(5), **self.options)
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
 
 
 class Totals(PersistentTask):
@@ -270,9 +273,10 @@ def test_windows_closed_in_one_and_held_by_the_other_are_refused() -> None:
     merge(one.storage, other.storage, into.storage)
 
 
-def test_sessions_are_merged_only_where_both_have_ended() -> None:
+@pytest.mark.parametrize("options", [{}, {"emit": "change"}, {"early": 3}])
+def test_sessions_are_merged_only_where_both_have_ended(options: dict[str, Any]) -> None:
     """An open session of one and a published one of the other may be one."""
-    sides = [Side(Sessions(), MemoryStorage(uuid.uuid4().hex), MemorySink()) for _ in range(3)]
+    sides = [Side(Sessions(**options), MemoryStorage(uuid.uuid4().hex), MemorySink()) for _ in range(3)]
     for side, name, some in ((sides[0], "x", A), (sides[1], "y", B)):
         side.run({name: some[:4]})
     with pytest.raises(Refused, match=r"keep sessions: .* Run both to their end \(--end-of-input\), then merge"):

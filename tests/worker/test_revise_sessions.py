@@ -34,8 +34,11 @@ class Fragile(Monoid[int]):
 class Totals(PersistentTask):
     key = "key"
 
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
     def persistent_state(self) -> WindowState:
-        return WindowState(Fragile(), session(10, cut=1000), allowed_lateness=500)
+        return WindowState(Fragile(), session(10, cut=1000), allowed_lateness=500, **self.options)
 
     def process_message(self, state: Any, message: Any) -> None:
         state.update(message.timestamp, message.value["n"])
@@ -58,7 +61,8 @@ def storage() -> Iterator[MemoryStorage]:
 
 def pipeline(storage: MemoryStorage, sink: MemorySink, rows: list[dict[str, Any]], **options: Any) -> Pipeline:
     source = MemorySource(rows, timestamp="ts", ordered=True)
-    return Pipeline(source=source, task=Totals(), sink=sink, checkpoint=storage, step_rows=1, **options)
+    made = {"task": Totals(), "step_rows": 1, **options}
+    return Pipeline(source=source, sink=sink, checkpoint=storage, **made)
 
 
 def published(sink: MemorySink) -> list[tuple[int, int, int, bool]]:
@@ -128,4 +132,44 @@ def test_beside_what_raises_others_are_corrected(storage: MemoryStorage) -> None
         (20, 32, 3, True),
         (15, 32, 6, False),
     ]
+    assert len(made.dead_letters()) == 1
+
+
+def test_an_open_session_whose_sum_raises_is_set_aside_and_what_was_published_of_it_is_taken_back(
+    storage: MemoryStorage,
+) -> None:
+    """So is one that has no value. It is published once it has a value again, and nothing is then taken back."""
+    sink = MemorySink()
+    rows = [*at((0, 6)), *at((20, 3)), *at((3, 6)), *at((25, 2)), *at((28, 1)), *at((40, 1)), *at((33, 1))]
+    made = pipeline(storage, sink, rows, task=Totals(emit="change"), on_error="dead-letter")
+    made.run(engine="embedded", end_of_input=True)
+    assert published(sink) == [
+        (0, 10, 6, False),
+        (20, 30, 3, False),
+        (0, 10, 6, True),
+        (20, 30, 3, True),
+        (20, 38, 6, False),
+        (40, 50, 1, False),
+        (20, 38, 6, True),
+        (40, 50, 1, True),
+        (20, 50, 8, False),
+    ]
+    reasons = [row["reason"] for row in made.dead_letters().to_pylist()]
+    assert len(reasons) == 2 and "12 is too much" in reasons[0] and "five" in reasons[1]
+
+
+def test_a_run_stops_at_an_open_session_whose_sum_raises(storage: MemoryStorage) -> None:
+    sink = MemorySink()
+    with pytest.raises(UserCodeError, match=r"window .*00Z to .*00.013Z: ValueError: 12 is too much"):
+        pipeline(storage, sink, at((0, 6), (3, 6)), task=Totals(emit="change")).run(engine="embedded")
+    assert published(sink) == [(0, 10, 6, False)]
+
+
+def test_an_early_session_whose_sum_raises_takes_back_what_was_published_of_it(storage: MemoryStorage) -> None:
+    """Which of them close is said by their times alone."""
+    sink = MemorySink()
+    rows = [*at((0, 6)), *at((30, 1), (31, 1), key="z"), *at((4, 5)), *at((60, 1), (61, 1), key="z")]
+    made = pipeline(storage, sink, rows, task=Totals(early=10), on_error="dead-letter")
+    made.run(engine="embedded", end_of_input=True)
+    assert published(sink) == [(0, 10, 6, False), (0, 10, 6, True)]
     assert len(made.dead_letters()) == 1
