@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -13,7 +13,7 @@ from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.running import Mark
 from persistent.clock import wall_ms
 from persistent.errors import PersistentError
-from persistent.reading import ClockReading
+from persistent.reading import ClockReading, Furthest
 from persistent.serve.partly_late import NOTHING, Partly
 from persistent.serve.shown import FATES, CheckpointFacts, Shown, closed_of, has_windows
 from persistent.serve.wording import place_text, published_words, said_of, sink_words, time_to_live, when_words
@@ -76,7 +76,7 @@ def verdicts(shown: Shown, recent: Sequence[CheckpointFacts], at_ms: int) -> lis
     doing = _doing(shown.pending(), manifest.id, _speed(recent), at_ms) if at_work else None
     return [
         _alive(driver, facts, at_ms, manifest.fences, doing),
-        _behind(driver, shown.clock(), facts, at_ms),
+        _behind(driver, shown.clock(), facts, at_ms, shown.furthest),
         _lost(facts, recent, shown.partly_late()),
     ]
 
@@ -156,7 +156,14 @@ def _doing(plan: StepPlan | None, newest: int, speed: dict[str, Any], at_ms: int
     return _verdict("alive", GOOD, "At work", text)
 
 
-def _behind(driver: dict[str, Any], clock: ClockReading, facts: CheckpointFacts, at_ms: int) -> Verdict:
+def _behind(
+    driver: dict[str, Any],
+    clock: ClockReading,
+    facts: CheckpointFacts,
+    at_ms: int,
+    furthest: Callable[[], Furthest | None] = lambda: None,
+) -> Verdict:
+    """``furthest``: where the record lies that has moved the clock."""
     if not clock.watermark:
         return _verdict("behind", STILL, "Not begun", "no record has moved the clock yet")
     if clock.ended:
@@ -169,17 +176,19 @@ def _behind(driver: dict[str, Any], clock: ClockReading, facts: CheckpointFacts,
     if lag > _LONG_AGO_MS:
         return _verdict("behind", STILL, "Old data", f"the clock stands at {utc_text(clock.watermark)}{held}")
     if clock.ahead_ms(then):
-        return _verdict("behind", WARN, f"{span_text(-lag)} ahead", _ahead(clock))
+        return _verdict("behind", WARN, f"{span_text(-lag)} ahead", _ahead(clock, furthest()))
     if lag < 0:
         return _verdict("behind", WARN, f"{span_text(-lag)} ahead", f"the clock is ahead of the time of day{held}")
     return _verdict("behind", GOOD if lag < 60_000 else WARN, f"{span_text(lag)} behind", f"{when}{held}")
 
 
-def _ahead(clock: ClockReading) -> str:
-    """Which record has moved the clock ahead of the time of day, and what to do."""
+def _ahead(clock: ClockReading, lies: Furthest | None) -> str:
+    """Which record has moved the clock ahead of the time of day, where it lies, and what to do."""
     found, furthest = "", clock.furthest
     if furthest is not None and furthest.largest is not None:
         found = f"; partition {furthest.name} has a record of {utc_text(furthest.largest)}"
+    if lies is not None:
+        found += f", {lies}: 'persistent clock FILE.py:NAME --find' names it"
     return (
         f"the clock is ahead of the time of day, so records of today are late{found}. If its time is wrong, "
         "'persistent clock TARGET --set-back --not-after TIME' goes back to before it"
