@@ -196,10 +196,10 @@ ROOMS = {
     "driver engines",
     "pipeline": "errors clock promises text codec storage sources sinks state task checkpoint engines worker driver "
     "dedupe notebook metrics explain",
-    "reading": "errors clock text codec storage window session_window task checkpoint worker driver pipeline",
+    "reading": "errors clock text codec storage sources window session_window task checkpoint worker driver pipeline",
     "verify": "errors codec storage sources sinks task checkpoint driver pipeline",
-    "serve": "errors clock text codec storage sinks window session_window lateness state task checkpoint worker "
-    "pipeline reading verify",
+    "serve": "errors clock text codec storage sources sinks window session_window lateness state task checkpoint "
+    "worker pipeline reading verify",
     "operations": "errors clock text codec storage sources sinks task checkpoint worker driver pipeline",
     "project": "errors clock sources driver pipeline",
 }

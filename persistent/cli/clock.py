@@ -8,12 +8,18 @@ from typing import Any
 
 import click
 
+from monoids.encoding import to_json
 from persistent import operations
+from persistent.checkpoint.copies import newest_of
+from persistent.checkpoint.log import Log
+from persistent.cli.exits import NOT_FOUND, CommandFailed
+from persistent.cli.load import load_pipeline, names_pipeline
 from persistent.cli.operate import of_outputs, report_entry
 from persistent.cli.options import Time, json_option, storage_of, take_over_option, target_argument
 from persistent.cli.tables import json_text, print_table
 from persistent.clock import wall_ms
-from persistent.reading import ClockReading, PartitionReading, clock_reading
+from persistent.pipeline import Pipeline
+from persistent.reading import ClockReading, PartitionReading, clock_reading, find_record, furthest
 from persistent.storage import Storage
 from persistent.text.figures import clock_text, span_text, utc_text
 
@@ -44,10 +50,13 @@ class _Limit(Time):
     help="With --set-back: the next run retracts later outputs, or keeps them and publishes them again. Without this, "
     "only say what would be undone.",
 )
+@click.option(
+    "--find", is_flag=True, help="Find the record with the largest timestamp: reads its span of the source again."
+)
 @take_over_option
 @json_option
 def clock_command(
-    target: str, set_back: bool, not_after: Any, outputs: str | None, take_over: bool, as_json: bool
+    target: str, set_back: bool, not_after: Any, outputs: str | None, find: bool, take_over: bool, as_json: bool
 ) -> None:
     """Where the clock stands, and what holds it back.
 
@@ -58,12 +67,22 @@ def clock_command(
     newest kept checkpoint that has counted nothing after --not-after, as persistent rollback does; the record becomes a
     dead letter when it is read again. All timestamps after the limit do, so lift it when the record is read.
 
+    --find, for which TARGET is the pipeline, names that record: its file, its offset, and what it holds.
+
     \b
     persistent clock visits-checkpoint
+    persistent clock visits.py:pipeline --find
     persistent clock visits-checkpoint --set-back --not-after 2024-05-01T10:00Z
     persistent clock visits-checkpoint --set-back --not-after 2024-05-01T10:00Z --outputs=retract
     persistent clock visits-checkpoint --not-after none
     """
+    if find:
+        if set_back or outputs is not None or not_after is not None:
+            raise click.UsageError("--find only reads: give it alone, and --set-back in a command of its own")
+        if not names_pipeline(target):
+            raise click.UsageError(f"{target}: --find reads the source: give the pipeline as FILE.py:NAME")
+        _find(load_pipeline(target), as_json)
+        return
     storage = storage_of(target)
     if set_back:
         if not_after in (None, _NONE):
@@ -75,7 +94,7 @@ def clock_command(
         entry = operations.lift_limit(storage, take_over=take_over)
         report_entry(entry, "later timestamps count again, up to max_future ahead", as_json)
     else:
-        _show(clock_reading(storage), as_json)
+        _show(storage, as_json)
 
 
 def _set_back(storage: Storage, not_after: int, outputs: str | None, take_over: bool, as_json: bool) -> None:
@@ -97,14 +116,34 @@ def _set_back(storage: Storage, not_after: int, outputs: str | None, take_over: 
 # -- in words --------------------------------------------------------------------------------------------------------
 
 
-def _show(found: ClockReading, as_json: bool) -> None:
+def _find(pipeline: Pipeline, as_json: bool) -> None:
+    """The record with the largest timestamp, by name."""
+    url = pipeline.storage.url
+    span = furthest(pipeline.storage, newest_of(Log(pipeline.storage)).manifest)
+    if span is None:
+        raise CommandFailed(f"{url}: no record has been counted yet, so none has moved the clock", NOT_FOUND)
+    found = find_record(pipeline, span)
+    if found is None:
+        raise CommandFailed(
+            f"{url}: the record of {utc_text(span.timestamp)} lies {span}, and the source no longer holds it there",
+            NOT_FOUND,
+        )
+    if as_json:
+        click.echo(json_text({**asdict(found), "timestamp": span.timestamp, "checkpoint": span.by.id}))
+        return
+    click.echo(f"{utc_text(span.timestamp)}, the largest timestamp: {found}, counted by checkpoint {span.by.id:,}")
+    click.echo(to_json(found.value))
+
+
+def _show(storage: Storage, as_json: bool) -> None:
+    found = clock_reading(storage)
     if as_json:
         held = None if found.held_by is None else found.held_by.name
         partitions = [{**asdict(one), "idle": one.is_idle} for one in found.partitions]
         whole = {name: value for name, value in asdict(found).items() if value or name != "states"}
         click.echo(json_text({**whole, "partitions": partitions, "held_by": held}))
         return
-    lines = list(_lines(found))
+    lines = list(_lines(found, storage))
     width = max(len(name) for name, _ in lines)
     for name, text in lines:
         click.echo(f"{name:<{width}}  {text}")
@@ -114,7 +153,7 @@ def _show(found: ClockReading, as_json: bool) -> None:
         print_table(["partition", "largest timestamp", "waited for"], rows)
 
 
-def _lines(found: ClockReading) -> Iterator[tuple[str, str]]:
+def _lines(found: ClockReading, storage: Storage | None = None) -> Iterator[tuple[str, str]]:
     yield "clock", f"{clock_text(found.watermark)}, of checkpoint {found.checkpoint}"
     if found.closed is not None:
         yield "closed", f"windows that end up to {utc_text(found.closed)}" if found.closed else "no window yet"
@@ -123,6 +162,9 @@ def _lines(found: ClockReading) -> Iterator[tuple[str, str]]:
         yield f"  {name}", f"{clock_text(watermark)}{windows}"
     if ahead := found.ahead_ms(wall_ms()):
         yield "ahead", _ahead(found, ahead)
+        span = None if storage is None else furthest(storage, newest_of(Log(storage)).manifest)
+        if span is not None:
+            yield "its record", f"{span}: --find names it, with the pipeline as TARGET"
     if found.ended:
         yield "end of input", "declared: every window was closed"
     if found.quiet_ms:

@@ -4,6 +4,7 @@ Parquet."""
 from persistent.reading.clocks import ClockReading, PartitionReading, clock_reading
 from persistent.reading.diff import Change, Diff, diff
 from persistent.reading.export import Exported, export
+from persistent.reading.furthest import FoundRecord, Furthest, find_record, furthest
 from persistent.reading.place import Place, kept_places, place
 from persistent.reading.state import check_key, check_window, state_table
 
@@ -12,6 +13,8 @@ __all__ = [
     "ClockReading",
     "Diff",
     "Exported",
+    "FoundRecord",
+    "Furthest",
     "PartitionReading",
     "Place",
     "check_key",
@@ -19,6 +22,8 @@ __all__ = [
     "clock_reading",
     "diff",
     "export",
+    "find_record",
+    "furthest",
     "kept_places",
     "place",
     "state_table",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -12,10 +13,10 @@ from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.running import Mark
 from persistent.clock import wall_ms
 from persistent.errors import PersistentError
-from persistent.reading import ClockReading
+from persistent.reading import ClockReading, Furthest
 from persistent.serve.partly_late import NOTHING, Partly
 from persistent.serve.shown import FATES, CheckpointFacts, Shown, closed_of, has_windows
-from persistent.serve.wording import place_text, said_of, sink_words, time_to_live, when_words
+from persistent.serve.wording import place_text, published_words, said_of, sink_words, time_to_live, when_words
 from persistent.task import STATE, state_name
 from persistent.text.figures import count_text, span_text, utc_text
 from persistent.text.fingerprints import window_text
@@ -31,6 +32,8 @@ _LONG_STEP_MS, _LONG_STEPS = 60_000, 20
 
 GOOD, WARN, BAD, STILL = "good", "warn", "bad", "still"
 
+Verdict = dict[str, str]
+
 
 def now(shown: Shown) -> dict[str, Any]:
     """What a job is doing, in three verdicts and their figures."""
@@ -40,7 +43,6 @@ def now(shown: Shown) -> dict[str, Any]:
     recent = shown.recent(_RECENT)
     clock, partly = shown.clock(), shown.partly_late()
     driver, speed = driver_of(look.marks), _speed(recent)
-    doing = _doing(shown.pending(), manifest.id, speed, at_ms) if driver["state"] == "at work" else None
     return {
         "version": look.version,
         "name": shown.name,
@@ -60,12 +62,23 @@ def now(shown: Shown) -> dict[str, Any]:
         "clock": _clock(clock),
         "speed": speed,
         "series": _series(recent),
-        "verdicts": [
-            _alive(driver, facts, at_ms, manifest.fences, doing),
-            _behind(driver, clock, facts, at_ms),
-            _lost(facts, recent, partly),
-        ],
+        "verdicts": verdicts(shown, recent, at_ms),
     }
+
+
+def verdicts(shown: Shown, recent: Sequence[CheckpointFacts], at_ms: int) -> list[Verdict]:
+    """Whether the job is alive, how far behind it is, and whether anything is lost. ``recent``: its last
+    checkpoints."""
+    look = shown.look()
+    manifest = look.newest.manifest
+    facts, driver = shown.facts(manifest.id), driver_of(look.marks)
+    at_work = driver["state"] == "at work"
+    doing = _doing(shown.pending(), manifest.id, _speed(recent), at_ms) if at_work else None
+    return [
+        _alive(driver, facts, at_ms, manifest.fences, doing),
+        _behind(driver, shown.clock(), facts, at_ms, shown.furthest),
+        _lost(facts, recent, shown.partly_late()),
+    ]
 
 
 def brief(shown: Shown) -> dict[str, Any]:
@@ -74,11 +87,11 @@ def brief(shown: Shown) -> dict[str, Any]:
         look = shown.look()
         facts, at_ms = shown.facts(look.newest.manifest.id), wall_ms()
         driver = driver_of(look.marks)
-        verdicts = [_alive(driver, facts, at_ms, look.newest.manifest.fences), _lost(facts, (), shown.partly_late())]
+        said = [_alive(driver, facts, at_ms, look.newest.manifest.fences), _lost(facts, (), shown.partly_late())]
     except PersistentError as error:
         return unread(shown, said_of(error)[1])
     line = {"name": shown.name, "url": place_text(shown.storage.url)}
-    return {**line, "version": look.version, "checkpoint": facts, "driver": driver, "verdicts": verdicts}
+    return {**line, "version": look.version, "checkpoint": facts, "driver": driver, "verdicts": said}
 
 
 def unread(shown: Shown, said: dict[str, str]) -> dict[str, Any]:
@@ -103,9 +116,6 @@ def driver_of(marks: Sequence[Mark]) -> dict[str, Any]:
 
 
 # -- verdicts --------------------------------------------------------------------------------------------------------
-
-
-Verdict = dict[str, str]
 
 
 def _alive(
@@ -146,7 +156,14 @@ def _doing(plan: StepPlan | None, newest: int, speed: dict[str, Any], at_ms: int
     return _verdict("alive", GOOD, "At work", text)
 
 
-def _behind(driver: dict[str, Any], clock: ClockReading, facts: CheckpointFacts, at_ms: int) -> Verdict:
+def _behind(
+    driver: dict[str, Any],
+    clock: ClockReading,
+    facts: CheckpointFacts,
+    at_ms: int,
+    furthest: Callable[[], Furthest | None] = lambda: None,
+) -> Verdict:
+    """``furthest``: where the record lies that has moved the clock."""
     if not clock.watermark:
         return _verdict("behind", STILL, "Not begun", "no record has moved the clock yet")
     if clock.ended:
@@ -159,17 +176,19 @@ def _behind(driver: dict[str, Any], clock: ClockReading, facts: CheckpointFacts,
     if lag > _LONG_AGO_MS:
         return _verdict("behind", STILL, "Old data", f"the clock stands at {utc_text(clock.watermark)}{held}")
     if clock.ahead_ms(then):
-        return _verdict("behind", WARN, f"{span_text(-lag)} ahead", _ahead(clock))
+        return _verdict("behind", WARN, f"{span_text(-lag)} ahead", _ahead(clock, furthest()))
     if lag < 0:
         return _verdict("behind", WARN, f"{span_text(-lag)} ahead", f"the clock is ahead of the time of day{held}")
     return _verdict("behind", GOOD if lag < 60_000 else WARN, f"{span_text(lag)} behind", f"{when}{held}")
 
 
-def _ahead(clock: ClockReading) -> str:
-    """Which record has moved the clock ahead of the time of day, and what to do."""
+def _ahead(clock: ClockReading, lies: Furthest | None) -> str:
+    """Which record has moved the clock ahead of the time of day, where it lies, and what to do."""
     found, furthest = "", clock.furthest
     if furthest is not None and furthest.largest is not None:
         found = f"; partition {furthest.name} has a record of {utc_text(furthest.largest)}"
+    if lies is not None:
+        found += f", {lies}: 'persistent clock FILE.py:NAME --find' names it"
     return (
         f"the clock is ahead of the time of day, so records of today are late{found}. If its time is wrong, "
         "'persistent clock TARGET --set-back --not-after TIME' goes back to before it"
@@ -285,7 +304,7 @@ def _sink(name: str, part: SinkPart, manifest: Manifest) -> dict[str, Any]:
         "when": "with their step" if part.late else "".join(whens[:1]),
         "late": part.late,
         "last": part.last,
-        "owed": len(part.owed),
+        "published": published_words(part, manifest),
     }
 
 
@@ -307,17 +326,39 @@ def _clock(found: ClockReading) -> dict[str, Any]:
     }
 
 
-def _speed(recent: Sequence[CheckpointFacts]) -> dict[str, Any]:
-    """Rows read a second, and the time from plan to plan, over the last steps. A step's rows are read between its plan
-    and the next one, so those of the newest checkpoint do not count yet."""
+@dataclass(frozen=True)
+class LastSteps:
+    """The last steps, from plan to plan. A step's rows are read between its plan and the next one, so those of the
+    newest checkpoint do not count yet: the rows read after ``first``, up to ``last``, were read in ``span_ms``."""
+
+    first: CheckpointFacts
+    last: CheckpointFacts
+    span_ms: int
+    step_ms: tuple[int, ...]
+    """The time of each step, of which no other was between its plan and the next, shortest first."""
+
+    def rate(self, rows: int) -> float | None:
+        """So many rows of these steps, a second."""
+        return 1000 * rows / self.span_ms if self.span_ms > 0 else None
+
+
+def last_steps(recent: Sequence[CheckpointFacts]) -> LastSteps | None:
+    """The last steps; None if there are fewer than two."""
     timed = [facts for facts in recent if facts["committed_ms"]][-_RATE_STEPS - 1 :]
     if len(timed) < 3:
-        return {"rows_per_s": None, "step_ms": None, "steps": 0}
+        return None
     first, last, before = timed[0], timed[-1], timed[1:]
-    span = last["committed_ms"] - before[0]["committed_ms"]
-    rows = timed[-2]["read"] - first["read"]
     steps = sorted(b["committed_ms"] - a["committed_ms"] for a, b in pairwise(before) if _follows(a, b))
-    rate = 1000 * rows / span if span > 0 else None
+    return LastSteps(first, timed[-2], last["committed_ms"] - before[0]["committed_ms"], tuple(steps))
+
+
+def _speed(recent: Sequence[CheckpointFacts]) -> dict[str, Any]:
+    """Rows read a second, and the time from plan to plan, over the last steps."""
+    found = last_steps(recent)
+    if found is None:
+        return {"rows_per_s": None, "step_ms": None, "steps": 0}
+    steps = found.step_ms
+    rate = found.rate(found.last["read"] - found.first["read"])
     return {"rows_per_s": rate, "step_ms": steps[len(steps) // 2] if steps else None, "steps": len(steps)}
 
 

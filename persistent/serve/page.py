@@ -18,6 +18,7 @@ from persistent.errors import InvalidPipeline, PersistentError
 from persistent.serve.account import account, aside
 from persistent.serve.downloads import download
 from persistent.serve.events import DEFECT, Verifying, all_lines, changes, event_stream, logger
+from persistent.serve.graph import graph
 from persistent.serve.guard import Guard, Guarded
 from persistent.serve.now import now
 from persistent.serve.runs_view import runs_view
@@ -71,6 +72,7 @@ class Query:
 
 VIEWS: Mapping[str, View] = {
     "now": lambda shown, asked: now(shown),
+    "graph": lambda shown, asked: graph(shown),
     "timeline": lambda shown, asked: time_line(shown, asked.number("before"), asked.count("limit", PAGE)),
     "kept": lambda shown, asked: kept(shown),
     "manifest": lambda shown, asked: in_words(shown, asked.number("id")),

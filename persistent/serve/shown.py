@@ -24,7 +24,7 @@ from persistent.checkpoint.successor import Entry
 from persistent.clock import monotonic_s
 from persistent.errors import CorruptCheckpoint, PersistentError, UnknownCheckpoint
 from persistent.pipeline import Pipeline
-from persistent.reading import ClockReading, Place, clock_reading
+from persistent.reading import ClockReading, Furthest, Place, clock_reading, furthest
 from persistent.serve.partly_late import Partly, PartlyLate
 from persistent.serve.wording import corrections_words
 from persistent.storage import Storage
@@ -71,6 +71,7 @@ class Shown:
     _looked: tuple[float, Look | PersistentError] | None = None
     _read: float = 0.0
     _clock: tuple[str, ClockReading] | None = None
+    _furthest: tuple[str, Furthest | None] | None = None
     _entries: OrderedDict[int, Entry] = field(default_factory=OrderedDict, repr=False)
     _facts: dict[int, CheckpointFacts] = field(default_factory=dict, repr=False)
     _partly: PartlyLate | None = field(default=None, repr=False)
@@ -153,6 +154,16 @@ class Shown:
             known = self._clock
         if known is None or known[0] != newest.nonce:
             known = self._clock = newest.nonce, clock_reading(self.storage, newest)
+        return known[1]
+
+    def furthest(self) -> Furthest | None:
+        """Where the record with the largest timestamp lies."""
+        newest = self.look().newest.manifest
+        with self._lock:
+            known = self._furthest
+        if known is None or known[0] != newest.nonce:
+            found = furthest(self.storage, newest, lambda id: self.entry(id).manifest)
+            known = self._furthest = newest.nonce, found
         return known[1]
 
     def partly_late(self) -> Partly:

@@ -28,7 +28,8 @@ _BUDGET_S = 0.1
 
 def time_line(shown: Shown, before: int | None = None, limit: int = PAGE) -> dict[str, Any]:
     """The kept checkpoints with ids below ``before``, newest first: at most ``limit``, and fewer if reading them takes
-    long. ``next``: where to go on."""
+    long. ``next``: where to go on. ``added``: since the line below; of a line with ``after``, together with those that
+    were between, and are no longer kept."""
     look, until = shown.look(), monotonic_s() + _BUDGET_S
     newest = look.newest.manifest
     ids = [id for id in look.ids if id <= newest.id and newest.keeps(id)]
@@ -47,7 +48,8 @@ def time_line(shown: Shown, before: int | None = None, limit: int = PAGE) -> dic
     for line, older in zip(lines, [*lines[1:], None]):
         if older is not None and "read" in line and "read" in older:
             line["added"] = {name: line[name] - older[name] for name in FATES}
-            line["span_ms"] = line["committed_ms"] - older["committed_ms"] if older["committed_ms"] else None
+            if line["parent"] != older["id"]:
+                line["after"] = older["id"]
     more = bool(chosen) and chosen[-1] != ids[0]
     return {"checkpoints": lines, "kept": len(ids), "next": chosen[-1] if more else None}
 

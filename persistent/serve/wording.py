@@ -127,6 +127,18 @@ def sink_words(part: SinkPart) -> str:
     return "late records" if part.late else f"results{of}"
 
 
+def published_words(part: SinkPart, newest: Manifest) -> str:
+    """What a sink has of its batches. A checkpoint names those that may not be published yet: its own always, as it is
+    published after it.
+    """
+    if not part.owed:
+        return "all" if part.last is not None else "nothing yet"
+    before = [batch.id for batch in part.owed if batch.id != newest.base]
+    if not before:
+        return "all, the last batch perhaps not yet"
+    return f"{len(part.owed):,} batches perhaps not, from that of checkpoint {before[0]:,} on"
+
+
 def when_words(state: StateRuns) -> str:
     """When the results of a state are published, and how one that was published is corrected.
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from persistent.checkpoint.subfolder import open_checkpoint
 from persistent.cli.clock import _lines, _why
 from persistent.operations import undone
-from persistent.reading import ClockReading, PartitionReading
+from persistent.reading import ClockReading, PartitionReading, clock_reading
 from persistent.testing import ManualClock
 from tests.cli.visits import command, json_of
 
@@ -46,6 +47,36 @@ def test_it_tells_where_the_clock_stands(done: Path) -> None:
         "lists": False,
         "idle": False,
     }
+
+
+def test_it_finds_the_record_that_moved_the_clock(poisoned: Path) -> None:
+    """Nobody would know which line of which file to repair, or whose fault it is."""
+    found = command("clock", "visits.py:pipeline", "--find")
+    first, record = found.stdout.splitlines()
+    assert first.startswith("2024-05-02 09:00:00Z, the largest timestamp: 2.csv, offset 23, counted by checkpoint ")
+    assert '"page":"/home"' in record.replace(" ", "")
+    (whole,) = json_of("clock", "visits.py:pipeline", "--find")
+    assert (whole["file"], whole["offset"], whole["timestamp"]) == ("2.csv", 23, 1_714_640_400_000)
+    wrong = command("clock", "visits.py:pipeline", "--find", "--set-back", *LIMIT)
+    assert wrong.exit_code == 2 and "--find only reads" in wrong.stderr
+    url = command("clock", "checkpoint", "--find")
+    assert url.exit_code == 2 and "--find reads the source: give the pipeline" in url.stderr
+    (poisoned / "views" / "2.csv").unlink()
+    gone = command("clock", "visits.py:pipeline", "--find")
+    assert gone.exit_code == 1 and "2.csv: listed, but gone" in gone.stderr
+
+
+def test_a_clock_that_is_ahead_names_the_span_of_its_record(poisoned: Path) -> None:
+    """The checkpoint alone tells in which file it lies: the pipeline may be on another machine."""
+    with ManualClock(1_714_557_800_000):
+        lines = dict(line.split("  ", 1) for line in _lines_of(str(poisoned / "checkpoint")))
+    assert lines["its record"].startswith("in 2.csv, offsets 0 to ")
+    assert lines["its record"].endswith(": --find names it, with the pipeline as TARGET")
+
+
+def _lines_of(url: str) -> list[str]:
+    storage = open_checkpoint(url)
+    return [f"{name}  {text}" for name, text in _lines(clock_reading(storage), storage)]
 
 
 def test_it_says_what_it_would_undo_and_asks(poisoned: Path) -> None:

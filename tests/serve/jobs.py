@@ -77,7 +77,7 @@ def rows(count: int) -> list[dict[str, Any]]:
 
 
 def pipeline(name: str, count: int = 100, **options: Any) -> Pipeline:
-    source = MemorySource(rows(count), timestamp="ts", ordered=True)
+    source = options.pop("sources", None) or MemorySource(rows(count), timestamp="ts", ordered=True)
     given = {"step_rows": 10, "retention": Retention(last=50), **options}
     given = {"task": Visits(), "sink": MemorySink(), "checkpoint": f"memory://serve-{name}", **given}
     return Pipeline(source=source, **given)

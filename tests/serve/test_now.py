@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from persistent import Retention, operations
+from persistent import MemorySource, Retention, operations
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.process import Process, this_process
@@ -254,3 +254,14 @@ def test_sinks_say_what_they_take() -> None:
         "minutes": ("results of the state minutes", False),
     }
     assert [one["takes"] for one in now(ran("sink"))["sinks"]] == ["results"]
+
+
+def test_a_record_ahead_of_the_time_of_day_is_placed() -> None:
+    """A bad record would be named by its time alone, and searched in the whole source."""
+    with ManualClock(130_000):
+        records = [{"ts": 300_000 if n == 7 else n, "page": "/", "shop": 7, "size": n} for n in range(30)]
+        shown = ran("ahead", sources=MemorySource(records, timestamp="ts", ordered=True))
+        text = next(one["text"] for one in now(shown)["verdicts"] if one["of"] == "behind")
+    by = shown.furthest()
+    assert by is not None
+    assert f", at offsets 0 to 9, counted by checkpoint {by.by.id}: 'persistent clock FILE.py:NAME --find'" in text

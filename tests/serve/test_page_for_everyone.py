@@ -21,6 +21,7 @@ LOOKS = {
     "jobs": ("corrected", "jobs", "is anything lost?"),
     "now": ("corrected", "now", "Is anything lost?"),
     "states": ("states", "now", "All have read the same records"),
+    "graph": ("states", "graph", "Rows a second are those"),
     "time line": ("states", "timeline", "A step was counted"),
     "difference": ("corrected", "timeline?from=2&id=5", "Compare values by key"),
     "state": ("states", "state", "State minutes"),

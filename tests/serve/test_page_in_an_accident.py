@@ -105,6 +105,7 @@ def test_a_poisoned_clock(page: Any) -> None:
         page.goto(f"{url}#/poisoned/now")
         glance(page, "20.0 h ahead")
         glance(page, "--set-back --not-after")
+        glance(page, "at offsets 0 to 9, counted by checkpoint")
         glance(page, "30 late")
         glance(page, "Most of the last 40 records were late")
         page.goto(f"{url}#/poisoned/account?rows=late")

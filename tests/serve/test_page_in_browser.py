@@ -36,6 +36,7 @@ ticket = Pipeline(source=source, task=Visits(), sink=FileSink("corrected-out"), 
 
 FINDS = {
     "now": "Is anything lost?",
+    "graph": "Rows a second are those",
     "timeline": "checkpoints are kept",
     "state": "<script>alert('key')</script>",
     "account": "Set aside, newest first",
@@ -172,15 +173,15 @@ def test_the_keyboard(page: Any, served: tuple[Path, str]) -> None:
     """Who uses no mouse could not use the page."""
     page.goto(f"{served[1]}#/visits/now")
     page.get_by_text(FINDS["now"]).wait_for()
-    page.keyboard.press("2")
+    page.keyboard.press("3")
     page.get_by_text(FINDS["timeline"]).wait_for()
     page.keyboard.press("j")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"timeline\?id=\d+"))
-    for view in ("2", "3"):
+    for view in ("2", "3", "4"):
         page.keyboard.press(view)
-        page.get_by_text(FINDS[{"2": "timeline", "3": "state"}[view]]).first.wait_for()
+        page.get_by_text(FINDS[{"2": "graph", "3": "timeline", "4": "state"}[view]]).first.wait_for()
         page.keyboard.press("?")
         page.get_by_role("dialog").wait_for()
         page.keyboard.press("Escape")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from persistent import operations
+from persistent import Retention, operations
 from persistent.checkpoint.successor import KINDS
 from persistent.errors import UnknownCheckpoint
 from persistent.reading import diff
 from persistent.serve import time_line as module
+from persistent.serve.shown import Shown
 from persistent.serve.time_line import difference, in_words, kept, time_line
 from persistent.storage import MemoryStorage
-from tests.serve.jobs import corrected, ran, several
+from tests.serve.jobs import corrected, pipeline, ran, several
 
 
 def test_pages_of_the_time_line_are_the_whole() -> None:
@@ -52,6 +53,20 @@ def test_what_each_checkpoint_added() -> None:
     assert lines[-1]["id"] == 0
     assert sum(line["added"]["read"] for line in lines[:-1]) == lines[0]["read"] == 100
     assert [line["added"]["late"] for line in lines if "added" in line and line["added"]["late"]] == [1]
+
+
+def test_what_was_added_since_a_checkpoint_far_before_says_so() -> None:
+    """The records of many checkpoints would look like those of one, as if it were the cause of a late night."""
+    shown = ran("since", 20)
+    made = pipeline("since", 100, retention=Retention(last=3))
+    operations.pin(shown.storage, 2)
+    made.run(engine="embedded")
+    lines = time_line(Shown("since", "", shown.storage))["checkpoints"]
+    at = {line["id"]: line for line in lines}
+    assert at[2]["pinned"]
+    (gap,) = [line for line in lines if line.get("after") == 2 and line["added"]["read"]]
+    assert gap["added"]["read"] == gap["read"] - at[2]["read"] > 10
+    assert all("after" not in line for line in time_line(ran("whole"))["checkpoints"])
 
 
 def test_pins_and_rollbacks_are_marked() -> None:

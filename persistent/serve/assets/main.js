@@ -3,6 +3,7 @@
 import { get, said } from "./api.js";
 import { fill, h, notice, renew } from "./dom.js";
 import { again } from "./fresh.js";
+import { graphView } from "./graph.js";
 import { jobsView } from "./jobs.js";
 import { nowView } from "./now.js";
 import { timelineView } from "./timeline.js";
@@ -10,7 +11,7 @@ import { stateView } from "./state.js";
 import { accountView } from "./account.js";
 import { storageView } from "./storage.js";
 
-const VIEWS = [["now", "Now", nowView], ["timeline", "Time line", timelineView], ["state", "State", stateView], ["account", "Account", accountView], ["storage", "Storage", storageView]];
+const VIEWS = [["now", "Now", nowView], ["graph", "Graph", graphView], ["timeline", "Time line", timelineView], ["state", "State", stateView], ["account", "Account", accountView], ["storage", "Storage", storageView]];
 const JOBS = ["jobs", "Jobs", jobsView];
 const views = () => (lines.size > 1 ? [JOBS, ...VIEWS] : VIEWS);
 const main = document.getElementById("main");
@@ -145,7 +146,7 @@ document.addEventListener("visibilitychange", () => {
 
 // -- keyboard --------------------------------------------------------------------------------------------------------
 
-const KEYS = [["1 … 5", "the views"], ["0", "all jobs"], ["[ and ]", "the job before, the next"], ["↑ ↓ or k j", "the row above, below"], ["Enter", "open the row"], ["/", "search"], ["Esc", "leave a field; close"], ["?", "this list"]];
+const KEYS = [["1 … 6", "the views"], ["0", "all jobs"], ["[ and ]", "the job before, the next"], ["↑ ↓ or k j", "the row above, below"], ["Enter", "open the row"], ["← → ↑ ↓", "in the graph: along it, and across"], ["/", "search"], ["Esc", "leave a field; close"], ["?", "this list"]];
 
 function help() {
   const dialog = document.getElementById("help");

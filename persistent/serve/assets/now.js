@@ -15,7 +15,9 @@ export async function nowView(context) {
     if (data.series.length > drawn) shown.changed();
     drawn = data.series.length;
     renew(box, verdicts(data), figures(data), h("div", { class: "two" }, rowsCard(data), stateCard(data)), statesCard(context, data), clockCard(data), sinksCard(data));
-    if (!box.isConnected) context.put(box);
+    if (box.isConnected) return;
+    context.put(box);
+    document.getElementById(`see-${context.query.get("see")}`)?.scrollIntoView({ block: "start" });
   });
   await shown.first();
   // Ages go on without a checkpoint: a driver in a long step falls behind, and one that was killed is ever longer dead.
@@ -68,7 +70,7 @@ function rowsCard(data) {
   });
   return card("Records read by each checkpoint", picture(W, H, `records read by the last ${series.length} checkpoints, at most ${format.number(most)}`,
     bars, s("line", { class: "axis", x1: 0, x2: W, y1: BASE, y2: BASE }), ends(series, W), s("text", { x: W, y: 9, "text-anchor": "end" }, `at most ${format.count(most, "row")}`)),
-    h("div", { class: "legend small soft" }, ["processed", "late", "dead"].map((fate) => h("span", {}, h("span", { class: `key ${fate}` }), fate)), gaps > 0 && h("span", {}, `${gaps === 1 ? "1 dashed line stands" : `${gaps} dashed lines stand`} for several checkpoints, of which those between are no longer kept`)));
+    h("div", { class: "legend small soft" }, ["processed", "late", "dead", series.some((one) => one.duplicate) && "duplicate"].filter(Boolean).map((fate) => h("span", {}, h("span", { class: `key ${fate}` }), fate)), gaps > 0 && h("span", {}, `${gaps === 1 ? "1 dashed line stands" : `${gaps} dashed lines stand`} for several checkpoints, of which those between are no longer kept`)));
 }
 
 const ends = (series, W) => [s("text", { x: 0, y: H - 4 }, `checkpoint ${series[0].id}`), s("text", { x: W, y: H - 4, "text-anchor": "end" }, String(series.at(-1).id))];
@@ -107,9 +109,9 @@ function sinksCard(data) {
     { name: "takes", kind: "text", cell: (one) => one.takes },
     { name: "when", kind: "text", cell: (one) => one.when },
     { name: "last batch", kind: "num", cell: (one) => (one.last === null ? "–" : format.number(one.last)) },
-    { name: "published", kind: "text", cell: (one) => (one.owed ? one.owed === 1 ? "1 batch waits" : `${format.number(one.owed)} batches wait` : "all") },
+    { name: "published", kind: "text", cell: (one) => one.published },
   ];
-  return h("section", { class: "card" }, h("h2", {}, "Sinks"), table(columns, data.sinks, { label: "sinks" }));
+  return h("section", { class: "card", id: "see-sinks" }, h("h2", {}, "Sinks"), table(columns, data.sinks, { label: "sinks" }));
 }
 
 function clockCard(data) {
@@ -128,7 +130,7 @@ function clockCard(data) {
     clock.quiet_ms > 0 && `Every source has been quiet for ${format.span(clock.quiet_ms)}.`,
     clock.ended && "The input was declared complete.",
   ].filter(Boolean).join(" ");
-  return h("section", { class: "card" },
+  return h("section", { class: "card", id: "see-clock" },
     h("div", { class: "head" }, h("h2", {}, "Clock by partition"), h("p", { class: "small soft" }, facts)),
     table(columns, clock.partitions, { label: "partitions" }),
     clock.partitions_more > 0 && h("p", { class: "small soft" }, `and ${format.number(clock.partitions_more)} more that are further ahead`));

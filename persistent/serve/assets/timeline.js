@@ -55,7 +55,7 @@ export async function timelineView(context) {
       { name: "id", kind: "num", cell: (one) => format.number(one.id) },
       { name: "kind", cell: (one) => [kind(one), " ", tags(one)] },
       { name: "clock", kind: "time", cell: (one) => (one.error ? "" : format.clock(one.clock_ms)) },
-      { name: "read", kind: "num", cell: (one) => (one.added ? `+${format.number(one.added.read)}` : format.number(one.read)) },
+      { name: "read", kind: "num", cell: added },
       { name: "set aside", kind: "num", cell: (one) => aside(one) },
       { name: "state", kind: "num", cell: (one) => (one.error ? "" : format.bytes(one.state_bytes)) },
       { name: "planned", kind: "time", cell: (one) => planned(one.committed_ms) },
@@ -134,14 +134,24 @@ export async function timelineView(context) {
 // Lines and those that follow them; what the last of the first ones added is known now.
 function joined(found, following) {
   const last = found.at(-1), first = following[0];
+  if (last && first && !last.error && !first.error && last.parent !== first.id) last.after ??= first.id;
   if (last && first && !last.error && !first.error) last.added ??= Object.fromEntries(FATES.map((fate) => [fate, last[fate] - first[fate]]));
   return found.concat(following);
+}
+
+// What it read; with those that were between it and the line below, and are no longer kept. A rollback takes reads back.
+function added(one) {
+  if (one.error) return "";
+  if (!one.added) return format.number(one.read);
+  const count = one.added.read, text = count < 0 ? `−${format.number(-count)}` : `+${format.number(count)}`;
+  if (one.after === undefined || !count) return text;
+  return h("span", { title: `checkpoints ${one.after + 1} to ${one.id} together: those between are no longer kept` }, text, h("span", { class: "soft small" }, ` since ${format.number(one.after)}`));
 }
 
 function aside(one) {
   if (one.error) return "";
   const { late, dead } = one.added ?? one;
-  const said = [late && `${format.number(late)} late`, dead && `${format.number(dead)} dead`].filter(Boolean);
+  const said = [late > 0 && `${format.number(late)} late`, dead > 0 && `${format.number(dead)} dead`].filter(Boolean);
   return said.length ? said.join(", ") : h("span", { class: "soft" }, "–");
 }
 

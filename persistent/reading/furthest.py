@@ -1,0 +1,208 @@
+"""The furthest record is the one with the largest timestamp that was counted: a clock that is wrong comes from it.
+
+A checkpoint names no record, but the largest timestamp of each partition. So the kept checkpoints tell which of them
+counted it, and the plan of that step tells the span of the source that it read: the record lies there. ``find_record``
+reads the span again, and names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from monoids.arrays import python_list
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import SourcePart, partition_name
+from persistent.checkpoint.plan import SourceStep
+from persistent.checkpoint.positions import CODECS
+from persistent.driver.run_cache import RunCache
+from persistent.errors import CorruptCheckpoint, Refused, UnknownCheckpoint
+from persistent.pipeline import Pipeline
+from persistent.sources.protocol import Budget, Source, SourceState, Span, Split
+from persistent.storage import Storage
+
+_ROWS = 4_000_000
+
+Read = Callable[[int], Manifest]
+
+
+@dataclass(frozen=True)
+class Furthest:
+    """Where the furthest record of a job lies. ``partition``: as its ``source`` names it. ``by``: the first kept
+    checkpoint that had counted it; ``after``: the last before it, which had not; None if none is kept. ``step``: what
+    the step between both read of that source, if it was one, and its plan is kept."""
+
+    source: str
+    partition: str
+    timestamp: int
+    by: Manifest
+    after: Manifest | None
+    step: SourceStep | None
+
+    @property
+    def part(self) -> SourcePart:
+        return self.by.sources[self.source]
+
+    def splits(self) -> tuple[Split, ...] | None:
+        """The splits of the step in which it lies; None if the plan is not kept."""
+        if self.step is None:
+            return None
+        return tuple(one for one in self.step.splits if one.partition == self.partition)
+
+    def __str__(self) -> str:
+        """Where it lies.
+
+        "in 3.jsonl, offsets 0 to 18,189, counted by checkpoint 7"
+        """
+        counted = f"counted by checkpoint {self.by.id:,}"
+        if self.after is None:
+            counted += ", or by one before it that is no longer kept"
+        elif self.step is None:
+            counted = f"counted after checkpoint {self.after.id:,}, by checkpoint {self.by.id:,} at the latest"
+        return f"{self._place()}, {counted}"
+
+    def _place(self) -> str:
+        splits = self.splits()
+        if splits is not None:
+            return _spans_text([span for split in splits for span in split.spans])
+        codec = CODECS[self.part.codec]
+        until = f"before {codec.text(self.part.positions[self.partition])}"
+        before = None if self.after is None else self.after.sources.get(self.source)
+        start = None if before is None else before.positions.get(self.partition)
+        return until if start is None else f"from {codec.text(start)} on, {until}"
+
+
+def _spans_text(spans: list[Span]) -> str:
+    """The files of spans, or their offsets.
+
+    >>> _spans_text([Span(0, 0, 90, {"path": "a.jsonl"})]), _spans_text([Span(0, 5, 8), Span(0, 8, 20)])
+    ('in a.jsonl, offsets 0 to 89', 'at offsets 5 to 19')
+    """
+    files = list(dict.fromkeys(span.at["path"] for span in spans if "path" in span.at))
+    if len(files) > 1:
+        return f"in one of {len(files):,} files, from {files[0]} to {files[-1]}"
+    start, stop = min(span.start for span in spans), max(span.stop for span in spans)
+    offsets = f"offsets {start:,} to {stop - 1:,}"
+    return f"in {files[0]}, {offsets}" if files else f"at {offsets}"
+
+
+def furthest(storage: Storage, newest: Manifest, read: Read | None = None) -> Furthest | None:
+    """The furthest record of a job; None if it has counted none. ``read``: a kept manifest by its id, as by
+    ``Log.read``; a few of them are read."""
+    log = Log(storage)
+    read = (lambda id: log.read(id).manifest) if read is None else read
+    known = [(at, name, one) for name, part in newest.sources.items() for one, at in part.largest.items()]
+    if not known:
+        return None
+    timestamp, source, partition = max(known)
+    after, by = _first_with(newest, read, lambda one: _largest(one, source, partition) >= timestamp)
+    return Furthest(source, partition, timestamp, by, after, _step(log, read, by, after, source))
+
+
+def _largest(manifest: Manifest, source: str, partition: str) -> int:
+    part = manifest.sources.get(source)
+    return -1 if part is None else part.largest.get(partition, -1)
+
+
+def _first_with(newest: Manifest, read: Read, has: Callable[[Manifest], bool]) -> tuple[Manifest | None, Manifest]:
+    """The neighbours among the kept checkpoints that led to ``newest`` of which the first has not, and the second has:
+    the largest timestamp of a partition never goes back."""
+    ids = sorted(id for id in newest.bases if not newest.has_left(id) and id < newest.base)
+    after, by = None, newest
+    low, high = 0, len(ids)
+    while low < high:
+        middle = (low + high) // 2
+        try:
+            one = read(ids[middle])
+        except (CorruptCheckpoint, UnknownCheckpoint):
+            # It is damaged, or was collected meanwhile.
+            del ids[middle]
+            high -= 1
+            continue
+        if has(one):
+            by, high = one, middle
+        else:
+            after, low = one, middle + 1
+    return after, by
+
+
+def _step(log: Log, read: Read, by: Manifest, after: Manifest | None, source: str) -> SourceStep | None:
+    """What was read of a source between two checkpoints, if that was one step, and its plan is kept."""
+    if after is None or by.kind != "checkpoint" or by.parent is None:
+        return None
+    with suppress(CorruptCheckpoint, UnknownCheckpoint):
+        before = read(by.parent[0])
+        plan = log.plan(before.base, before.replan) if before.base == after.id else None
+        if plan is not None:
+            # A plan of format 1 or 2 names no source.
+            return plan.named(source, next(iter(by.operators))).sources.get(source)
+    return None
+
+
+# -- the record itself -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FoundRecord:
+    """A record of a source. ``file``: None if the source has none."""
+
+    partition: str
+    file: str | None
+    ordinal: int
+    offset: int
+    value: dict[str, Any]
+
+    def __str__(self) -> str:
+        """Its place.
+
+        >>> str(FoundRecord("files", "a.jsonl", 0, 90, {})), str(FoundRecord("0", None, 0, 7, {}))
+        ('a.jsonl, offset 90', 'partition 0, offset 7')
+        """
+        return f"{self.file or f'partition {self.partition}'}, offset {self.offset:,}"
+
+
+def find_record(pipeline: Pipeline, found: Furthest) -> FoundRecord | None:
+    """The furthest record, from the source: its span is read again. None if it no longer holds it. Refused if the
+    pipeline lacks the source; errors as those of the source."""
+    source = pipeline.sources.get(found.source)
+    if source is None:
+        raise Refused(
+            f"{pipeline.storage.url}: the record is one of the source {found.source!r}, which the pipeline does not "
+            "have: give that source too"
+        )
+    name = partition_name(found.source, found.partition, len(found.by.sources))
+    for split, recorded in _to_read(pipeline.storage, source, found):
+        paths = {span.ordinal: span.at.get("path") for span in split.spans}
+        for records in source.read(split, recorded):
+            for row in np.flatnonzero(records.timestamps == found.timestamp)[:1].tolist():
+                (value,) = python_list(pa.Table.from_batches([records.batch.slice(row, 1)]))
+                offset = int(records.offsets[row])
+                return FoundRecord(name, paths.get(records.ordinal), records.ordinal, offset, value)
+    return None
+
+
+def _to_read(storage: Storage, source: Source, found: Furthest) -> Iterator[tuple[Split, Any]]:
+    """The splits in which the record lies, each with how it is read: those of the step; without its plan, the source
+    plans anew what it read between both checkpoints."""
+    splits = found.splits()
+    if splits is not None and found.step is not None:
+        yield from ((split, found.step.recorded) for split in splits)
+        return
+    part, partition = found.part, found.partition
+    before = None if found.after is None else found.after.sources.get(found.source)
+    start = CODECS[part.codec].first if before is None else before.positions.get(partition, CODECS[part.codec].first)
+    positions, end = {**part.positions, partition: start}, part.positions[partition]
+    index = RunCache(storage, None).index(found.by, found.source)
+    while positions[partition] < end:
+        plan = source.plan(SourceState(positions, part.recorded, index), Budget(_ROWS))
+        mine = [split for split in plan.splits if split.partition == partition]
+        if not mine:
+            return
+        yield from ((split, plan.recorded) for split in mine)
+        positions[partition] = plan.end[partition]

@@ -1,0 +1,362 @@
+"""The graph of a job: its sources, the task, each of its states, their sinks, and what was set aside.
+
+It is what the checkpoint says, whether the job runs or not, and nothing is guessed: what a checkpoint does not hold is
+said to be unknown, and why. The page draws nodes and edges and knows no more of them, so it would draw more tasks too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.output_parts import SinkPart
+from persistent.checkpoint.parts import Account, OperatorState, SourcePart, partition_name
+from persistent.checkpoint.positions import CODECS
+from persistent.clock import wall_ms
+from persistent.errors import UnknownCheckpoint
+from persistent.reading import PartitionReading
+from persistent.serve.now import BAD, STILL, WARN, LastSteps, Verdict, last_steps, verdicts
+from persistent.serve.shown import FATES, Shown
+from persistent.serve.wording import place_text, published_words, sink_words, time_to_live, when_words
+from persistent.sources.halves import HISTORY, LIVE, SEAM, halves_of, has_switched
+from persistent.task import STATE, state_name
+from persistent.text.figures import count_text
+from persistent.text.fingerprints import window_text
+
+_RECENT = 21
+_PARTITIONS_MAX = 6
+_NOT_YET = "known after three checkpoints that are kept"
+_BEYOND = "only the source knows what it holds beyond"
+
+Node = dict[str, Any]
+
+
+def graph(shown: Shown) -> dict[str, Any]:
+    """The nodes of a job, each with its facts, those of a layer in their order; and the edges between them."""
+    found = _Known(shown, shown.look().newest.manifest, wall_ms())
+    manifest = found.manifest
+    task = next(iter(manifest.operators)).partition("/")[0]
+    aside = [_late(found), _dead(found)]
+    sources = [one for name, part in sorted(manifest.sources.items()) for one in _sources(found, name, part)]
+    states = [_state(found, name, one) for name, one in sorted(manifest.operators.items())]
+    sinks = sorted(manifest.sinks.items(), key=lambda pair: (pair[1].late, pair[1].state or STATE, pair[0]))
+    edges = [(one["id"], "task") for one in sources] + [("task", one["id"]) for one in (*states, *aside)]
+    edges += [("late" if part.late else f"state/{part.state or STATE}", f"sink/{name}") for name, part in sinks]
+    return {
+        "id": manifest.id,
+        "name": shown.name,
+        "steps": found.steps_text,
+        "nodes": [*sources, _task(found, task), *states, *aside, *(_sink(found, *one) for one in sinks)],
+        "edges": edges,
+    }
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The newest checkpoint, and what the last ones before it tell."""
+
+    shown: Shown
+    manifest: Manifest
+    at_ms: int
+
+    @cached_property
+    def recent(self) -> list[Manifest]:
+        """The last checkpoints that are kept, oldest first."""
+        found = []
+        for facts in self.shown.recent(_RECENT):
+            try:
+                found.append(self.shown.entry(facts["id"]).manifest)
+            except UnknownCheckpoint:
+                # It was collected; its facts are remembered, but not each of its parts.
+                found.clear()
+        return found
+
+    @cached_property
+    def steps(self) -> LastSteps | None:
+        return last_steps([self.shown.facts(one.id) for one in self.recent])
+
+    @property
+    def steps_text(self) -> str:
+        """What a rate is the rate of."""
+        if self.steps is None:
+            return ""
+        return f"between the plans of checkpoints {self.steps.first['id']:,} and {self.steps.last['id']:,}"
+
+    @cached_property
+    def ends(self) -> tuple[Manifest, Manifest] | None:
+        """The checkpoints before the first of the last steps, and after the last."""
+        if self.steps is None:
+            return None
+        by_id = {one.id: one for one in self.recent}
+        return by_id[self.steps.first["id"]], by_id[self.steps.last["id"]]
+
+    @cached_property
+    def clocks(self) -> Mapping[str, PartitionReading]:
+        return {one.name: one for one in self.shown.clock().partitions}
+
+    @cached_property
+    def said(self) -> Mapping[str, Verdict]:
+        recent = [self.shown.facts(one.id) for one in self.recent]
+        return {one["of"]: one for one in verdicts(self.shown, recent, self.at_ms)}
+
+    def rate(self, name: str, partitions: Iterable[str], fate: str = "read") -> float | None:
+        """The records of these partitions of a source, a second."""
+        if self.steps is None or self.ends is None:
+            return None
+        then, now = (_account(one, name, partitions) for one in self.ends)
+        return self.steps.rate(max(0, getattr(now, fate) - getattr(then, fate)))
+
+
+def _account(manifest: Manifest, name: str, partitions: Iterable[str]) -> Account:
+    accounts = manifest.inputs.get(name, {})
+    return sum((accounts[one] for one in partitions if one in accounts), Account())
+
+
+# -- facts -----------------------------------------------------------------------------------------------------------
+
+
+def _fact(name: str, value: Any, form: str = "number") -> dict[str, Any]:
+    """``form``: how the page writes it: number, rate, bytes, clock, text."""
+    return {"name": name, "value": value, "form": form}
+
+
+def _unknown(name: str, why: str) -> dict[str, Any]:
+    return {"name": name, "value": None, "form": "unknown", "why": why}
+
+
+def _rate(name: str, value: float | None) -> dict[str, Any]:
+    return _unknown(name, _NOT_YET) if value is None else _fact(name, value, "rate")
+
+
+def _tag(level: str, text: str) -> dict[str, str]:
+    return {"level": level, "text": text}
+
+
+def _node(id: str, kind: str, title: str, *facts: dict[str, Any] | None, **more: Any) -> Node:
+    """``more``: ``says``, a line below the title; ``tags``; ``parts``; ``view`` and ``query``: what tells more."""
+    return {"id": id, "kind": kind, "title": title, "facts": [one for one in facts if one], "tags": [], **more}
+
+
+# -- sources ---------------------------------------------------------------------------------------------------------
+
+
+def _sources(found: _Known, name: str, part: SourcePart) -> Iterator[Node]:
+    """A source; of one that is made of two, the history and what follows it."""
+    halves = halves_of(part.kind, part.recorded, part.partitions)
+    for number, (kind, recorded, partitions) in enumerate(halves):
+        half = "" if SEAM not in part.recorded else (HISTORY, LIVE)[number]
+        whole = [f"{half}/{one}" if half else one for one in partitions]
+        called = f"{name}, {half}" if half else name
+        account = _account(found.manifest, name, whole)
+        counts = [(fate, getattr(account, fate)) for fate in FATES if fate not in ("read", "processed", "skipped")]
+        parts = sorted((_partition(found, name, part, one) for one in whole), key=_slowest_first)
+        yield _node(
+            f"source/{called}",
+            "source",
+            called,
+            _place(recorded),
+            _fact("read", account.read),
+            _rate("rows a second", found.rate(name, whole)),
+            *(_fact(_FATE.get(fate, fate), count) for fate, count in counts if count),
+            _seen(part) if half != HISTORY else None,
+            _unread(part, recorded, whole, half),
+            says=kind,
+            tags=[*_source_tags(half, part.recorded, account)],
+            parts=parts[:_PARTITIONS_MAX],
+            parts_more=max(0, len(parts) - _PARTITIONS_MAX),
+            view="now",
+            query={"see": "clock"},
+        )
+
+
+_FATE = {"dead": "dead letters", "duplicate": "duplicates"}
+
+
+def _place(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    for name in ("root", "topic"):
+        if isinstance(recorded.get(name), str):
+            return _fact({"root": "below"}.get(name, name), place_text(recorded[name]), "text")
+    return _unknown("place", "the checkpoint names none for this kind of source")
+
+
+def _seen(part: SourcePart) -> dict[str, Any] | None:
+    if part.seen is None:
+        return None
+    return _fact("records that copies are recognised by", sum(run.rows_left for run in part.seen.runs))
+
+
+def _unread(part: SourcePart, recorded: Mapping[str, Any], partitions: list[str], half: str) -> dict[str, Any]:
+    """How much is not read yet, as far as a checkpoint tells: files are listed before they are read."""
+    if half == HISTORY and has_switched(part.recorded):
+        return _fact("not read yet", "nothing", "text")
+    if "root" not in recorded or len(partitions) != 1:
+        return _unknown("not read yet", _BEYOND)
+    listed = sum(run.rows for run in part.index)
+    ordinal, offset = part.positions[partitions[0]]
+    began = ", and a part of the next" if offset and ordinal < listed else ""
+    return _fact("listed files", f"{ordinal:,} of {listed:,} are read{began}", "text")
+
+
+def _source_tags(half: str, recorded: Mapping[str, Any], account: Account) -> Iterator[dict[str, str]]:
+    if half and has_switched(recorded):
+        yield _tag(STILL, "has been read" if half == HISTORY else "is read now")
+    elif half:
+        yield _tag(STILL, "is read now" if half == HISTORY else "waits for the history")
+    if account.skipped:
+        yield _tag(BAD, f"{count_text(account.skipped, 'position')} skipped")
+    if not account.balances:
+        yield _tag(BAD, "does not add up")
+
+
+def _partition(found: _Known, name: str, part: SourcePart, partition: str) -> dict[str, Any]:
+    shown = partition_name(name, partition, len(found.manifest.sources))
+    clock, held = found.clocks.get(shown), found.shown.clock().held_by
+    tags = []
+    if held is not None and held.name == shown and len(found.clocks) > 1:
+        tags.append(_tag(WARN, "holds the clock back"))
+    if clock is not None and clock.is_idle:
+        tags.append(_tag(STILL, "idle"))
+    if clock is not None and clock.lists:
+        tags.append(_tag(STILL, "has files not read yet"))
+    position = part.positions.get(partition)
+    return {
+        "name": partition,
+        "position": None if position is None else CODECS[part.codec].text(position),
+        "largest": None if clock is None else clock.largest,
+        "reached": None if clock is None else clock.reached,
+        "rate": found.rate(name, [partition]),
+        "tags": tags,
+    }
+
+
+def _slowest_first(part: dict[str, Any]) -> tuple[bool, int, str]:
+    return part["reached"] is None, part["reached"] or 0, part["name"]
+
+
+# -- the task, and its states ----------------------------------------------------------------------------------------
+
+
+def _task(found: _Known, name: str) -> Node:
+    manifest, steps = found.manifest, found.steps
+    processed = sum(one.processed for one in manifest.accounts.values())
+    rates = [found.rate(one, manifest.sources[one].partitions, "processed") for one in manifest.sources]
+    usual = steps.step_ms[len(steps.step_ms) // 2] if steps is not None and steps.step_ms else None
+    operator = next(iter(manifest.operators.values()))
+    return _node(
+        "task",
+        "task",
+        name,
+        _fact("clock", manifest.clock.watermark, "clock"),
+        _fact("processed", processed),
+        _rate("rows a second", None if None in rates or not rates else sum(one or 0 for one in rates)),
+        _unknown("step, plan to plan", _NOT_YET) if usual is None else _fact("step, plan to plan", usual, "span"),
+        _fact("checkpoint", manifest.id),
+        _fact("key", ", ".join(operator.key_names) or "none", "text"),
+        says=f"task, epoch {manifest.epoch:,}",
+        tags=[_tag(found.said[of]["level"], found.said[of]["title"]) for of in ("alive", "behind")],
+        view="timeline",
+        query={},
+    )
+
+
+def _state(found: _Known, task: str, operator: OperatorState) -> Node:
+    view, state = found.manifest.of(task), operator.state
+    name, partly = state_name(task), found.shown.partly_late()
+    missing = partly.missing().get("" if name == STATE else name, 0)
+    closed = view.clock.closed if state.has_windows else None
+    takers = [one for one in found.manifest.result_sinks().values() if (one.state or STATE) == name]
+    late = state.late is not None and state.has_windows
+    return _node(
+        f"state/{name}",
+        "state",
+        name if name != STATE else f"state of {task}",
+        _fact("clock", view.clock.watermark, "clock") if len(found.manifest.operators) > 1 else None,
+        None if closed is None else _fact("windows closed up to", closed, "clock"),
+        _fact("final up to", view.final, "clock") if late else None,
+        _fact("rows, about", sum(run.rows_left for run in state.runs)),
+        _fact("size", sum(run.bytes for run in state.runs), "bytes"),
+        _fact("runs", len(state.runs)),
+        _fact("published", when_words(state) if takers else "nowhere: no sink takes it", "text"),
+        None if state.added is None else _fact("lacks what was read before", state.added, "clock"),
+        says=f"a key lives {life}" if (life := time_to_live(state.fingerprint)) else _windows(state.fingerprint),
+        tags=[_tag(WARN, f"{missing:,} partly late")] if missing else [],
+        view="state",
+        query={} if name == STATE else {"name": name},
+    )
+
+
+def _windows(fingerprint: Mapping[str, Any]) -> str:
+    return "no windows" if fingerprint["window"] is None else window_text(fingerprint["window"])
+
+
+# -- what comes out --------------------------------------------------------------------------------------------------
+
+
+def _sink(found: _Known, name: str, part: SinkPart) -> Node:
+    before = [batch for batch in part.owed if batch.id != found.manifest.base]
+    return _node(
+        f"sink/{name}",
+        "sink",
+        name,
+        _fact("takes", sink_words(part), "text"),
+        _given(found, name),
+        None if part.last is None else _fact("last batch", part.last),
+        _fact("published", published_words(part, found.manifest), "text"),
+        says=_sink_kind(found, part, name),
+        tags=[_tag(WARN, "batches wait")] if before else [],
+        view="now",
+        query={"see": "sinks"},
+    )
+
+
+def _sink_kind(found: _Known, part: SinkPart, name: str) -> str:
+    """Its kind is known of the pipeline alone: a checkpoint knows sinks by their names."""
+    pipeline = found.shown.pipeline
+    sink = None if pipeline is None else pipeline.late_sink if part.late else pipeline.sinks.get(name)
+    return "sink of a kind that only the pipeline knows" if sink is None else type(sink).__name__
+
+
+def _given(found: _Known, name: str) -> dict[str, Any]:
+    """The rows that the last kept checkpoints gave to a sink: each names its own batch."""
+    known = [(one.id, one.sinks[name].unpublished) for one in found.recent if name in one.sinks]
+    rows = [staged.rows for id, batches in known for batch in batches if batch.id == id for staged in batch.staged]
+    return _fact(f"rows of the last {count_text(len(known), 'checkpoint')}", sum(rows))
+
+
+def _late(found: _Known) -> Node:
+    partly = found.shown.partly_late()
+    return _node(
+        "late",
+        "aside",
+        "Late rows",
+        _fact("late", sum(one.late for one in found.manifest.accounts.values())),
+        _rate("rows a second", _all(found, "late")),
+        _fact("partly late", partly.records()) if partly.records() else None,
+        _unknown("partly late", f"{count_text(partly.unread, 'file')} not counted yet") if partly.unread else None,
+        says="set aside, with file, offset and reason",
+        view="account",
+        query={"rows": "late"},
+    )
+
+
+def _dead(found: _Known) -> Node:
+    return _node(
+        "dead",
+        "aside",
+        "Dead letters",
+        _fact("dead", sum(one.dead for one in found.manifest.accounts.values())),
+        _rate("rows a second", _all(found, "dead")),
+        says="not decodable, or without a usable time",
+        view="account",
+        query={"rows": "dead"},
+    )
+
+
+def _all(found: _Known, fate: str) -> float | None:
+    """The records of all sources with this fate, a second."""
+    sources = found.manifest.sources
+    rates = [found.rate(name, one.partitions, fate) for name, one in sources.items()]
+    return None if None in rates or not rates else sum(one or 0 for one in rates)
