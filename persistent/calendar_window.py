@@ -132,16 +132,21 @@ class CalendarWindow:
         """The greatest common divisor of all borders."""
         return int(np.gcd.reduce(self._starts))
 
-    def kept_by(self, zone: Zone, until: int) -> CalendarWindow:
+    def kept_by(self, zone: Zone, until: int, *, ends: bool = False) -> CalendarWindow:
         """The windows of a state that was kept by ``zone`` and holds nothing after ``until`` (ms): what has begun by
         then keeps its border, and later windows are by the rules of this window's zone.
 
-        A window that has begun may end later than it would have, never earlier.
+        A window that has begun may end later than it would have, never earlier; with ``ends``, as its rows may have
+        been published, not later either.
         """
         if zone == self.zone:
             return self
-        before = replace(self, zone=zone)
-        return replace(self, zone=zone.followed_by(self.zone, before.last_end(until) // 1_000))
+        end = replace(self, zone=zone).last_end(until)
+        kept = replace(self, zone=zone.followed_by(self.zone, -(-end // 1_000)))
+        if ends and kept.last_end(until) > end:
+            # By the former rules the next window has begun at the end, so that these hold a second longer.
+            kept = replace(self, zone=zone.followed_by(self.zone, end // 1_000 + 1))
+        return kept
 
     def __str__(self) -> str:
         """Its source text.

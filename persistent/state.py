@@ -87,11 +87,11 @@ class PersistentState(Described):
 
     def zone_after(self, kept: Zone | None, begun: int) -> Zone | None:
         """The rules of the zone for windows that were kept by others (None: by none) up to a time at which the last of
-        them had begun."""
+        them had begun. A row that is published before its window ends has its borders already."""
         window = self.window
         if kept is None or not isinstance(window, CalendarWindow):
             return self.zone
-        return window.kept_by(kept, begun).zone
+        return window.kept_by(kept, begun, ends=self.lateness.of_changes is not None).zone
 
     def stored_panes(self, timestamps: Integers, watermark: int) -> Integers:
         """In a pipeline: the pane of each update, in a step that begins at ``watermark``."""

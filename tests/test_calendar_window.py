@@ -332,3 +332,22 @@ def test_rules_that_change_move_only_windows_that_have_not_begun(old: Zone, new:
     assert np.isin(later, after._starts).all() and np.isin(after._starts[-100:], kept._starts).all()
     assert after.kept_by(kept.zone, kept.last_end(begun)).zone == kept.zone
     assert after.kept_by(new, begun) is after
+
+
+@given(rules, rules, st.integers(600_000_000, 661_000_000), st.sampled_from(["day", "week"]), st.booleans())
+@settings(max_examples=examples(20), deadline=None)
+@example(Zone("Z", ((-97_459_200, 0),)), Zone("Z", ((-97_459_200, 7_200),)), 630_000_000, "day", True)
+@example(Zone("Z", ((-97_459_200, 0),)), Zone("Z", ((-97_459_200, -7_200),)), 630_000_000, "day", False)
+def test_a_window_whose_rows_are_published_keeps_its_end(
+    old: Zone, new: Zone, begun: int, unit: str, is_moved: bool
+) -> None:
+    """Its rows would stand beside those of the longer window, with all that both hold. Borders between two seconds
+    would be passed a moment too early."""
+    begun, offset = begun * 1_000, 500 if is_moved else 0
+    before, after = CalendarWindow(unit, old, offset), CalendarWindow(unit, new, offset)
+    kept = after.kept_by(old, begun, ends=True)
+    assert (kept.last_start(begun), kept.last_end(begun)) == (before.last_start(begun), before.last_end(begun))
+    assert after.kept_by(old, begun).last_end(begun) >= before.last_end(begun)
+    assert np.isin(after._starts[-100:], kept._starts).all()
+    assert after.kept_by(kept.zone, begun, ends=True).zone == kept.zone
+    assert after.kept_by(kept.zone, kept.last_end(begun), ends=True).zone == kept.zone

@@ -287,6 +287,17 @@ def days() -> CalendarWindow:
     return calendar("day", tz="Test/Zone")
 
 
+class Shown(Usage):
+    """The same, published before a window ends."""
+
+    def __init__(self, window: CalendarWindow, option: dict[str, Any]) -> None:
+        super().__init__(window)
+        self.option = option
+
+    def persistent_state(self) -> WindowState:
+        return WindowState(record(n=Count(), used=Sum()), self.window, **self.option)
+
+
 DAYS = [f"2024-05-{day:02}T12:00Z" for day in range(1, 13)]
 SUMMER = ("2024-05-08T02:00Z", 2)
 OTHER = ("2024-05-10T02:00Z", -3)
@@ -325,6 +336,28 @@ def test_a_change_of_zone_data_moves_only_windows_that_have_not_begun(monkeypatc
         assert not any("zone data" in note for note in report.notes)
     assert bounds(sink)[5:9] == [("06 00", "07 00"), ("07 00", "08 00"), ("08 00", "08 22"), ("08 22", "09 22")]
     assert len(bounds(sink)) == 12 and verify(second.storage).ok
+
+
+@pytest.mark.parametrize("option", [{"emit": "change"}, {"early": "6 h"}, {"early": "6 h", "late": "delta"}])
+def test_a_window_that_is_published_before_it_ends_keeps_its_end(
+    monkeypatch: pytest.MonkeyPatch, option: dict[str, str]
+) -> None:
+    """A table would show the window twice: as it was published first, and with its later end."""
+    times = [f"2024-05-{day:02}T{hour:02}:00Z" for day in range(1, 6) for hour in (1, 9, 17, 23)]
+    given, sink = rows(*times), MemorySink()
+    for table, count in ((), 10), ((("2024-05-03T12:00Z", -5),), 20):
+        with machine(monkeypatch, *table):
+            source = MemorySource(given[:count], timestamp="ts", ordered=True)
+            url = f"memory://calendar-early-{'-'.join(option.values())}".replace(" ", "")
+            job = Pipeline(source=source, task=Shown(days(), option), sink=sink, checkpoint=url, step_rows=1)
+            job.run(engine="embedded", end_of_input=count == len(given))
+    shown: dict[tuple[Any, ...], int] = {}
+    for row in sorted(sink.rows(), key=lambda row: row["revision"]):
+        before = shown.get((row["window_start"], row["window_end"]), 0) if option.get("late") == "delta" else 0
+        shown[row["window_start"], row["window_end"]] = before + row["used"]
+    ends = [f"{start:%d %H}, {end:%d %H}" for start, end in sorted(shown)]
+    assert ends[:4] == ["01 00, 02 00", "02 00, 03 00", "03 00, 04 00", "04 00, 05 05"]
+    assert sum(shown.values()) == len(given)
 
 
 def test_windows_ahead_of_the_clock_have_begun_too(monkeypatch: pytest.MonkeyPatch) -> None:
