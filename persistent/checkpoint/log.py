@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -308,8 +309,10 @@ class Log:
                 raise
             except CorruptCheckpoint:
                 continue
+            url = self.storage.url
+            place = shlex.quote(f"{url}/{FORMAT_NAME}") if url.startswith("/") else f"{FORMAT_NAME}, and put it there"
             lines = f"printf '%s\\n' '{body}' '{sha256}'"
-            return f". Restore it from a copy; or write it again from manifest {id}: {lines} > FORMAT"
+            return f". Restore it from a copy; or write it again from manifest {id}: {lines} > {place}"
         return ": restore it from a copy"
 
     def names_what_is_there(self, manifest: Manifest) -> bool:

@@ -93,15 +93,8 @@ def _check_there(storage: Storage) -> None:
 
 def _verdict(found: Verification) -> str:
     faults = [finding for finding in found.findings if finding.severity == FAULT]
-    good, url = found.newest_good, found.url
     counted = "1 fault" if len(faults) == 1 else f"{len(faults):,} faults, the first"
-    verdict = f"{url}: {counted}: {faults[0].place}: {faults[0].text}; "
-    if good is None:
-        return f"{verdict}no checkpoint verifies: restore the folder from a copy"
-    if good == found.newest:
-        return f"{verdict}checkpoint {good} is the newest, and itself verifies"
-    command = f"'persistent rollback {url} {good} --outputs=retract' goes back to it"
-    return f"{verdict}checkpoint {good} is the newest that verifies: {command}"
+    return f"{found.url}: {counted}: {faults[0].place}: {faults[0].text}; {found.verdict}"
 
 
 def _print_verification(found: Verification) -> None:

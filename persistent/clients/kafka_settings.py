@@ -72,6 +72,11 @@ def check_place(servers: Any, topic: Any, example: str) -> None:
     for name, value, such in (("servers", servers, "localhost:9092"), ("topic", topic, example)):
         if not isinstance(value, str) or not value:
             raise InvalidPipeline(f"{name}={value!r}: give a text, such as {such!r}")
+    if "@" in servers:
+        raise InvalidPipeline(
+            "servers= has a user or a password (it is not shown): give 'host:port', several with commas; user and "
+            "password belong to client=, as 'sasl.username' and 'sasl.password'"
+        )
     if not _TOPIC.fullmatch(topic):
         hint = f": are servers={servers!r} and topic= the other way round?" if ":" in topic or "," in topic else ""
         raise InvalidPipeline(

@@ -118,7 +118,7 @@ class FileSource:
         options.require_type("ordered", ordered, bool, "True")
         options.require_type("multiline", multiline, bool, "True")
         options.require_type("shared_mount", shared_mount, bool, "True")
-        self._files = Files(path)
+        self._files = Files(options.without_secret(path))
         self._given = LayoutOptions(timestamp, timestamp_unit, format, multiline, csv_empty)
         self._moved_from = moved_folder(moved_from)
         self._followed_roots: set[tuple[str, str | None]] = set()

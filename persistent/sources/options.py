@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from persistent.clock import duration_ms
 from persistent.errors import InvalidPipeline
 from persistent.log import SegmentedLog
 from persistent.sources.timestamps import UNITS
 from persistent.storage import Storage
+from persistent.storage.places import holds_secret
+
+P = TypeVar("P")
 
 _COUNTED: Final = "its state was counted by that time"
 TIMES: Final = {"timestamp": _COUNTED, "timestamp_unit": _COUNTED}
@@ -28,6 +31,18 @@ def disorder_ms(value: Any) -> int:
 def require_unit(unit: Any) -> None:
     """Raise unless ``timestamp_unit`` is a known unit."""
     require_choice("timestamp_unit", unit, (None, *UNITS))
+
+
+def without_secret(path: P) -> P:
+    """The ``path`` of a source. InvalidPipeline if it is a URL that holds a password."""
+    if isinstance(path, str) and holds_secret(path):
+        scheme = path.partition("://")[0]
+        raise InvalidPipeline(
+            f"path= is a URL of {scheme} with a password or parameters, which end up in logs (it is not shown). Put "
+            "them into the environment or the configuration file of the store, where fsspec finds them, such as "
+            f"FSSPEC_{scheme.upper()}_PASSWORD, and give the URL without them"
+        )
+    return path
 
 
 def require_listed(names: Sequence[str], timestamp: str, unit: str | None) -> None:

@@ -26,6 +26,7 @@ _USER = re.compile(r"(:(?://)?)[^/@]+@")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _HERE = ("", "localhost")
+_HTTP = ("http", "https")
 
 
 class Reach(Enum):
@@ -69,6 +70,23 @@ def reach_of(url: str) -> Reach:
     if not separator or scheme.lower() in ("file", "local"):
         return Reach.MACHINE
     return Reach.PROCESS if scheme.lower() == "memory" else Reach.NETWORK
+
+
+def holds_secret(url: str) -> bool:
+    """Whether a URL has a password, also one that an unescaped ``/`` cuts in two, or has parameters of HTTP.
+
+    >>> [holds_secret(f"ftp://me:{password}@host/a") for password in ("hunter2", "hun/ter2")]
+    [True, True]
+    >>> holds_secret("hdfs://me@name:8020/a@b/*.csv"), holds_secret("https://host/a.csv?token=hunter2")
+    (False, True)
+    """
+    scheme, separator, rest = url.partition("://")
+    server, _, path = rest.partition("/")
+    user, at, _ = server.rpartition("@")
+    port = server.rpartition(":")[2] if ":" in server else "0"
+    cut = not at and not port.isdigit() and "[" not in server and "@" in path
+    parameters = scheme.lower() in _HTTP and re.search(r"\?[^/]*=", rest)
+    return bool(separator and (":" in user or cut or parameters))
 
 
 def refuse_earlier(place: str, path: str, earlier: str) -> None:

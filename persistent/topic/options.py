@@ -119,6 +119,11 @@ def checked_address(address: str) -> tuple[str, int]:
     >>> checked_address("127.0.0.1:7000"), checked_address("[::1]:7000")
     (('127.0.0.1', 7000), ('::1', 7000))
     """
+    if isinstance(address, str) and "@" in address:
+        raise InvalidPipeline(
+            "address= has a user or a password (it is not shown), which topics do not know: give host and port, such "
+            'as "127.0.0.1:7000"'
+        )
     host, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
     if not host or not port.isdecimal() or not port.isascii() or not 0 < int(port) < 2**16:
         raise InvalidPipeline(f'address={address!r}: give host and port, such as "127.0.0.1:7000"')

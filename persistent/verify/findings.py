@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 FAULT, WARNING = "fault", "warning"
 MISSING = "missing"
 """The finding about a named file that does not exist."""
+FORMAT_PART, MANIFESTS = "FORMAT", "manifests"
+"""Parts without which no run begins."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +45,29 @@ class Verification:
         """Whether there is no fault."""
         return not any(finding.severity == FAULT for finding in self.findings)
 
+    @property
+    def verdict(self) -> str:
+        """Which checkpoint is whole, and how to continue from it. Only of a verification with a fault."""
+        good, back = self.newest_good, f"'persistent rollback {self.url} {self.newest_good} --outputs=retract'"
+        if good is None:
+            return "no checkpoint verifies: restore the folder from a copy, or let a new job start from a savepoint"
+        if good != self.newest:
+            return f"checkpoint {good} is the newest that verifies: {back} goes back to it"
+        whole = f"checkpoint {good} is the newest, and itself verifies"
+        if self.faults_of(FORMAT_PART):
+            return f"{whole}: 'persistent show {self.url}' says how to write FORMAT again"
+        if self.faults_of(MANIFESTS):
+            return f"{whole}: {back} continues from it without what is lost"
+        return whole
+
     def count(self, part: str, bytes: int = 0, rows: int = 0) -> None:
         one = self.parts.setdefault(part, Checked())
         one.checked, one.bytes, one.rows = one.checked + 1, one.bytes + bytes, one.rows + rows
 
     def fault(self, part: str, place: str, text: str) -> None:
         self.parts.setdefault(part, Checked())
-        # An error text begins with its place.
-        text = text.removeprefix(f"{self.url}/{place}").removeprefix(": ")
+        # An error text begins with its place, as its reader knew it.
+        text = text.removeprefix(f"{self.url}/").removeprefix(f"{place}: ").removeprefix(": ")
         self.findings.append(Finding(FAULT, part, place, text))
 
     def warn(self, part: str, place: str, text: str) -> None:

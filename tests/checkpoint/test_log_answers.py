@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +16,7 @@ from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.names import manifest_name, new_nonce, plan_name
 from persistent.codec import decode_document, encode_document
 from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, OldFormat, StorageError
-from persistent.storage import MemoryStorage, Put
+from persistent.storage import LocalStorage, MemoryStorage, Put
 from tests.checkpoint.samples import ForgetfulStorage, logged, manifest, plan, run
 
 
@@ -149,6 +151,19 @@ def test_without_format_a_manifest_tells_how_to_make_it() -> None:
         put(log, manifest_name(id), b"torn")
     with pytest.raises(CorruptCheckpoint, match=r"FORMAT: SHA-256 differs from its trailer: restore it from a copy$"):
         log.newest()
+
+
+def test_the_command_that_makes_format_writes_it_where_it_belongs(tmp_path: Path) -> None:
+    """Typed in another folder, it would leave a file there, and the job as it was."""
+    place = tmp_path / "of a job"
+    log = logged(LocalStorage(place), 2)
+    data = (place / "FORMAT").read_bytes()
+    (place / "FORMAT").unlink()
+    with pytest.raises(CorruptCheckpoint) as told:
+        log.newest()
+    command = "printf" + str(told.value).partition("printf")[2]
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    assert (place / "FORMAT").read_bytes() == data
 
 
 def test_without_format_a_newer_manifest_is_for_a_newer_release() -> None:

@@ -67,3 +67,13 @@ def test_what_we_set_ourselves_is_refused() -> None:
     for wrong in (["a"], {1: "x"}, "a=b"):
         with pytest.raises(InvalidPipeline, match="client= is a mapping"):
             checked_settings(wrong)
+
+
+@pytest.mark.parametrize("servers", ["me:hidden@broker:9092", "SASL_SSL://me:hidden@broker:9092"])
+def test_a_password_in_servers_is_refused_and_not_shown(servers: str) -> None:
+    """It would be in the log, and in each error of the broker."""
+    for part in (KafkaSource, KafkaSink):
+        with pytest.raises(InvalidPipeline, match=r"servers= has a user or a password .*client=") as caught:
+            part(servers, "clicks")
+        assert "hidden" not in str(caught.value)
+    check_place("PLAINTEXT://broker:9092", "clicks", "clicks")

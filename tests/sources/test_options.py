@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from persistent import RabbitQueueSource, SegmentedLog, TopicSource
 from persistent.errors import InvalidPipeline
-from persistent.sources import FileSource, MemorySource
+from persistent.sources import FileSource, MemorySource, options
 from tests.sources.draining import drain, read, thawed
 from tests.sources.test_recorded import OLD, source, without
 
@@ -105,3 +107,34 @@ def test_a_memory_source_records_its_time_too(tmp_path):
     with pytest.raises(InvalidPipeline, match=r"timestamp='at': .* timestamp='ts' again"):
         drain(MemorySource(rows, timestamp="at"), state=state)
     assert len(drain(MemorySource(rows), state=without(state, *OLD)).rows) == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://key:hidden@bucket/views/*.csv",
+        "s3://key:hid/hidden@bucket/views/*.csv",
+        "ftp://me:hidden@host:21/views",
+        "https://host/views.csv?token=hidden",
+    ],
+)
+def test_a_url_with_a_password_is_refused_and_not_shown(url: str) -> None:
+    """It would be in the log, the page, what `explain` says, and each error: a store refuses it too."""
+    with pytest.raises(InvalidPipeline, match="with a password or parameters") as caught:
+        FileSource(url, timestamp="ts")
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["hdfs://me@name:8020/a@b/*.csv", "s3://bucket/day-?/hour=1.csv", "s3://bucket/a@b.csv", "views/a:b@c.csv"]
+)
+def test_a_url_without_a_password_is_not_refused(url: str) -> None:
+    """A source that ran yesterday runs today."""
+    assert options.without_secret(url) == url
+
+
+def test_the_address_of_a_topic_has_no_password(tmp_path: Path) -> None:
+    """Topics know none, and it would be in the log."""
+    with pytest.raises(InvalidPipeline, match="address= has a user or a password") as caught:
+        TopicSource("tcp://me:hidden@127.0.0.1:7000", "clicks", journal=tmp_path)
+    assert "hidden" not in str(caught.value)

@@ -57,6 +57,28 @@ def test_a_checkpoint_before_its_first_record_verifies(tmp_path: Path) -> None:
     assert found.newest_good == 0
 
 
+def test_a_checkpoint_without_format_yet_verifies(tmp_path: Path) -> None:
+    """A full disk or a death between the first two files of a job is no damage: the next run continues."""
+    pipeline(tmp_path / "run", 60).run(engine="embedded")
+    begun = tmp_path / "begun" / manifest_name(0)
+    begun.parent.mkdir(parents=True)
+    shutil.copy(tmp_path / "run" / manifest_name(0), begun)
+    found = look(tmp_path / "begun")
+    assert found.ok
+    assert [(one.severity, one.place) for one in found.findings] == [("warning", "FORMAT")]
+    shutil.copy(tmp_path / "run" / manifest_name(1), tmp_path / "begun" / manifest_name(1))
+    assert not look(tmp_path / "begun").ok
+
+
+def test_the_oldest_manifest_may_be_missing_because_a_newer_one_is(checkpoint: Path) -> None:
+    """Collected by the newest checkpoint, it is missing once that one is lost, which leaves no other trace."""
+    ids = Log(LocalStorage(checkpoint)).ids()
+    (checkpoint / manifest_name(ids[0])).unlink()
+    assert f"{manifest_name(ids[0])}: missing: deleted, or collected after a newer one, which is lost" in faults(
+        look(checkpoint)
+    )
+
+
 def test_no_checkpoint_is_a_fault(tmp_path: Path) -> None:
     """Without it a wrong URL would be reported as sound."""
     found = look(tmp_path / "nowhere")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from persistent.checkpoint.log import Log
+from persistent.checkpoint.names import manifest_name
+from persistent.operations import rollback
 from persistent.storage import LocalStorage
-from persistent.verify import verify
+from persistent.verify import Verification, verify
 from tests.verify.checkpoints import faults, look
 
 
@@ -43,3 +45,26 @@ def test_progress_ends_with_every_byte(made: Path) -> None:
     found = verify(LocalStorage(made), on_progress=lambda done, total: told.append((done, total)))
     assert [done for done, _ in told] == sorted(done for done, _ in told)
     assert told[-1][0] == told[-1][1] == found.parts["state runs"].bytes
+
+
+def test_the_verdict_says_how_to_continue(checkpoint: Path) -> None:
+    """Without it "the newest verifies" would be the last word on a checkpoint that no run accepts."""
+    ids = Log(LocalStorage(checkpoint)).ids()
+    (checkpoint / manifest_name(ids[-3])).unlink()
+    found = look(checkpoint)
+    way = f"'persistent rollback {checkpoint} {ids[-1]} --outputs=retract'"
+    assert found.verdict.endswith(f"is the newest, and itself verifies: {way} continues from it without what is lost")
+    rollback(str(checkpoint), ids[-1], outputs="retract")
+    assert look(checkpoint).ok
+    (checkpoint / "FORMAT").unlink()
+    assert f"'persistent show {checkpoint}' says how to write FORMAT again" in look(checkpoint).verdict
+    nothing = Verification("s3://bucket/job", newest=7)
+    assert nothing.verdict.endswith("restore the folder from a copy, or let a new job start from a savepoint")
+
+
+def test_a_fault_has_its_place_once() -> None:
+    """Without it a line of many faults would be twice as long, and hide what is wrong."""
+    found = Verification("s3://bucket/job")
+    found.fault("plans", "p/1.json", "p/1.json: torn")
+    found.fault("plans", "p/1.json", "s3://bucket/job/p/1.json: torn")
+    assert {finding.text for finding in found.findings} == {"torn"}
