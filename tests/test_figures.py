@@ -52,8 +52,9 @@ MANY_IMPORTS = {
     "persistent.driver.next_step": 20,
     "persistent.operations.restarting": 23,  # State, sources and seen records are cut at one clock.
     "persistent.driver.step_effects": 24,  # Each effect of a step is performed there.
-    "persistent.driver.correction": 33,  # A checkpoint without a step: what the modules of a step do, in one place.
-    "persistent.worker.map_split": 23,  # Every record is judged there, and counted.
+    "persistent.driver.correction": 32,  # A checkpoint without a step: what the modules of a step do, in one place.
+    "persistent.worker.job": 19,  # What a step is made of.
+    "persistent.worker.correct_states": 19,  # Judges records as steps do, and in lives as nobody else does.
 }
 IMPORTERS_MAX = 40
 MANY_IMPORTERS = {
@@ -66,10 +67,10 @@ MANY_IMPORTERS = {
     "persistent.storage": 51,  # Where a checkpoint lies: what every command is given.
     "persistent.checkpoint.manifest": 64,
     "persistent.checkpoint.names": 45,  # What files are called.
-    "persistent.task": 47,  # What a user declares: its keys, and the names of its states.
-    "persistent.worker.job": 57,  # What a step is made of.
+    "persistent.task": 48,  # What a user declares: its keys, and the names of its states.
+    "persistent.worker.job": 58,  # What a step is made of.
     "persistent.text.figures": 44,  # How numbers, sizes and times are said.
-    "persistent.sources.protocol": 55,  # What a source is, said to each of them and to who drives it.
+    "persistent.sources.protocol": 57,  # What a source is, said to each of them and to who drives it.
 }
 
 

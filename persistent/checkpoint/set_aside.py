@@ -8,24 +8,11 @@ from functools import reduce
 import pyarrow as pa
 
 from monoids.encoding import to_json
+from persistent.checkpoint.aside_columns import ASIDE_SCHEMA
 from persistent.checkpoint.names import RETRACTED, is_retracted, retractions
 from persistent.codec import decode_table
 from persistent.sources.schemas import widens
 from persistent.storage import Storage
-
-_SCHEMA = pa.schema(
-    [
-        ("partition", pa.string()),
-        ("file", pa.string()),
-        ("ordinal", pa.int64()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.int64()),
-        ("reason", pa.string()),
-        ("checkpoint", pa.int64()),
-        ("value", pa.null()),
-        ("data", pa.binary()),
-    ]
-)
 
 
 def read_aside(storage: Storage, folder: str) -> pa.Table:
@@ -48,8 +35,8 @@ def aside_names(storage: Storage, folder: str) -> list[str]:
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:
     if not tables:
-        return _SCHEMA.empty_table()
-    place = _SCHEMA.get_field_index("value")
+        return ASIDE_SCHEMA.empty_table()
+    place = ASIDE_SCHEMA.get_field_index("value")
     kind = reduce(_common, [table.schema.field(place).type for table in tables])
     columns = [pa.chunked_array([_cast(one, kind) for one in table.column(place).chunks], kind) for table in tables]
     return pa.concat_tables([table.set_column(place, "value", one) for table, one in zip(tables, columns)])

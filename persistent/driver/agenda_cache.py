@@ -1,4 +1,4 @@
-"""A run cache with the agenda of each run: what it asks of sessions or lives takes no fold and opens no run twice."""
+"""An agenda cache is a run cache with the agenda of each run: it answers for sessions and lives without any fold."""
 
 from __future__ import annotations
 

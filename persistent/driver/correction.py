@@ -36,7 +36,7 @@ from persistent.driver.recover import take_over
 from persistent.driver.same_job import check_same_job
 from persistent.driver.sink_names import taken_by
 from persistent.driver.state_bench import StateBench
-from persistent.driver.step import Step
+from persistent.driver.step import Step, time_limit_of
 from persistent.driver.workbench import Workbench
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, NoCheckpoint, Refused
@@ -163,7 +163,10 @@ def _plan(job: Job, last: Entry) -> StepPlan:
     """The plan of a step that reads nothing, and closes no window. Nobody puts it."""
     manifest, each = last.manifest, job.each()
     tasks = {operator: _task(one, manifest.of(operator)) for operator, one in each.items()}
-    return StepPlan(manifest.job, manifest.base, manifest.replan, new_nonce(), wall_ms(), {}, tasks)
+    now = wall_ms()
+    return StepPlan(
+        manifest.job, manifest.base, manifest.replan, new_nonce(), now, {}, tasks, not_after=manifest.not_after
+    )
 
 
 def _task(job: Job, manifest: Manifest) -> TaskStep:
@@ -175,13 +178,10 @@ def _task(job: Job, manifest: Manifest) -> TaskStep:
 
 def _rows(job: Job, options: Options, last: Entry, amendment: Amendment) -> CorrectedRows:
     """The rows that correct each state. Refused if there are none."""
-    manifest, step = last.manifest, Step(last, _plan(job, last))
-    limits = [max(step.plan.wall_ms, manifest.furthest) + options.max_future_ms]
-    limits += [] if manifest.not_after is None else [manifest.not_after]
-    windows = [one.state.window for one in job.each().values()]
-    limits += [window.time_max for window in windows if window is not None]
+    step = Step(last, _plan(job, last))
+    limit = time_limit_of(step, options.max_future_ms).within(one.state.window for one in job.each().values())
     judged = {operator: _judged(one) for operator, one in step.each().items()}
-    found = corrected_rows(job, judged, min(limits), amendment.added, amendment.removed)
+    found = corrected_rows(job, judged, limit, amendment.added, amendment.removed)
     if not found.rows:
         raise Refused(f"the task makes no update for these records, so there is nothing to correct. {NOTHING}")
     return found

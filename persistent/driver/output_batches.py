@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from persistent.checkpoint.aside_columns import LATE_KEY, LATE_SCHEMA
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Staged
 from persistent.checkpoint.older_formats import SINK
@@ -20,7 +21,6 @@ from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.task import key_names
 from persistent.worker.job import Job
 from persistent.worker.output_tables import empty_outputs, marks_of, output_key
-from persistent.worker.stage_aside import LATE_KEY, LATE_SCHEMA
 
 _NOTHING = Inheritance((), 0)
 

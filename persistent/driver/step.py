@@ -29,6 +29,7 @@ from persistent.window import AnyWindow
 from persistent.worker.job import CloseShard, FoldRuns, MapSplit, SplitOfState
 from persistent.worker.late_windows import added
 from persistent.worker.seen_items import SeenAfter, SeenBefore, silence_ms
+from persistent.worker.time_limit import TimeLimit
 
 SHARD_ROWS = 200_000
 """A state of more rows is closed in at least as many shards as the engine runs at once."""
@@ -118,9 +119,7 @@ class Step:
         """These splits of the sources of the plan. ``max_future_ms``: used if the plan has none. ``seen``: of each
         source that recognises copies."""
         plan, last = self.plan, self.last.manifest
-        # If the time of day was set back, a timestamp that the clock has passed is not a dead letter.
-        ahead_ms = max_future_ms if plan.max_future_ms is None else plan.max_future_ms
-        limit = max(plan.wall_ms, last.furthest) + ahead_ms
+        limit = time_limit_of(self, max_future_ms)
         views = {state_name(one): (step.last.manifest, step.plan) for one, step in self.each().items()}
         states = {name: _split_of(*view) for name, view in views.items()}
         only = next(iter(states.values())) if len(states) == 1 else SplitOfState(last.clock.watermark, 0)
@@ -137,7 +136,6 @@ class Step:
                 last.sources[name].since,
                 only.key_types,
                 None if seen is None else seen.get(name),
-                plan.not_after,
                 states if len(states) > 1 else {},
             )
             for name, some in splits.items()
@@ -216,6 +214,14 @@ class Step:
 def _split_of(last: Manifest, plan: StepPlan) -> SplitOfState:
     """What the splits of a step are for one state."""
     return SplitOfState(last.clock.watermark, final_after(last, plan), last.operator.key_types)
+
+
+def time_limit_of(step: Step, max_future_ms: int) -> TimeLimit:
+    """Which records of a step are dead by their timestamps. ``max_future_ms``: used if its plan has none."""
+    plan, furthest = step.plan, step.last.manifest.furthest
+    ahead_ms = max_future_ms if plan.max_future_ms is None else plan.max_future_ms
+    # If the time of day was set back, a timestamp that the clock has passed is not a dead letter.
+    return TimeLimit(max(plan.wall_ms, furthest) + ahead_ms, plan.not_after)
 
 
 def closing_of(step: Step) -> CloseShard:

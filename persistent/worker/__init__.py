@@ -2,7 +2,8 @@
 
  job              the items of a step, and their results
  dispatch         assigns each item to its function
- map_split        reads a split, judges every record, runs the task over those that count
+ map_split        reads a split, and runs the task over the records that count
+ judge_records    judges every record: dead, duplicate, late or processed; time_limit: dead by its timestamp
  duplicates       judges the records that were seen before; seen_items, seen_state: of what they are known
  late_windows     counts late records by the window that they missed
  stage_aside      stages late records and dead letters

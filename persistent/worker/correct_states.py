@@ -23,16 +23,17 @@ from persistent.deltas import Deltas
 from persistent.errors import Refused, UserCodeError
 from persistent.message import Batch
 from persistent.session_window import SessionWindow, values_of
-from persistent.sources.protocol import NO_TIMESTAMP, Records
+from persistent.sources.protocol import Records
 from persistent.state import PersistentState
 from persistent.state_rows import fold
 from persistent.task import TaskFailure, check_key, key_columns, key_names, process
-from persistent.text.figures import date_text, utc_text
+from persistent.text.figures import utc_text
 from persistent.worker.close_sessions import with_values
 from persistent.worker.correct_lives import Points, by_moment, judged_points, state_text
 from persistent.worker.correct_records import NOTHING, Given
 from persistent.worker.job import Job
 from persistent.worker.merge_runs import monoid_errors
+from persistent.worker.time_limit import TimeLimit
 
 Late = tuple[int, str]
 """Time and text of a record."""
@@ -61,9 +62,11 @@ class CorrectedRows:
     refused: set[str] = field(default_factory=set)
 
 
-def corrected_rows(job: Job, judged: Mapping[str, Judged], limit: int, added: Given, removed: Given) -> CorrectedRows:
-    """The rows that correct the states. ``judged``: by the name of each state in the checkpoint. ``limit``: the largest
-    timestamp that a step would accept. Refused, UserCodeError if a record cannot count, with what to do."""
+def corrected_rows(
+    job: Job, judged: Mapping[str, Judged], limit: TimeLimit, added: Given, removed: Given
+) -> CorrectedRows:
+    """The rows that correct the states. ``judged``: by the name of each state in the checkpoint. ``limit``: which
+    timestamps are dead. Refused, UserCodeError if a record cannot count, with what to do."""
     one, other = _sums(job, judged, limit, added), _sums(job, judged, limit, removed)
     found = CorrectedRows({}, one.refused | other.refused)
     for operator, of_state in job.each().items():
@@ -96,7 +99,7 @@ def _taken_out(job: Job, rows: GroupSums) -> GroupSums:
     return with_values(rows, inverse) if has_lives else replace(rows, columns=inverse)
 
 
-def _sums(job: Job, judged: Mapping[str, Judged], limit: int, given: Given) -> CorrectedRows:
+def _sums(job: Job, judged: Mapping[str, Judged], limit: TimeLimit, given: Given) -> CorrectedRows:
     """The sums of the updates of the task for these records."""
     if not given.parts:
         return CorrectedRows()
@@ -132,20 +135,19 @@ def _late_of_all(each: Mapping[str, Job], judged: Mapping[str, Judged], part: Re
     return [(int(times[row]), _record(part, row)) for row in np.flatnonzero(late).tolist()]
 
 
-def _delta_of(job: Job, judged: Judged, limit: int, *, drops: bool) -> Delta:
+def _delta_of(job: Job, judged: Judged, limit: TimeLimit, *, drops: bool) -> Delta:
     """The delta of one state. One with a time to live takes all: each time stays apart, to be judged by its lives."""
     state, final = job.state, judged.watermark if job.state.window is None else judged.final
     if state.time_to_live is not None:
         state, final = by_moment(state), 0
     types = [type_of(name) for name in judged.key_types]
-    return Delta(state, key_names(job.task), final, limit, types, drops=drops)
+    return Delta(state, key_names(job.task), final, limit.ahead, types, drops=drops)
 
 
-def _check_alive(option: str, part: Records, limit: int) -> None:
+def _check_alive(option: str, part: Records, limit: TimeLimit) -> None:
     """Refused for a record that would be a dead letter; the first one is named."""
-    times = part.timestamps
-    for row in np.flatnonzero((times < 0) | (times > limit))[:1].tolist():
-        raise Refused(f"{option}=: {_record(part, row)}: {_why_dead(part, row, limit)}. {NOTHING}")
+    for row in np.flatnonzero(limit.dead(part.timestamps))[:1].tolist():
+        raise Refused(f"{option}=: {_record(part, row)}: {limit.reason(part, row)}. {NOTHING}")
 
 
 def _refusing(job: Job, judged: Mapping[str, Judged], option: str, part: Records) -> set[str]:
@@ -225,15 +227,6 @@ def _check_taken_elsewhere(
         raise Refused(
             f"{option}=: {fault}. What has expired was taken back, and stays so. Omit the record; {_ANEW}. {NOTHING}"
         )
-
-
-def _why_dead(part: Records, row: int, limit: int) -> str:
-    time = int(part.timestamps[row])
-    if time == NO_TIMESTAMP:
-        return part.unreadable(row)
-    if time < 0:
-        return "its timestamp is before 1970"
-    return f"its timestamp {date_text(time)} is after {date_text(limit)}, the largest that a step would accept"
 
 
 def _record(part: Records, row: int) -> str:

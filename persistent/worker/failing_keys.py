@@ -16,6 +16,7 @@ import pyarrow as pa
 from monoids import Monoid
 from monoids.encoding import to_json
 from monoids.groupby.summing import GroupSums
+from persistent.checkpoint.aside_columns import aside_rows
 from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.runs import write_table
 from persistent.codec.sealed import HASH_LIMIT
@@ -196,19 +197,16 @@ def stage_failing_keys(job: Job, attempt: Attempt, failing: Sequence[FailingKey]
     if not failing:
         return None
     names, rows = key_names(job.task), len(failing)
-    nothing = pa.nulls(rows, pa.int64())
-    columns = {
-        "partition": pa.array([""] * rows),
-        "file": pa.array([""] * rows),
-        "ordinal": nothing,
-        "offset": nothing,
-        "timestamp": pa.array([one.window[0] if one.window else None for one in failing], pa.int64()),
-        "reason": pa.array([f"no result for {one.text(names)}{of_state(job)}" for one in failing], pa.string()),
-        "checkpoint": pa.array([attempt.id] * rows, pa.int64()),
-        "value": pa.nulls(rows),
-        "data": pa.array([_facts(one, names) for one in failing], pa.binary()),
-    }
-    return write_table(job.storage, job.folder(), attempt, pa.table(columns))
+    found = aside_rows(
+        rows,
+        partition="",
+        file="",
+        timestamp=[one.window[0] if one.window else None for one in failing],
+        reason=[f"no result for {one.text(names)}{of_state(job)}" for one in failing],
+        checkpoint=attempt.id,
+        data=[_facts(one, names) for one in failing],
+    )
+    return write_table(job.storage, job.folder(), attempt, pa.Table.from_batches([found]))
 
 
 def _facts(failing: FailingKey, names: Sequence[str]) -> bytes:

@@ -30,6 +30,7 @@ from persistent.storage import Storage
 from persistent.task import STATE, Declared, PersistentTask, operator_name
 from persistent.worker.late_windows import LateWindows
 from persistent.worker.seen_items import SeenAfter, SeenBefore
+from persistent.worker.time_limit import TimeLimit
 from persistent.zone import Zone
 
 
@@ -125,10 +126,9 @@ class SplitOfState:
 class MapSplit:
     """Read a split of a source and run the task over it. ``partition``: its name among those of all sources, for the
     task and for people. ``watermark``: of the previous step. ``final``: windows that end at or before it take nothing
-    more; it decides what is late. ``limit``: the largest timestamp allowed. ``since``: earlier records are duplicates.
+    more; it decides what is late. ``limit``: which timestamps are dead. ``since``: earlier records are duplicates.
     ``key_types``: of all keys so far. ``seen``: the seen records, by which copies are recognised; None without
-    deduplication. ``not_after``: the limit of a clock set back. ``states``: of a task with several, what differs, by
-    name."""
+    deduplication. ``states``: of a task with several, what differs, by name."""
 
     attempt: Attempt
     source: str
@@ -137,11 +137,10 @@ class MapSplit:
     recorded: Mapping[str, Any]
     watermark: int
     final: int
-    limit: int
+    limit: TimeLimit
     since: int | None = None
     key_types: tuple[str, ...] = ()
     seen: SeenBefore | None = None
-    not_after: int | None = None
     states: Mapping[str, SplitOfState] = field(default_factory=dict)
 
     def of(self, name: str) -> MapSplit:
@@ -149,11 +148,6 @@ class MapSplit:
         if not self.states:
             return self
         return replace(self, **self.states[name].__dict__, states={})
-
-    @property
-    def time_max(self) -> int:
-        """The largest timestamp that is no dead letter."""
-        return self.limit if self.not_after is None else min(self.limit, self.not_after)
 
 
 @dataclass(frozen=True)

@@ -1,40 +1,61 @@
-"""Records that are set aside are staged as files of the checkpoint, and late ones also as rows for a sink of their own,
-in columns that never change:
-
-    partition  file  ordinal  offset      where the record was read
-    timestamp  reason  checkpoint         its time (ms), "late" or "partly-late", and the step that found it so
-    value                                 the record as JSON: its own columns can be others in another file
-"""
+"""Late rows and dead letters are staged as files of the checkpoint, and late ones also for a sink of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from monoids.groupby.sorting import Integers
+from persistent.checkpoint.aside_columns import LATE_KEY, LATE_SCHEMA, aside_rows
 from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.output_parts import LATE_SINK
 from persistent.checkpoint.runs import write_table
 from persistent.errors import InvalidPipeline
 from persistent.sinks.json_lines import json_rows
+from persistent.sources.protocol import NO_TIMESTAMP, Records
 from persistent.worker.job import Job
 
-LATE_KEY: Final = ("partition", "ordinal", "offset")
-"""The columns that identify a late record."""
-LATE_SCHEMA: Final = pa.schema(
-    [
-        ("partition", pa.string()),
-        ("file", pa.string()),
-        ("ordinal", pa.int64()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.int64()),
-        ("reason", pa.string()),
-        ("checkpoint", pa.int64()),
-        ("value", pa.string()),
-    ]
-)
+
+@dataclass(frozen=True)
+class RowsAside:
+    """Makes the rows of late records and dead letters of a batch. ``partition``, ``path``: where it was read;
+    ``checkpoint``: the id of the step."""
+
+    partition: str
+    path: str
+    records: Records
+    checkpoint: int
+
+    def rows(self, chosen: Integers, reasons: str | Sequence[str]) -> pa.RecordBatch:
+        """These rows of the batch."""
+        batch = self.records.batch.take(pa.array(chosen))
+        value = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)) if batch.num_columns else None
+        return self._rows(self.records.offsets[chosen], self.records.timestamps[chosen], reasons, value=value)
+
+    def undecoded(self) -> pa.RecordBatch:
+        """The records between the rows of the batch that cannot be decoded."""
+        dead, kind = self.records.dead, pa.struct(list(self.records.batch.schema))
+        offsets, times = np.array([one.offset for one in dead], np.int64), np.full(len(dead), NO_TIMESTAMP)
+        reasons, data = [one.reason for one in dead], [one.data for one in dead]
+        return self._rows(offsets, times, reasons, value=pa.nulls(len(dead), kind), data=data)
+
+    def _rows(self, offsets: Integers, times: Integers, reasons: str | Sequence[str], **more: Any) -> pa.RecordBatch:
+        return aside_rows(
+            len(offsets),
+            partition=self.partition,
+            file=self.path,
+            ordinal=self.records.ordinal,
+            offset=offsets,
+            timestamp=pa.array(times, mask=times == NO_TIMESTAMP),
+            reason=reasons,
+            checkpoint=self.checkpoint,
+            **more,
+        )
 
 
 def late_outputs(late: pa.Table) -> pa.Table:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from persistent import Fenced, RunReport
+from persistent.checkpoint import compaction
 from tests.crash.pauses import Once
 from tests.crash.worlds import LONG, CrashJob, Outcome, World, check_invariants
 from tests.faults import DEATHS, Killed, Operations
@@ -105,6 +106,22 @@ def survive(job: CrashJob, folder: Path, expected: Outcome, *killings: Death) ->
     check_same(world, expected, killings)
     world.close()
     return operations.count
+
+
+def survives(job: CrashJob, folder: Path, deaths: Deaths) -> Calm:
+    """Die each of these deaths, in a world of its own, and run on in peace. Returns the run that all must equal."""
+    reference = calm(job, folder)
+    for death in deaths(reference.operations):
+        survive(job, folder, reference.outcome, death)
+    return reference
+
+
+def survives_if_every_step_folds(job: CrashJob, folder: Path, deaths: Deaths) -> None:
+    """The same with a fold in every step, which changes nothing that is published."""
+    published = calm(job, folder).outcome.published
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compaction, "FAN_IN", 2)
+        assert survives(job, folder, deaths).outcome.published == published
 
 
 def check_same(world: World, expected: Outcome, story: object) -> None:

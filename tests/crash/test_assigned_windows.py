@@ -7,7 +7,7 @@ from pathlib import Path
 
 from monoids import Count, Sum, record
 from persistent import WindowState, assigned
-from tests.crash.sweep import Deaths, anywhere, calm, survive
+from tests.crash.sweep import Deaths, anywhere, survives
 from tests.crash.test_late import ROWS
 from tests.crash.worlds import CrashJob, Visits
 from tests.test_assigned_window import Cycle
@@ -27,7 +27,4 @@ JOB = CrashJob("shifts", Shift, ROWS, 2)
 @anywhere
 def test_a_run_killed_anywhere_equals_the_run_that_was_not(deaths: Deaths, folder: Path) -> None:
     """A driver that takes over would close other windows than the one that was killed."""
-    reference = calm(JOB, folder)
-    assert any("True" in row for row in reference.outcome.published)
-    for death in deaths(reference.operations):
-        survive(JOB, folder, reference.outcome, death)
+    assert any("True" in row for row in survives(JOB, folder, deaths).outcome.published)

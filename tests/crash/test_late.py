@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.crash.sweep import Deaths, anywhere, calm, sleep_everywhere, survive
+from tests.crash.sweep import Deaths, anywhere, sleep_everywhere, survives
 from tests.crash.worlds import Corrected, CrashJob, World
 
 ROWS: tuple[Any, ...] = (
@@ -29,9 +29,7 @@ JOB = CrashJob("late", Corrected, ROWS, 2)
 @anywhere
 def test_a_run_killed_anywhere_equals_the_run_that_was_not(deaths: Deaths, folder: Path) -> None:
     """A correction that is published twice, or not at all, leaves a reader with two rows or with the old one."""
-    reference = calm(JOB, folder)
-    for death in deaths(reference.operations):
-        survive(JOB, folder, reference.outcome, death)
+    survives(JOB, folder, deaths)
 
 
 @pytest.mark.check

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.sweep import Deaths, anywhere, calm, sleep_everywhere, survive
+from tests.crash.sweep import Deaths, anywhere, sleep_everywhere, survives
 from tests.crash.worlds import ROWS, Beside, CrashJob, Visits, World
 
 JOBS = tuple(CrashJob(f"late-{kind}", Visits, ROWS, 2, late_sink=kind) for kind in ("folder", "ledger"))
@@ -20,9 +20,7 @@ BESIDE = CrashJob("late-beside", Beside, ROWS, 2, late_sink="folder")
 @anywhere
 def test_a_run_killed_anywhere_equals_the_run_that_was_not(job: CrashJob, deaths: Deaths, folder: Path) -> None:
     """At some moment the windows are published and the late records are not, or the reverse."""
-    reference = calm(job, folder)
-    for death in deaths(reference.operations):
-        survive(job, folder, reference.outcome, death)
+    survives(job, folder, deaths)
 
 
 @pytest.mark.check

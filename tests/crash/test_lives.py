@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from persistent.checkpoint import compaction
-from tests.crash.sweep import Deaths, anywhere, calm, sleep_everywhere, survive
+from tests.crash.sweep import Deaths, anywhere, sleep_everywhere, survives, survives_if_every_step_folds
 from tests.crash.worlds import CrashJob, Lives, LivesBeside, World
 
 ROWS: tuple[Any, ...] = (
@@ -30,28 +29,19 @@ BESIDE = CrashJob("lives-beside", LivesBeside, ROWS, 2)
 @anywhere
 def test_a_run_killed_anywhere_equals_the_run_that_was_not(deaths: Deaths, folder: Path) -> None:
     """A key that is taken back twice, or never, is a wrong number."""
-    reference = calm(JOB, folder)
-    for death in deaths(reference.operations):
-        survive(JOB, folder, reference.outcome, death)
+    survives(JOB, folder, deaths)
 
 
 @anywhere
-def test_so_it_is_if_every_step_folds(deaths: Deaths, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_it_is_if_every_step_folds(deaths: Deaths, folder: Path) -> None:
     """A fold that drops lives is not committed, and so nor are they dropped, before the step that takes them back."""
-    expected = calm(JOB, folder).outcome
-    monkeypatch.setattr(compaction, "FAN_IN", 2)
-    reference = calm(JOB, folder)
-    assert reference.outcome.published == expected.published
-    for death in deaths(reference.operations):
-        survive(JOB, folder, reference.outcome, death)
+    survives_if_every_step_folds(JOB, folder, deaths)
 
 
 @anywhere
 def test_so_it_is_beside_other_states(deaths: Deaths, folder: Path) -> None:
     """The results of all states are one checkpoint, and each sink is told by its own."""
-    reference = calm(BESIDE, folder)
-    for death in deaths(reference.operations):
-        survive(BESIDE, folder, reference.outcome, death)
+    survives(BESIDE, folder, deaths)
 
 
 @pytest.mark.check

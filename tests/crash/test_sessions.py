@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from persistent.checkpoint import compaction
-from tests.crash.sweep import Deaths, anywhere, calm, sleep_everywhere, survive
+from tests.crash.sweep import Deaths, anywhere, sleep_everywhere, survives, survives_if_every_step_folds
 from tests.crash.worlds import CrashJob, Sessions, World
 
 ROWS: tuple[Any, ...] = (
@@ -29,20 +28,13 @@ JOB = CrashJob("sessions", Sessions, ROWS, 2)
 @anywhere
 def test_a_run_killed_anywhere_equals_the_run_that_was_not(deaths: Deaths, folder: Path) -> None:
     """A session that is published twice, or in two parts, is a wrong number."""
-    reference = calm(JOB, folder)
-    for death in deaths(reference.operations):
-        survive(JOB, folder, reference.outcome, death)
+    survives(JOB, folder, deaths)
 
 
 @anywhere
-def test_so_it_is_if_every_step_folds(deaths: Deaths, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_it_is_if_every_step_folds(deaths: Deaths, folder: Path) -> None:
     """A fold that drops sessions is not committed, and so nor are they dropped, before the step that reads them."""
-    expected = calm(JOB, folder).outcome
-    monkeypatch.setattr(compaction, "FAN_IN", 2)
-    reference = calm(JOB, folder)
-    assert reference.outcome.published == expected.published
-    for death in deaths(reference.operations):
-        survive(JOB, folder, reference.outcome, death)
+    survives_if_every_step_folds(JOB, folder, deaths)
 
 
 @pytest.mark.check

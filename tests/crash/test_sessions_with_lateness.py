@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from persistent.checkpoint import compaction
-from tests.crash.sweep import Deaths, anywhere, calm, sleep_everywhere, survive
+from tests.crash.sweep import Deaths, anywhere, sleep_everywhere, survives, survives_if_every_step_folds
 from tests.crash.worlds import CrashJob, Joining, World
 
 ROWS: tuple[Any, ...] = (
@@ -32,21 +31,14 @@ JOB = CrashJob("joining", Joining, ROWS, 2)
 @anywhere
 def test_a_run_killed_anywhere_equals_the_run_that_was_not(deaths: Deaths, folder: Path) -> None:
     """A session that is taken back twice, or not at all, leaves a reader with too few or with one too many."""
-    reference = calm(JOB, folder)
-    for death in deaths(reference.operations):
-        survive(JOB, folder, reference.outcome, death)
+    survives(JOB, folder, deaths)
 
 
 @pytest.mark.check
 @anywhere
-def test_so_it_is_if_every_step_folds(deaths: Deaths, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_it_is_if_every_step_folds(deaths: Deaths, folder: Path) -> None:
     """What a fold leaves out, no step takes back."""
-    expected = calm(JOB, folder).outcome
-    monkeypatch.setattr(compaction, "FAN_IN", 2)
-    reference = calm(JOB, folder)
-    assert reference.outcome.published == expected.published
-    for death in deaths(reference.operations):
-        survive(JOB, folder, reference.outcome, death)
+    survives_if_every_step_folds(JOB, folder, deaths)
 
 
 @pytest.mark.check

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.sweep import Deaths, anywhere, calm, sleep_everywhere, survive, sweep
+from tests.crash.sweep import Deaths, anywhere, calm, sleep_everywhere, survives, sweep
 from tests.crash.worlds import ROWS, CrashJob, Visits
 
 SEVERAL = CrashJob("several", Visits, ROWS, 2, several=True)
@@ -18,9 +18,7 @@ JOBS = (SEVERAL, FILES)
 @anywhere
 def test_a_run_killed_anywhere_equals_the_run_that_was_not(job: CrashJob, deaths: Deaths, folder: Path) -> None:
     """At some moment one sink has its rows and another has not, or one source is read and another is not."""
-    reference = calm(job, folder)
-    for death in deaths(reference.operations):
-        survive(job, folder, reference.outcome, death)
+    survives(job, folder, deaths)
 
 
 @pytest.mark.check

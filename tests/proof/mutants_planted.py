@@ -63,9 +63,9 @@ PLANTED = (
     Planted(
         "a row is judged by the clock committed with it",
         "persistent.worker.map_split",
-        "kept = _judge(item, clocks,",
+        "kept = judge(item, clocks,",
         "own = int(records.timestamps.max(initial=0)) - next(iter(job.each().values())).state.lateness.allowed_ms\n"
-        "        kept = _judge(item, {name: (judge, max(end, own)) for name, (judge, end) in clocks.items()},",
+        "        kept = judge(item, {name: (judge, max(end, own)) for name, (judge, end) in clocks.items()},",
         (f"{_LATENESS}::test_what_is_final_is_said_by_the_clock_before_the_step",),
     ),
     Planted(
@@ -168,7 +168,7 @@ PLANTED = (
     ),
     Planted(
         "what one state refuses is dropped for all",
-        "persistent.worker.map_split",
+        "persistent.worker.judge_records",
         "is_late = refused == len(clocks)",
         "is_late = refused > 0",
         (f"{_STATES}::test_a_record_that_one_state_refuses_reaches_the_others",),
@@ -203,7 +203,7 @@ PLANTED = (
     ),
     Planted(
         "what a time to live refuses is not counted for its state",
-        "persistent.worker.map_split",
+        "persistent.worker.judge_records",
         "and (len(clocks) > 1 or not isinstance(judge, TimeToLive))",
         "and not isinstance(judge, TimeToLive)",
         (f"{_EXPIRING}::test_what_a_time_to_live_refuses_is_late_for_it_alone",),

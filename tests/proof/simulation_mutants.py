@@ -73,9 +73,9 @@ def _fused(job: Any, step: Any) -> bool:
     return publish_after.publishes_changes(job, step)
 
 
-def _by_its_own_clock(item: Any, clocks: Any, records: Any, *rest: Any) -> Any:
-    own = int(records.timestamps.max(initial=0))
-    return _JUDGE(item, {name: (window, max(final, own)) for name, (window, final) in clocks.items()}, records, *rest)
+def _by_its_own_clock(item: Any, clocks: Any, aside: Any, *rest: Any) -> Any:
+    own = int(aside.records.timestamps.max(initial=0))
+    return _JUDGE(item, {name: (window, max(final, own)) for name, (window, final) in clocks.items()}, aside, *rest)
 
 
 def _twice(job: Any, item: Any) -> Any:
@@ -126,7 +126,7 @@ def _seen_at_once(job: Any, attempt: Any, batches: Any) -> Any:
 
 
 _AFTER, _EXPIRES, _LATE = merge_runs.sessions_after, expiry._closing, map_split.stage_late
-_PUT, _PUBLISH, _JUDGE, _CORRECTIONS = Log.put, publish.publish, map_split._judge, publish_shard.corrections
+_PUT, _PUBLISH, _JUDGE, _CORRECTIONS = Log.put, publish.publish, map_split.judge, publish_shard.corrections
 _COMPACTED, _LASTS, _SAW = merge_runs._compacted, QuietWatch.lasts_ms, QuietWatch.saw
 _DIFFERENCE, _CHANGED = revise_sessions._difference, publish_shard.changed_sessions
 
@@ -150,7 +150,7 @@ MUTANTS: Mapping[str, Patch] = {
     "splits that have seen the same both count it": (step_effects, "set_apart", lambda bench, *found: found),
     "a fence forgets what was seen": (Log, "put", _fence_without_seen),
     "publishing is fused with mapping": (state_step, "publishes_after", _fused),
-    "a row is judged by the clock committed with it": (map_split, "_judge", _by_its_own_clock),
+    "a row is judged by the clock committed with it": (map_split, "judge", _by_its_own_clock),
     "a correction counts late rows twice": (publish_shard, "corrections", _twice),
     "a fold drops a fragment of a session": (merge_runs, "_compacted", _drops_fragments),
     "a session is judged like a window": (SessionWindow, "late", _as_a_window),

@@ -33,6 +33,7 @@ from persistent.storage import MemoryStorage
 from persistent.testing import ManualClock
 from persistent.worker.job import MapSplit
 from persistent.worker.map_split import map_split
+from persistent.worker.time_limit import TimeLimit
 from tests.visits import GOOD, Visits, pipeline_of, run, says, visits_of, write_lines
 
 
@@ -81,7 +82,8 @@ def test_the_stricter_limit_counts_and_each_is_told(limit: int, not_after: int |
     storage = MemoryStorage(uuid.uuid4().hex)
     job = pipeline_of(rows, storage).job()
     plan = job.sources["memory"].plan(SourceState({}), Budget(9))
-    item = MapSplit(Attempt(1, 1), "memory", "memory", plan.splits[0], plan.recorded, 0, 0, limit, not_after=not_after)
+    times = TimeLimit(limit, not_after)
+    item = MapSplit(Attempt(1, 1), "memory", "memory", plan.splits[0], plan.recorded, 0, 0, times)
     mapped = map_split(job, item)
     assert (mapped.account.dead, mapped.account.processed) == (len(dead), 4 - len(dead))
     if mapped.dead is None:
@@ -286,6 +288,6 @@ def test_what_was_counted_before_a_restart_is_no_dead_letter(
     job = pipeline.job()
     ((name, source),) = job.sources.items()
     plan = source.plan(SourceState({}), Budget(10))
-    item = MapSplit(Attempt(1, 1), name, "memory", plan.splits[0], plan.recorded, 0, 0, 2**50, since)
+    item = MapSplit(Attempt(1, 1), name, "memory", plan.splits[0], plan.recorded, 0, 0, TimeLimit(2**50), since)
     account = map_split(job, item).account
     assert (account.processed, account.dead, account.duplicate) == fates and account.balances

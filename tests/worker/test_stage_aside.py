@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from persistent.worker.stage_aside import LATE_KEY, LATE_SCHEMA, late_outputs
+from persistent.checkpoint.aside_columns import LATE_KEY, LATE_SCHEMA
+from persistent.worker.stage_aside import late_outputs
 
 
 def late(values: pa.Array) -> pa.Table:

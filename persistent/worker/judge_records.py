@@ -1,0 +1,199 @@
+"""Judging the records of a batch: each is dead, duplicate, late or processed, by the first of these that it is.
+
+After every batch ``read = processed + late + dead + duplicate``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from monoids.groupby.sorting import Integers, Mask
+from monoids.hashing import mix_records
+from persistent.checkpoint.parts import Account
+from persistent.sources.protocol import NO_TIMESTAMP, Records
+from persistent.task import state_name
+from persistent.time_to_live import Judge, TimeToLive
+from persistent.worker.duplicates import Duplicates, Fate
+from persistent.worker.job import MapSplit
+from persistent.worker.late_windows import PARTLY_LATE, LateWindows, added, windows_missed
+from persistent.worker.stage_aside import RowsAside
+
+Clocks = Mapping[str, tuple[Judge | None, int]]
+"""What decides in each state which records are late, None if it takes all, and the clock up to which it does."""
+RefusedRows = Mapping[str, tuple[Mask, Mask]]
+"""By state: the rows that it does not take, and those of which it takes only a part."""
+
+_TOO_OLD = "late: too old to know whether it is a copy (see within= of dedupe)"
+
+
+@dataclass
+class SplitTally:
+    """The account of a split so far, and its late and dead records."""
+
+    account: Account = field(default_factory=Account)
+    largest: int | None = None
+    late: list[pa.RecordBatch] = field(default_factory=list)
+    dead: list[pa.RecordBatch] = field(default_factory=list)
+    late_windows: dict[str, LateWindows] = field(default_factory=dict)
+    """By the name of the state in the checkpoint."""
+
+
+@dataclass
+class _Fates:
+    """What became of the rows of a batch so far. ``left``: those that nothing has become of; None: all."""
+
+    aside: RowsAside
+    tally: SplitTally
+    left: Mask | None = None
+    dead: int = 0
+    duplicate: int = 0
+    late: int = 0
+
+    @property
+    def records(self) -> Records:
+        return self.aside.records
+
+    def rows_left(self) -> Integers:
+        return np.arange(len(self.records.timestamps)) if self.left is None else np.flatnonzero(self.left)
+
+    def are_dead(self, rows: Integers, reasons: Sequence[str]) -> None:
+        if len(rows):
+            self.tally.dead.append(self.aside.rows(rows, reasons))
+            self.dead += self._without(rows)
+
+    def are_late(self, rows: Integers, reason: str) -> None:
+        if len(rows):
+            self.tally.late.append(self.aside.rows(rows, reason))
+            self.late += self._without(rows)
+
+    def are_partly_late(self, rows: Integers, reasons: str | Sequence[str]) -> None:
+        """These are shown with the late ones, and are processed all the same."""
+        if len(rows):
+            self.tally.late.append(self.aside.rows(rows, reasons))
+
+    def are_duplicates(self, rows: Integers) -> None:
+        self.duplicate += self._without(rows)
+
+    def _without(self, rows: Integers) -> int:
+        """The number of these rows, which are left no more."""
+        if not len(rows):
+            return 0
+        if self.left is None:
+            self.left = np.ones(len(self.records.timestamps), bool)
+        self.left[rows] = False
+        return len(rows)
+
+
+def judge(
+    item: MapSplit, clocks: Clocks, aside: RowsAside, tally: SplitTally, seen: Duplicates | None
+) -> Integers | None:
+    """Count the records of a batch and collect the dead and late ones; returns the rows to process (None: all)."""
+    records, fates = aside.records, _Fates(aside, tally)
+    undecoded, decoded = len(records.dead), len(records.timestamps)
+    if undecoded:
+        tally.dead.append(aside.undecoded())
+    if decoded:
+        lowest = _judge_times(item, fates)
+        lowest = _judge_elsewhere(item, fates, lowest)
+        if seen is not None:
+            _judge_copies(seen, fates)
+        _judge_late(clocks, fates, lowest)
+    processed = decoded - fates.dead - fates.duplicate - fates.late
+    dead, mix = fates.dead + undecoded, _mix(item.split.partition, records)
+    tally.account += Account(decoded + undecoded, processed, fates.late, dead, fates.duplicate, mix)
+    return None if fates.left is None else np.flatnonzero(fates.left)
+
+
+def _mix(partition: str, records: Records) -> int:
+    """The sum of the hashes of all records."""
+    times, offsets = records.timestamps, np.array([dead.offset for dead in records.dead], np.int64)
+    mix = mix_records(partition, records.ordinal, records.offsets, np.where(times == NO_TIMESTAMP, -1, times))
+    if len(offsets):
+        mix += mix_records(partition, records.ordinal, offsets, np.full(len(offsets), -1))
+    return mix
+
+
+def _judge_times(item: MapSplit, fates: _Fates) -> int:
+    """Set aside the rows that are dead by their timestamps, or that no part of the source counts. Returns a timestamp
+    at or below all that are left."""
+    records = fates.records
+    times, nowhere = records.timestamps, records.nowhere
+    lowest, highest = int(times.min()), int(times.max())
+    if nowhere is None and item.limit.covers(lowest, highest):
+        return lowest
+    dead = item.limit.dead(times)
+    if nowhere is not None:
+        dead |= nowhere if item.since is None else nowhere & (times >= item.since)
+    rows = np.flatnonzero(dead)
+    fates.are_dead(rows, [item.limit.reason(records, row) for row in rows.tolist()])
+    return max(lowest, 0)
+
+
+def _judge_elsewhere(item: MapSplit, fates: _Fates, lowest: int) -> int:
+    """Count as duplicates the rows that were counted before a restart, or that another part of the source counts.
+    Returns a timestamp at or below all that are left."""
+    times, counted = fates.records.timestamps, fates.records.elsewhere
+    if item.since is not None and lowest < item.since:
+        before = times < item.since
+        counted = before if counted is None else before | counted
+    if counted is None:
+        return lowest
+    fates.are_duplicates(np.flatnonzero(counted if fates.left is None else counted & fates.left))
+    return max(lowest, item.since or 0)
+
+
+def _judge_copies(seen: Duplicates, fates: _Fates) -> None:
+    """Judge the rows that are left by the seen records: a copy, dead without a number, or too old to know."""
+    records, rows = fates.records, fates.rows_left()
+    whole = len(rows) == len(records.timestamps)
+    batch = records.batch if whole else records.batch.take(pa.array(rows))
+    found = seen.judge(batch, records.timestamps[rows])
+    if not found.any():
+        return
+    dead = np.flatnonzero((found == Fate.NAMELESS) | (found == Fate.USED_AGAIN))
+    fates.are_dead(rows[dead], seen.reasons(batch, dead, found[dead]) if len(dead) else ())
+    fates.are_late(rows[found == Fate.TOO_OLD], _TOO_OLD)
+    fates.are_duplicates(rows[found == Fate.COPY])
+
+
+def _judge_late(clocks: Clocks, fates: _Fates, lowest: int) -> None:
+    """Set aside the rows that are late: no state takes them. Show those that are partly late: a window is final that
+    would hold them, or a state refuses them."""
+    found = _refused(clocks, fates, lowest)
+    if not found:
+        return
+    refused = np.sum([late for late, _ in found.values()], axis=0)
+    is_late = refused == len(clocks)
+    partly = (np.any([partly for _, partly in found.values()], axis=0) | (refused > 0)) & ~is_late
+    fates.are_late(np.flatnonzero(is_late), "late")
+    rows = np.flatnonzero(partly)
+    fates.are_partly_late(rows, PARTLY_LATE if len(clocks) == 1 else _refusing(found, rows))
+
+
+def _refused(clocks: Clocks, fates: _Fates, lowest: int) -> RefusedRows:
+    """What each state refuses of the rows that are left; without the states that take all. Counts it by the windows of
+    the state; of an only state without windows all late rows are, and it needs no count."""
+    times, found = fates.records.timestamps, dict[str, tuple[Mask, Mask]]()
+    for operator, (judge, final) in clocks.items():
+        if judge is None or not judge.may_be_late(lowest, final):
+            continue
+        late, partly = judge.late(times, final)
+        found[operator] = (late, partly) if fates.left is None else (late & fates.left, partly & fates.left)
+        missed = times[found[operator][0]]
+        if len(missed) and (len(clocks) > 1 or not isinstance(judge, TimeToLive)):
+            counts = fates.tally.late_windows
+            counts[operator] = added([counts.get(operator, {}), windows_missed(judge, missed)])
+    return found
+
+
+def _refusing(refused: RefusedRows, rows: Integers) -> list[str]:
+    """The reason of each of these rows, with the names of the states that refuse it, or a part of it."""
+    names: list[list[str]] = [[] for _ in rows]
+    for operator, (late, partly) in refused.items():
+        for place in np.flatnonzero((late | partly)[rows]).tolist():
+            names[place].append(state_name(operator))
+    return [f"{PARTLY_LATE} in {', '.join(some)}" for some in names]

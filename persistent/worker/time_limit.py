@@ -1,0 +1,62 @@
+"""A time limit says which records are dead by their timestamps: without one, before 1970, or after the limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from monoids.groupby.sorting import Integers, Mask
+from persistent.sources.protocol import NO_TIMESTAMP, Records
+from persistent.text.figures import date_text
+from persistent.window import AnyWindow
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """``ahead``: later timestamps are too far ahead of the time of day, and of the clock. ``not_after``: later ones are
+    after the limit of a clock that was set back; None without that limit.
+
+    >>> limit = TimeLimit(90, not_after=70)
+    >>> limit.last, limit.covers(0, 70), limit.covers(-1, 70), limit.covers(0, 71)
+    (70, True, False, False)
+    """
+
+    ahead: int
+    not_after: int | None = None
+
+    @property
+    def last(self) -> int:
+        """The largest timestamp that is not dead."""
+        return self.ahead if self.not_after is None else min(self.ahead, self.not_after)
+
+    def within(self, windows: Iterable[AnyWindow | None]) -> TimeLimit:
+        """The same limit, for states with these windows: no timestamp is later than the last that each of them can
+        hold."""
+        return replace(self, ahead=min([self.ahead, *(one.time_max for one in windows if one is not None)]))
+
+    def covers(self, lowest: int, highest: int) -> bool:
+        """Whether no timestamp from ``lowest`` to ``highest`` is dead."""
+        return lowest >= 0 and highest <= self.last
+
+    def dead(self, timestamps: Integers) -> Mask:
+        """Whether each of these is dead."""
+        return (timestamps < 0) | (timestamps > self.last)
+
+    def reason(self, records: Records, row: int) -> str:
+        """Why a record is a dead letter: by its timestamp, or by what its source says of it."""
+        time = int(records.timestamps[row])
+        if time == NO_TIMESTAMP:
+            return records.unreadable(row)
+        if time < 0:
+            return "timestamp before 1970"
+        if time > self.ahead:
+            return (
+                f"timestamp too far ahead: {date_text(time)} is after {date_text(self.ahead)}, the time of day plus "
+                "max_future; or timestamp_unit= is wrong"
+            )
+        if time <= self.last:
+            return records.unreadable(row)
+        return (
+            f"timestamp after the limit: {date_text(time)} is after {date_text(self.last)}, the limit of a clock that "
+            "was set back ('persistent clock URL --not-after none' lifts it)"
+        )
