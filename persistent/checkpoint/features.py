@@ -44,10 +44,14 @@ LATE_SESSIONS: Final = "late records of sessions"
 back."""
 TIME_TO_LIVE: Final = "time to live"
 """The feature of a manifest of a state whose keys expire: without it they would count for ever."""
+CSV_DIALECT: Final = "csv dialect"
+"""The feature of a manifest or plan of a source of CSV with another delimiter or encoding: without it the fields that a
+comma separates would be read, in UTF-8."""
 FEATURES: Final = frozenset(
     {
         *(WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, MANY_STATES, DEDUPLICATION, READINGS, ZONES, LATENESS, QUIET),
         *(LIMITED, EARLY_RESULTS, EMPTIED_SINKS, LATE_OUTPUTS, CORRECTIONS, TIME_TO_LIVE, LATE_SESSIONS),
+        CSV_DIALECT,
     }
 )
 """The features that a document may need of its reader."""

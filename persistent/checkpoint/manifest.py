@@ -21,6 +21,7 @@ from persistent.checkpoint.agreement import manifest_agrees
 from persistent.checkpoint.corrections import Correction, Corrections
 from persistent.checkpoint.features import (
     CORRECTIONS,
+    CSV_DIALECT,
     DEDUPLICATION,
     EARLY_RESULTS,
     EMPTIED_SINKS,
@@ -51,6 +52,7 @@ from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import Misfit, both, check_shape
 from persistent.errors import LawBroken
 from persistent.lateness import EARLY
+from persistent.sources.csv_dialect import has_dialect
 from persistent.task import STATE, state_name
 
 T = TypeVar("T")
@@ -275,6 +277,7 @@ class Manifest:
             LIMITED: self.not_after is not None,
             EMPTIED_SINKS: any(sink.emptied for sink in self.sinks.values()),
             LATE_OUTPUTS: any(sink.late for sink in self.sinks.values()),
+            CSV_DIALECT: any(has_dialect(one.recorded) for one in self.sources.values()),
             CORRECTIONS: bool(self.corrections),
             MANY_STATES: is_of_several(self.operators)
             or any(part.state is not None for part in self.sinks.values())

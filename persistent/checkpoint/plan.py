@@ -11,6 +11,7 @@ from typing import Any
 
 from persistent.checkpoint.agreement import plan_agrees
 from persistent.checkpoint.features import (
+    CSV_DIALECT,
     EARLY_RESULTS,
     LATE_SESSIONS,
     LATENESS,
@@ -32,6 +33,7 @@ from persistent.checkpoint.shapes import (
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import Misfit, check_shape
 from persistent.errors import LawBroken
+from persistent.sources.csv_dialect import has_dialect
 from persistent.sources.protocol import Positions, Span, Split
 from persistent.zone import Zone
 
@@ -207,6 +209,7 @@ class StepPlan:
             QUIET: self.quiet_ms > 0,
             LIMITED: self.not_after is not None,
             MANY_STATES: is_of_several(self.tasks),
+            CSV_DIALECT: any(has_dialect(one.recorded) for one in self.sources.values()),
         }
         return [feature for feature, is_needed in named.items() if is_needed]
 

@@ -31,6 +31,7 @@ from persistent.sources.timestamps import UNITS
 T = TypeVar("T")
 
 _NO_KEY = "-"
+_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 _SAMPLE = Proposal(
     fields={"user": Field("user", "str"), "page": Field("page", "str"), "millis": Field("millis", "int")},
     others={},
@@ -51,6 +52,8 @@ _SAMPLE = Proposal(
 )
 @click.option("--timestamp", metavar="FIELD", help="The field with the time of a record.")
 @click.option("--timestamp-unit", type=click.Choice(UNITS), help="The unit, if the times are whole numbers.")
+@click.option("--delimiter", metavar="CHARACTER", help="What separates the fields of CSV [default: seen in the file].")
+@click.option("--encoding", metavar="NAME", help="Of the characters of CSV, as cp1252 [default: seen in the file].")
 @click.option("--key", metavar="FIELD", help=f"The field that says whose state a record changes; {_NO_KEY} for none.")
 @click.option("--value", "values", multiple=True, metavar="FIELD", help="A number to sum up; repeatable; - for none.")
 @click.option("--window", metavar="WINDOW", help="minute, hour, day, a duration, session or none [default: hour].")
@@ -61,7 +64,8 @@ def init(folder: Path, yes: bool, as_json: bool, **given: Any) -> None:
     """Make a project: a task, its test, and a page that says how to run both.
 
     Asks where the records are, what they are counted by, and where the results go. It reads the first records of a
-    file, and proposes an answer to each question. Without a terminal, or with --yes, it asks nothing: an answer is
+    file, and proposes an answer to each question: also what separates the fields of a CSV file, and whether these
+    have several lines. Without a terminal, or with --yes, it asks nothing: an answer is
     that of an option, or else the one that is proposed.
 
     Writes task.py, test_task.py and README.md into FOLDER, which is made if it does not exist. Nothing is replaced.
@@ -106,7 +110,7 @@ class _Questions:
 
     def file_here(self) -> str:
         """The only file with records in this folder, as a proposal to somebody who is asked."""
-        here = [path.name for path in Path().iterdir() if path.suffix in (".csv", ".jsonl", ".ndjson", ".parquet")]
+        here = [path.name for path in Path().iterdir() if path.suffix in _ENDINGS]
         return f"files:{here[0]}" if self._asks and len(here) == 1 else ""
 
     def given(self, option: str) -> str | None:
@@ -150,20 +154,28 @@ def _answers(questions: _Questions) -> Answers:
     asked = f"Where are the records ({SOURCES}; sample makes some)"
     source = questions.answer("source", asked, proposed, _source_of)
     read = _from_topic if source.kind == "kafka" else _from_files
-    timestamp, unit, key, values, schema = read(source, questions)
+    timestamp, unit, key, values, schema, reading = read(source, questions)
     asked = "How long is a window (minute, hour, day, 15 min, session, none)"
     window = questions.answer("window", asked, "hour", window_of)
     sink = questions.answer("sink", f"Where do results go ({SINKS})", "files", sink_of)
     check_holds(sink, window, key)
-    return Answers(source, timestamp, unit, key, values, window, sink, schema)
+    return Answers(source, timestamp, unit, key, values, window, sink, schema, reading)
 
 
-def _from_files(source: End, questions: _Questions) -> tuple[str, str | None, Field | None, tuple[Field, ...], Any]:
-    """Time, unit, key, values and the types of these, from what the files hold."""
-    found = proposal_of(source.path) if source.path else _SAMPLE
+Read = tuple[str, str | None, Field | None, tuple[Field, ...], dict[str, str], dict[str, Any]]
+
+
+def _from_files(source: End, questions: _Questions) -> Read:
+    """Time, unit, key, values, the types of these, and the options of the source, from what the files hold."""
+    given = {name: value for name in ("delimiter", "encoding") if (value := questions.given(name)) is not None}
+    found = proposal_of(source.path, given) if source.path else _SAMPLE
     if found.read:
         columns = ", ".join([*found.fields, *found.others])
         click.echo(f"{source.path}: read {found.read:,} records of the columns {columns}", err=True)
+    if found.reading:
+        options = ", ".join(f"{name}={value!r}" for name, value in found.reading.items())
+        other = "; --encoding names another" if "encoding" in found.reading and "encoding" not in given else ""
+        click.echo(f"They are read with {options}{other}", err=True)
     if found.dead:
         click.echo(f"{found.dead:,} of them cannot be decoded, and will be dead letters: {found.why_dead}", err=True)
     first = next(iter(found.times))
@@ -185,7 +197,7 @@ def _from_files(source: End, questions: _Questions) -> tuple[str, str | None, Fi
     _check_apart(timestamp, key, values)
     read = dict.fromkeys([timestamp, *([key.name] if key else []), *(field.name for field in values)])
     schema = {name: found.schema[name] for name in read if name in found.schema}
-    return timestamp, unit, key, values, schema
+    return timestamp, unit, key, values, schema, found.reading
 
 
 def _time_of(name: str, found: Proposal) -> str:
@@ -201,7 +213,7 @@ def _unless_none(meant: Callable[[str], Field]) -> Callable[[str], Field | None]
     return lambda name: None if name == _NO_KEY else meant(name)
 
 
-def _from_topic(source: End, questions: _Questions) -> tuple[str, str | None, Field | None, tuple[Field, ...], Any]:
+def _from_topic(source: End, questions: _Questions) -> Read:
     """The same from the answers alone: what is in the topic is not read."""
     broker = "_timestamp"
     timestamp = questions.answer("timestamp", f"Which field is the time ({broker}: that of the broker)", broker, str)
@@ -213,7 +225,7 @@ def _from_topic(source: End, questions: _Questions) -> tuple[str, str | None, Fi
     schema = {} if timestamp == broker else {checked_name(timestamp, "--timestamp"): "int64" if unit else "string"}
     schema |= {key.name: "string"} if key else {}
     schema |= {field.name: "double" for field in values}
-    return timestamp, unit, key, values, schema
+    return timestamp, unit, key, values, schema, {}
 
 
 def _check_apart(timestamp: str, key: Field | None, values: tuple[Field, ...]) -> None:

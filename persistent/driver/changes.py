@@ -143,6 +143,8 @@ OPTIONS = tuple(
             ("ordered", OnChange.PLAN, _CLOCK),
             ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
             ("multiline", OnChange.RECORDED, _OTHER_TIME),
+            ("delimiter", OnChange.RECORDED, _OTHER_TIME),
+            ("encoding", OnChange.RECORDED, _OTHER_TIME),
             ("csv_empty", OnChange.RECORDED, _OTHER_TIME),
             (
                 "moved_from",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from persistent.clock import duration_ms
 from persistent.errors import InvalidPipeline
@@ -62,7 +62,8 @@ class WindowChoice:
 
 @dataclass(frozen=True)
 class Answers:
-    """All answers. ``schema``: the types of the fields that the task reads, where the format gives none."""
+    """All answers. ``schema``: the types of the fields that the task reads, where the format gives none. ``reading``:
+    the other options with which files are read."""
 
     source: End
     timestamp: str
@@ -72,6 +73,7 @@ class Answers:
     window: WindowChoice
     sink: End
     schema: Mapping[str, str] = field(default_factory=dict)
+    reading: Mapping[str, Any] = field(default_factory=dict)
 
 
 def source_of(text: str) -> End:

@@ -6,22 +6,21 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from persistent.errors import InvalidPipeline, SourceError
 from persistent.project.answers import Field, is_name
-from persistent.sources.csv_lines import CsvLines
+from persistent.project.reading import csv_text, format_name, options_of
 from persistent.sources.file import FileSource
-from persistent.sources.formats import Format, InputFile, bad_file, format_of
-from persistent.sources.json_lines import JsonLines
+from persistent.sources.file_formats import formats_by_name
+from persistent.sources.formats import Format, InputFile, bad_file
 from persistent.sources.listing import Files
-from persistent.sources.parquet import Parquet
 from persistent.sources.protocol import NO_TIMESTAMP, Budget, Records, SourceState
 from persistent.sources.reader import Unreadable
-from persistent.sources.text import Text
 from persistent.sources.timestamps import UNITS, milliseconds, misread
 
 ROWS: Final = 1_000
@@ -43,7 +42,8 @@ _WHOLE: Final = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32"
 class Proposal:
     """``fields``: the columns that a project can be made with; ``others``: the rest, with the reason. ``times``: the
     columns that hold times, the likeliest first, each with its unit; ``timeless``: how many records have none there.
-    ``key``, ``values``: names, or None. ``why_dead``: why the first dead record is one."""
+    ``key``, ``values``: names, or None. ``why_dead``: why the first dead record is one. ``reading``: the options with
+    which the source reads the files."""
 
     fields: dict[str, Field]
     others: dict[str, str]
@@ -55,6 +55,7 @@ class Proposal:
     dead: int
     timeless: dict[str, int] = field(default_factory=dict)
     why_dead: str = ""
+    reading: dict[str, Any] = field(default_factory=dict)
 
     def chosen(self, name: str, option: str) -> Field:
         """A column by its name. InvalidPipeline if there is none that can be chosen."""
@@ -68,13 +69,14 @@ class Proposal:
         )
 
 
-def proposal_of(path: str) -> Proposal:
-    """What the first records below ``path`` suggest. SourceError if they cannot be read, or hold no time."""
+def proposal_of(path: str, given: Mapping[str, str] | None = None) -> Proposal:
+    """What the first records below ``path`` suggest. SourceError if they cannot be read, or hold no time. ``given``:
+    the delimiter and the encoding, if they are known."""
     files = Files(path)
-    inferred = _columns_of(files)
-    columns = _as_all_have_them(files, inferred)
+    inferred, reading = _columns_of(files, given or {})
+    columns = _as_all_have_them(files, inferred, reading)
     names = columns.names
-    records, times, timeless = _first(path, columns, typed=columns != inferred)
+    records, times, timeless, reading = _first(path, columns, reading, typed=columns != inferred)
     batch = records.batch.slice(0, ROWS)
     times = dict(sorted(times.items(), key=lambda one: _likelihood(one[0], batch, timeless)))
     types = dict(zip(batch.schema.names, batch.schema.types))
@@ -83,54 +85,55 @@ def proposal_of(path: str) -> Proposal:
     time = next(iter(times))
     key = _key_of(batch, [one for one in fields.values() if one.name != time and is_name(one.name)])
     values = [one.name for one in fields.values() if one.type in ("int", "float") and one.name not in (time, key)]
-    is_text = format_of(files, files.list()[0]) != "parquet"
+    is_text = format_name(files, files.list()[0]) != "parquet"
     schema = {name: str(types[name]) for name in (*fields, *times)} if is_text else {}
     values = [name for name in values if is_name(name) and not _ID_WORDS.search(name)]
     dead = len(records.dead)
     why = records.dead[0].reason if dead else ""
-    return Proposal(fields, others, times, key, tuple(values), schema, batch.num_rows + dead, dead, timeless, why)
+    read = batch.num_rows + dead
+    return Proposal(fields, others, times, key, tuple(values), schema, read, dead, timeless, why, reading)
 
 
-def _columns_of(files: Files) -> pa.Schema:
-    """The columns of the first file that holds a record."""
-    formats: dict[str, Format] = {"parquet": Parquet("", None), "json": Text(JsonLines()), "csv": _csv()}
-    for listed in files.list():
+def _columns_of(files: Files, given: Mapping[str, str]) -> tuple[pa.Schema, dict[str, Any]]:
+    """The columns of the first file that holds a record, and the options with which it is read."""
+    listing = files.list()
+    for listed in listing:
         file = InputFile(files, listed.path, listed.size)
+        name = format_name(files, listed)
         try:
-            name = format_of(files, listed)
-            schema = formats[name].infer(file)
+            reading = options_of(file, given) if name == "csv" else {}
+            format: Format = csv_text(reading) if name == "csv" else formats_by_name("", None, multiline=False)[name]
+            schema = format.infer(file)
         except Unreadable as error:
             raise bad_file(file, str(error)) from error
         if schema is not None:
-            if name == "csv" and (hint := misread(schema.names)):
+            if name == "csv" and (hint := misread(schema.names, reading.get("delimiter", ","))):
                 raise SourceError(f"{file.where}: its columns are {', '.join(schema.names)}. {hint}")
-            return schema
+            return schema, reading
+    first = next(iter(listing), None)
+    what = "" if first is None else f" ({files.where(first.path)} {'has no record' if first.size else 'is empty'})"
     raise SourceError(
-        f"{files.url}: no file with a record exists, so no columns can be proposed: check the path; or leave out "
-        "--source, and start with records that are made"
+        f"{files.url}: no file with a record exists{what}, so no columns can be proposed: put a record into one, or "
+        "check the path; or leave out --source, and start with records that are made"
     )
 
 
-def _csv() -> Text:
-    return Text(CsvLines(False), warns=False)
-
-
-def _as_all_have_them(files: Files, columns: pa.Schema) -> pa.Schema:
+def _as_all_have_them(files: Files, columns: pa.Schema, reading: Mapping[str, Any]) -> pa.Schema:
     """The columns of a first CSV file, as far as they fit some later files too; those of another format unchanged.
 
     A whole number is text if one begins with zeros, as a code does, or by its name; or if it is text in another file.
     As a number ``01234`` and ``1234`` would be one.
     """
     listed = files.list()
-    csv = [one for one in listed if format_of(files, one) == "csv"]
+    csv = [one for one in listed if format_name(files, one) == "csv"]
     if csv[:1] != listed[:1]:
         return columns
     codes, kinds = set[str](), dict[str, set[str]]()
     for one in csv[:: max(1, -(-len(csv) // _FILES_MAX))]:
         file = InputFile(files, one.path, one.size)
         try:
-            found = _csv().infer(file)
-            codes |= _csv().codes(file)
+            found = csv_text(reading).infer(file)
+            codes |= csv_text(reading).codes(file)
         except (Unreadable, SourceError):
             # The source says what is wrong with it.
             continue
@@ -148,25 +151,60 @@ def _wider(column: pa.Field, kinds: set[str], is_code: bool) -> pa.DataType:
     return pa.float64() if "double" in kinds else column.type
 
 
-def _first(path: str, columns: pa.Schema, *, typed: bool) -> tuple[Records, dict[str, str | None], dict[str, int]]:
-    """The first records, as the source reads them, the columns that hold times in them, and how many have none there.
-    SourceError if no column does. ``typed``: the source would infer other columns."""
+def _first(
+    path: str, columns: pa.Schema, reading: dict[str, Any], *, typed: bool
+) -> tuple[Records, dict[str, str | None], dict[str, int], dict[str, Any]]:
+    """The first records, as the source reads them, the columns that hold times in them, how many have none there, and
+    the options of the source. SourceError if no column does. ``typed``: the source would infer other columns."""
     able = [field.name for field in columns if _may_be_time(field.type)]
     schema = columns if typed else None
-    found = _read(FileSource(path, timestamp=able[0], timestamp_unit="ms", schema=schema)) if able else iter(())
-    records = next(found, None)
+    read = {"timestamp": able[0], "timestamp_unit": "ms", "schema": schema} if able else {}
+    records = next(_read(FileSource(path, **read, **reading)), None) if able else None
+    if records is not None and records.dead and _is_csv(path):
+        longer = {**reading, "multiline": True}
+        again = next(_read(FileSource(path, **read, **longer)), None)
+        # A quote that is not closed makes one record of good lines.
+        if again is not None and again.batch.num_rows > records.batch.num_rows and len(again.dead) < len(records.dead):
+            records, reading = again, longer
     times, timeless = dict[str, str | None](), dict[str, int]()
     for name, unit, lacking in () if records is None else _times_in(records.batch.slice(0, ROWS)):
         times[name], timeless[name] = unit, lacking
     if records is None or not times:
         _require_decoded(path, records)
-        first = "" if records is None else f", in the first record {_shown(records.batch)}"
-        raise SourceError(
-            f"{path}: no column holds times in its first records; the columns are {', '.join(columns.names)}"
-            f"{first}. A time is ISO 8601, as in 2024-05-01T10:00:00Z, or a whole number of seconds, ms, us or ns "
-            "since 1970. Correct or add one where the file is written"
+        raise _without_times(path, columns, records)
+    return records, times, timeless, reading
+
+
+def _is_csv(path: str) -> bool:
+    files = Files(path)
+    return format_name(files, files.list()[0]) == "csv"
+
+
+def _without_times(path: str, columns: pa.Schema, records: Records | None) -> SourceError:
+    batch = None if records is None else records.batch.slice(0, ROWS)
+    if batch is not None and (old := _old_in(batch)):
+        return SourceError(
+            f"{path}: the times in {old!r} are before 1970, as {batch.column(old).drop_null()[0].as_py()!s}, and a "
+            "record of such a time is a dead letter: choose a file of later ones, or add a fixed number of years where "
+            "the file is written"
         )
-    return records, times, timeless
+    first = "" if batch is None else f", in the first record {_shown(batch)}"
+    return SourceError(
+        f"{path}: no column holds times in its first records; the columns are {', '.join(columns.names)}"
+        f"{first}. A time is ISO 8601, as in 2024-05-01T10:00:00Z, or a whole number of seconds, ms, us or ns "
+        "since 1970. Correct or add one where the file is written"
+    )
+
+
+def _old_in(batch: pa.RecordBatch) -> str | None:
+    """The first column that would be the time if its times were later."""
+    for name, column in zip(batch.schema.names, batch.columns):
+        there = column.drop_null()
+        if len(there) and not pa.types.is_integer(column.type) and _may_be_time(column.type):
+            found = milliseconds(there)
+            if np.count_nonzero(found != NO_TIMESTAMP) >= _NEARLY_ALL * len(there):
+                return str(name)
+    return None
 
 
 def _require_decoded(path: str, records: Records | None) -> None:
@@ -192,8 +230,8 @@ def _shown(batch: pa.RecordBatch) -> str:
 
 
 def _times_in(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None, int]]:
-    """The columns in which nearly every value that is there is a time, and each number one of these years; the unit,
-    and how many records have no time there."""
+    """The columns in which nearly every value that is there is a time since 1970, and each number one of these years;
+    the unit, and how many records have none there."""
     for name, column in zip(batch.schema.names, batch.columns):
         kind, there = column.type, column.drop_null()
         if not len(there) or not _may_be_time(kind):
@@ -203,8 +241,9 @@ def _times_in(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None, int]]:
             found = milliseconds(there, unit)
             read = found[found != NO_TIMESTAMP]
             is_likely = unit is None or ((read >= _LIKELY_MS[0]) & (read < _LIKELY_MS[1])).all()
-            if len(read) >= _NEARLY_ALL * len(there) and (read >= 0).all() and is_likely:
-                yield name, unit, batch.num_rows - len(read)
+            counted = np.count_nonzero(read >= 0)
+            if counted >= _NEARLY_ALL * len(there) and is_likely:
+                yield name, unit, batch.num_rows - counted
                 break
 
 

@@ -168,7 +168,11 @@ def _source(answers: Answers, folder: Path) -> str:
         return told + _told_schema(answers) + _call("KafkaSource", *given)
     lines = [_path(place.path, folder) if place.path else f'HERE / "{SAMPLE}"', times]
     told = "    # Each file is read once. New ones may appear at any time; one that was read must not change.\n"
-    return told + _told_schema(answers) + _call("FileSource", *lines, *_schema(answers))
+    return told + _told_schema(answers) + _call("FileSource", *lines, *_reading(answers), *_schema(answers))
+
+
+def _reading(answers: Answers) -> list[str]:
+    return [f"{name}={_text(value) if isinstance(value, str) else value}" for name, value in answers.reading.items()]
 
 
 def _schema(answers: Answers) -> list[str]:

@@ -16,7 +16,8 @@ from persistent.clock import Duration, bare
 from persistent.errors import SourceError
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sources import options
-from persistent.sources.csv_lines import CsvLines
+from persistent.sources.csv_dialect import COMMA, UTF_8, checked_dialect
+from persistent.sources.file_formats import EMPTY_AS_TEXT, FORMATS, formats_by_name
 from persistent.sources.formats import (
     TO_THE_END,
     Extent,
@@ -29,17 +30,14 @@ from persistent.sources.formats import (
     format_of,
 )
 from persistent.sources.index import Index, IndexMeasure, ListedFile
-from persistent.sources.json_lines import JsonLines
 from persistent.sources.layout import EMPTY, Layout, LayoutOptions, folder_values, with_folders
 from persistent.sources.listing import Files
-from persistent.sources.parquet import Parquet
 from persistent.sources.protocol import Budget, Position, Positions, Reached, Records, SourcePlan, SourceState, Split
 from persistent.sources.reader import Unreadable
 from persistent.sources.roots import FoundAt, Root, followed, moved_folder, place_of, require_same
 from persistent.sources.schemas import from_option
 from persistent.sources.span_reader import SpanReader
 from persistent.sources.splits import Piece, is_read, splits_of, without_gone
-from persistent.sources.text import Text
 from persistent.sources.timestamps import require_readable
 from persistent.sources.walk import Listed
 from persistent.storage.places import Reach, reach_of
@@ -49,7 +47,6 @@ _PARTITION: Final = "files"
 _FILES_MAX: Final = 10_000
 """The limit of one plan, which names each of them."""
 _CHECKED_AT_ONCE: Final = 256
-_FORMATS: Final = ("parquet", "json", "csv")
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,9 @@ class FileSource:
     strings unless ``schema`` says otherwise.
     ``ordered``: promises that path order is time order; otherwise the clock also waits for listed but unread files.
     ``max_out_of_orderness``: how far, in event time, a record may come behind a later one and still be on time.
-    ``multiline``: quoted CSV fields may contain line breaks.
+    ``multiline``: quoted CSV fields may contain line breaks. ``delimiter``: what separates CSV fields, as ";" or a tab.
+    ``encoding``: of a CSV file, by the name that Python has for it, as "cp1252": one in which a newline, a quote and
+    the delimiter are the bytes that they are in ASCII, which is not so in UTF-16.
     ``csv_empty``: what an empty CSV field in a text column is: "null", as everywhere else (a quoted ``""`` is the empty
     string), or "text", the empty string. By default the checkpoint's first choice. Under "null" no other field is null:
     ``nan`` is a number, ``NA`` an invalid one. Under "text", the rule of the first release, ``NA``, ``null``, ``nan``
@@ -105,6 +104,8 @@ class FileSource:
         ordered: bool = False,
         max_out_of_orderness: Duration = 0,
         multiline: bool = False,
+        delimiter: str = COMMA,
+        encoding: str = UTF_8,
         csv_empty: str | None = None,
         moved_from: str | os.PathLike[str] | None = None,
         on_bad_file: str = "raise",
@@ -112,14 +113,14 @@ class FileSource:
     ) -> None:
         options.require_type("timestamp", timestamp, str, "'ts'")
         options.require_unit(timestamp_unit)
-        options.require_choice("format", format, (None, *_FORMATS))
+        options.require_choice("format", format, (None, *FORMATS))
         options.require_choice("csv_empty", csv_empty, (None, *EMPTY))
         options.require_choice("on_bad_file", on_bad_file, ("raise", "dead-letter"))
-        options.require_type("ordered", ordered, bool, "True")
-        options.require_type("multiline", multiline, bool, "True")
-        options.require_type("shared_mount", shared_mount, bool, "True")
+        for name, flag in {"ordered": ordered, "multiline": multiline, "shared_mount": shared_mount}.items():
+            options.require_type(name, flag, bool, "True")
+        dialect = checked_dialect(delimiter, encoding)
         self._files = Files(options.without_secret(path))
-        self._given = LayoutOptions(timestamp, timestamp_unit, format, multiline, csv_empty)
+        self._given = LayoutOptions(timestamp, timestamp_unit, format, multiline, csv_empty, dialect)
         self._moved_from = moved_folder(moved_from)
         self._followed_roots: set[tuple[str, str | None]] = set()
         self._measure = IndexMeasure()
@@ -134,12 +135,7 @@ class FileSource:
         self._bad_file_raises = on_bad_file == "raise"
         self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
         self.bare = bare(max_out_of_orderness=max_out_of_orderness)
-        self._formats: dict[str, Format] = {
-            "parquet": Parquet(timestamp, timestamp_unit),
-            "json": Text(JsonLines()),
-            "csv": Text(CsvLines(multiline)),
-            "csv, empty as text": Text(CsvLines(multiline, empty_is_text=True)),
-        }
+        self._formats = formats_by_name(timestamp, timestamp_unit, multiline, dialect)
 
     def __repr__(self) -> str:
         return f"FileSource({self._files.url!r}, timestamp={self._given.timestamp!r})"
@@ -343,7 +339,7 @@ class FileSource:
         return self._format_named(layout.format, layout.csv_empty)
 
     def _format_named(self, format: str, csv_empty: str | None) -> Format:
-        return self._formats["csv, empty as text" if (format, csv_empty) == ("csv", "text") else format]
+        return self._formats[EMPTY_AS_TEXT if (format, csv_empty) == ("csv", "text") else format]
 
     def _require_format(self, files: Files, listed: Listed, format: str) -> None:
         if self._given.format is None and format_of(files, listed) != format:

@@ -2,6 +2,7 @@
 
     schema, folders              from the first plan; ``schema=`` may give others from the next plan on
     format, multiline            where records begin, and so what an offset is
+    delimiter, encoding          of CSV: what each field holds; left out if they are a comma and UTF-8
     timestamp, timestamp_unit    the time of each record, and so what is late and which window it counts in
     csv_empty                    which fields are null, and so which keys exist
 
@@ -18,8 +19,9 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from persistent.errors import SourceError
+from persistent.errors import InvalidPipeline, SourceError
 from persistent.sources import options, schemas
+from persistent.sources.csv_dialect import USUAL, CsvDialect
 from persistent.sources.protocol import NO_TIMESTAMP
 from persistent.sources.reader import Unreadable
 from persistent.sources.timestamps import milliseconds
@@ -29,9 +31,12 @@ EMPTY: Final = ("null", "text")
 
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _POSITIONS = "its positions mean nothing otherwise"
+_READ = "what it has counted was read so"
 _REFUSED = {
     "format": _POSITIONS,
     "multiline": _POSITIONS,
+    "delimiter": _READ,
+    "encoding": _READ,
     **options.TIMES,
     "csv_empty": "the keys and values that it holds follow that rule",
 }
@@ -48,6 +53,7 @@ class Layout:
     folders: tuple[str, ...] = ()
     multiline: bool = False
     csv_empty: str | None = None
+    dialect: CsvDialect = USUAL
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -63,6 +69,7 @@ class Layout:
             "schema": schemas.to_json(self.schema),
             "timestamp": self.timestamp,
             "timestamp_unit": self.timestamp_unit,
+            **self.dialect.to_json(),
         }
 
     def require_folders(self, path: str) -> None:
@@ -108,16 +115,21 @@ class LayoutOptions:
     format: str | None
     multiline: bool
     csv_empty: str | None
+    dialect: CsvDialect = USUAL
 
     def layout(self, format: str, schema: pa.Schema, folders: tuple[str, ...]) -> Layout:
-        """The layout of a new checkpoint."""
+        """The layout of a new checkpoint. ``InvalidPipeline`` if an option of CSV was given for another format."""
+        for name, value in self.dialect.to_json().items() if format != "csv" else ():
+            raise InvalidPipeline(f"{name}={value!r} is an option of CSV, but the files are {format}: omit it")
         empty = (self.csv_empty or EMPTY[0]) if format == "csv" else None
-        return Layout(format, schema, self.timestamp, self.timestamp_unit, folders, self.multiline, empty)
+        return Layout(format, schema, self.timestamp, self.timestamp_unit, folders, self.multiline, empty, self.dialect)
 
     def checked(self, record: Mapping[str, Any]) -> LayoutOptions:
         """The options, with omitted ones from the record; ``InvalidPipeline`` if one contradicts it."""
         kept = {**record, **carried(record)}
-        given = {name: getattr(self, name) for name in _REFUSED}
+        if "format" in record:
+            kept |= CsvDialect.of(record).__dict__
+        given = {name: getattr(self, name, None) for name in _REFUSED} | self.dialect.__dict__
         for name in ("format", "csv_empty"):
             if given[name] is None or kept.get(name) is None:
                 del given[name]

@@ -22,12 +22,9 @@ _LINE_BYTES_MAX = 1 << 30
 _PIECE_BYTES = 256 * 1024
 _BUFFER_BYTES = 1024 * 1024
 _WINDOW_BYTES = 64 * 1024
-_NEWLINE, _RETURN, _QUOTE, _COMMA = b'\n\r",'
+_NEWLINE, _RETURN, _QUOTE = b'\n\r"'
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _CODECS = {".gz": "gzip", ".zst": "zstd"}
-
-_BEFORE_FIELD = np.zeros(256, np.bool_)
-_BEFORE_FIELD[[_COMMA, _NEWLINE, _RETURN]] = True
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -243,34 +240,36 @@ def ends_of_lines(text: Bytes, of_file: bool = False) -> Integers:
     return ends
 
 
-def ends_outside_quotes(text: Bytes, of_file: bool) -> Integers:
+def ends_outside_quotes(text: Bytes, of_file: bool, delimiter: str = ",") -> Integers:
     """Every newline that is not inside a quoted field, by the rule of pyarrow.csv, for a text that begins with a line.
 
     ``of_file``: the text begins a file, where a byte order mark precedes the first field and is not part of it.
 
     A quote opens a field only as its first character. Inside, two quotes are one character of the field, and a single
-    quote closes it. The rest up to the comma is unquoted, and quotes in it are ordinary characters.
+    quote closes it. The rest up to the delimiter is unquoted, and quotes in it are ordinary characters.
     """
     ends = ends_of_lines(text)
     quotes = np.flatnonzero(text == _QUOTE)
     opened, opening = np.searchsorted(quotes, ends), quotes[::2]
-    if not (_opens(text, opening, of_file) | (text[opening - 1] == _QUOTE)).all():
+    if not (_opens(text, opening, of_file, delimiter) | (text[opening - 1] == _QUOTE)).all():
         # Some quote is an ordinary character, so parity alone cannot separate inside from outside.
-        quotes, inside = _odd_runs(text, quotes, of_file)
+        quotes, inside = _odd_runs(text, quotes, of_file, delimiter)
         opened = np.concatenate(([0], inside))[np.searchsorted(quotes, ends)]
     outside: Integers = ends[opened % 2 == 0]
     return outside
 
 
-def _opens(text: Bytes, quotes: Integers, of_file: bool) -> Flags:
+def _opens(text: Bytes, quotes: Integers, of_file: bool, delimiter: str) -> Flags:
     """Which of these quotes would be the first character of a field."""
-    opens: Flags = _BEFORE_FIELD[text[quotes - 1]] | (quotes == 0)
+    before = np.zeros(256, np.bool_)
+    before[[ord(delimiter), _NEWLINE, _RETURN]] = True
+    opens: Flags = before[text[quotes - 1]] | (quotes == 0)
     if of_file and bytes(text[:3]) == BYTE_ORDER_MARK:
         opens |= quotes == len(BYTE_ORDER_MARK)
     return opens
 
 
-def _odd_runs(text: Bytes, quotes: Integers, of_file: bool) -> tuple[Integers, Integers]:
+def _odd_runs(text: Bytes, quotes: Integers, of_file: bool, delimiter: str) -> tuple[Integers, Integers]:
     """The first quote of each run of an odd number of quotes, and whether it leaves the text inside a field (1).
 
     An even run changes nothing. An odd run at the start of a field toggles inside and outside; elsewhere it always
@@ -278,7 +277,7 @@ def _odd_runs(text: Bytes, quotes: Integers, of_file: bool) -> tuple[Integers, I
     """
     firsts = np.flatnonzero(np.diff(quotes, prepend=-2) != 1)
     runs = quotes[firsts[np.diff(firsts, append=len(quotes)) % 2 == 1]]
-    turns = _opens(text, runs, of_file)
+    turns = _opens(text, runs, of_file, delimiter)
     turned = np.cumsum(turns)
     since: Integers = turned - np.maximum.accumulate(np.where(turns, 0, turned))
     return runs, since % 2

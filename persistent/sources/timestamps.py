@@ -36,7 +36,7 @@ def require_readable(schema: pa.Schema, name: str, unit: str | None, *, of_csv: 
     places = schema.get_all_field_indices(name)
     if len(places) != 1:
         fault = f"there is no column {name!r} to take the timestamp from" if not places else f"{name!r} occurs twice"
-        remedy = (of_csv and misread(schema.names)) or "Give timestamp= with one of them"
+        remedy = (of_csv and misread(schema.names, "")) or "Give timestamp= with one of them"
         raise SourceError(f"{fault}; the columns are {', '.join(schema.names)}. {remedy}")
     kind = schema.field(name).type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or _is_text(kind):
@@ -53,21 +53,23 @@ def require_readable(schema: pa.Schema, name: str, unit: str | None, *, of_csv: 
         )
 
 
-def misread(names: Sequence[str]) -> str:
+def separator_in(names: Sequence[str], delimiter: str = ",") -> str | None:
+    """What seems to separate the names of a CSV file that was read as one name; None if it may be one."""
+    others = (one for one in (";", "\t", "|", ",") if one != delimiter)
+    return next((one for one in others if len(names) == 1 and one in names[0]), None)
+
+
+def misread(names: Sequence[str], delimiter: str = ",") -> str:
     """What to do about names of a CSV file that are likely to be no names of columns, but a line that was read as such;
     empty if they may be names. Years are: tables have a column for each.
 
-    >>> misread(["time;page"])[:58], misread(["time", "page"])
-    ("The names seem to be separated by ';', and commas separate", '')
+    >>> misread(["time;page"]), misread(["time", "page"])
+    ("The names seem to be separated by ';': give delimiter=';'", '')
     >>> misread(["user", "2023", "2024"]), misread(["2024-05-01", "7"])[37:73]
     ('', 'names of its columns, and this one s')
     """
-    for separator in (";", "\t", "|"):
-        if len(names) == 1 and separator in names[0]:
-            return (
-                f"The names seem to be separated by {separator!r}, and commas separate the fields of a CSV file: write "
-                f"it with commas, for example by pandas.read_csv(file, sep={separator!r}).to_csv(file, index=False)"
-            )
+    if separator := separator_in(names, delimiter):
+        return f"The names seem to be separated by {separator!r}: give delimiter={separator!r}"
     if any(_VALUE.fullmatch(name) and not _YEAR.fullmatch(name) for name in names):
         return "The first line of a CSV file has the names of its columns, and this one seems to be a record: add them"
     return ""

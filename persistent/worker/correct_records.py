@@ -16,12 +16,14 @@ from persistent.errors import InvalidPipeline, Refused
 from persistent.message import Message
 from persistent.sinks.json_lines import json_rows
 from persistent.sources import Budget, FileSource, MemorySource, SourceState
+from persistent.sources.csv_dialect import USUAL, CsvDialect
 from persistent.sources.layout import carried
 from persistent.sources.protocol import Records
 from persistent.sources.schemas import from_json, to_json, widens
 
 _ROWS = 1_000_000
 _TIME = "persistent.timestamp"
+_OTHERS = (".json", ".jsonl", ".ndjson", ".parquet")
 NOTHING = "Nothing was changed"
 
 
@@ -50,6 +52,7 @@ class Form:
     folders: tuple[str, ...] = ()
     multiline: bool = False
     csv_empty: str | None = None
+    dialect: CsvDialect = USUAL
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Form | None:
@@ -60,14 +63,16 @@ class Form:
         schema = None if pairs is None else from_json(pairs)
         empty = {**record, **carried(record)}.get("csv_empty")
         folders, multiline = tuple(record.get("folders", ())), record.get("multiline", False)
-        return cls(timestamp, record.get("timestamp_unit"), schema, folders, multiline, empty)
+        return cls(timestamp, record.get("timestamp_unit"), schema, folders, multiline, empty, CsvDialect.of(record))
 
     def file(self, path: str) -> FileSource:
         """A file, or a folder of them, as they read theirs."""
         times: dict[str, Any] = {"timestamp": self.timestamp, "timestamp_unit": self.timestamp_unit}
         if self.schema is None:
             return FileSource(path, **times)
-        return FileSource(path, **times, schema=self.schema, multiline=self.multiline, csv_empty=self.csv_empty)
+        read = {"schema": self.schema, "multiline": self.multiline, "csv_empty": self.csv_empty}
+        # A correction of records of CSV may be in another format.
+        return FileSource(path, **times, **read, **({} if _is_other(path) else self.dialect.__dict__))
 
     def rows(self, rows: Any) -> tuple[MemorySource, Mapping[str, Any]]:
         """Mappings, or an Arrow table, and the record to read them by: each column that the sources have is of their
@@ -81,6 +86,11 @@ class Form:
             for own in from_json(record["schema"])
         ]
         return source, {**record, "schema": to_json(pa.schema(columns))}
+
+
+def _is_other(path: str) -> bool:
+    """Whether the name of a file shows another format than CSV."""
+    return path.removesuffix(".gz").removesuffix(".zst").endswith(_OTHERS)
 
 
 def _fits(rows: Any, column: pa.Field, own: pa.DataType) -> bool:

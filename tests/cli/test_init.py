@@ -42,6 +42,24 @@ def test_a_file_of_ones_own(here: Path) -> None:
     assert (report.rows, report.dead) == (7, 1)
 
 
+def test_the_file_of_a_spreadsheet(here: Path) -> None:
+    """Without it the first file of many people would be refused, or be read with other letters than theirs."""
+    lines = ["time;wer;n;notiz", '2024-05-01T10:00:00Z;Zoë;1;"a', 'b;c"', "2024-05-01T11:00:00Z;Zoë;2;d"]
+    (here / "views.csv").write_bytes("\n".join(lines).encode("cp1252"))
+    result = command("init", "job", "--source", "views.csv", "--key", "wer", "--yes")
+    assert result.exit_code == 0, result.output
+    told = "They are read with delimiter=';', encoding='cp1252', multiline=True; --encoding names another"
+    assert told in result.stderr
+    pipeline = load_pipeline("job/task.py:pipeline")
+    report = pipeline.run(engine="embedded", end_of_input=True)
+    assert (report.rows, report.dead) == (2, 0)
+    rows = "".join(path.read_text() for path in (here / "job" / "results").glob("*.jsonl"))
+    assert rows.count('"Zoë"') == 2 and '"n_sum":1' in rows and '"n_sum":2' in rows
+    given = ["--delimiter", ";", "--encoding", "latin-1"]
+    assert command("init", "other", "--source", "views.csv", "--yes", *given).exit_code == 0
+    assert 'encoding="iso8859-1"' in (here / "other" / "task.py").read_text()
+
+
 def test_every_answer_can_be_an_option(here: Path) -> None:
     """Without it a script could not make a project."""
     words = ["--source", "kafka:localhost:9092/views", "--timestamp", "ts", "--timestamp-unit", "s", "--key", "page"]

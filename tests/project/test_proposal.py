@@ -128,18 +128,24 @@ def test_a_compressed_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "lines", "parts"),
     [
-        ("a.csv", ["t;user;n", "2024-05-01;a;1"], ("a.csv", "separated by ';'", "with commas", "read_csv")),
+        ("a.csv", ["t;u.ser;n", "2024-05-01,a,1"], ("none of its first 1 records", "Expected 3 columns")),
+        (
+            "a.csv",
+            ["t,user", "1968-05-01,a"],
+            ("a.csv", "times in 't' are before 1970", "as 1968-05-01", "fixed number"),
+        ),
+        ("a.csv", [], ("a.csv is empty", "put a record into one", "--source")),
         ("a.csv", ["2024-05-01,a,1", "2024-05-02,a,1"], ("a.csv", "seems to be a record", "add them")),
         ("a.csv", ["user,n", "a,1"], ("a.csv", "no column holds times", "user, n", "'a'", "ISO 8601")),
         ("a.csv", ["kg,is_new", "0.5,true"], ("a.csv", "no column holds times", "kg, is_new", "ISO 8601")),
         ("a.csv", ["t,user", "05/01/2024,a"], ("no column holds times", "05/01/2024", "ISO 8601")),
         (
             "a.csv",
-            ["t,note", '2024-05-01,"a', 'b"', '2024-05-02,"a', 'b"'],
-            ("none of its first 4 records", "multiline=True"),
+            ["t,note", '2024-05-01,"a'],
+            ("none of its first 1 records", "multiline=True"),
         ),
-        ("a.csv", ["t,user"], ("a.csv", "no file with a record", "check the path")),
-        ("a.txt", ["t,user"], ("a.txt", "does not show its format", ".csv")),
+        ("a.csv", ["t,user"], ("a.csv has no record", "no file with a record", "check the path")),
+        ("a.log", ["t,user"], ("a.log", "does not show its format", ".csv", "let it end in")),
         ("a.parquet", ["PAR1"], ("a.parquet", "Parquet", "Repair or remove")),
     ],
 )
@@ -152,12 +158,62 @@ def test_a_file_that_nothing_can_be_made_of(
     says(error, *parts)
 
 
-def test_a_file_in_another_encoding(tmp_path: Path) -> None:
-    """Without it the times would be blamed, which are as they should be."""
-    (tmp_path / "a.csv").write_bytes("t,user\n2024-05-01,Jürgen\n2024-05-02,Jürgen\n".encode("latin-1"))
+@pytest.mark.parametrize(("delimiter", "name"), [(";", "a.csv"), ("\t", "a.tsv"), ("|", "a.txt"), (",", "a.csv.gz")])
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_file_is_read_as_it_is(delimiter: str, name: str, encoding: str, tmp_path: Path) -> None:
+    """Without it the file of a spreadsheet, or of another country, would have to be written anew."""
+    lines = [["t", "user", "n"], ["2024-05-01", "Jürgen", "1"], ["2024-05-02", "a,b;c", "2"]]
+    quoted = [[f'"{one}"' if "," in one else one for one in line] for line in lines]
+    data = "".join(delimiter.join(line) + "\n" for line in quoted).encode(encoding)
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    found = proposal_of(str(tmp_path / name))
+    assert (found.times, found.key, found.values, found.dead) == ({"t": None}, "user", ("n",), 0)
+    expected = {"delimiter": delimiter, "encoding": {"latin-1": "cp1252"}.get(encoding, encoding)}
+    usual = {"delimiter": ",", "encoding": "utf-8"}
+    assert found.reading == {
+        **({} if ".csv" in name else {"format": "csv"}),
+        **{option: value for option, value in expected.items() if value != usual[option]},
+    }
+
+
+def test_what_is_known_is_not_guessed(tmp_path: Path) -> None:
+    """Without it a wrong guess could not be put right."""
+    (tmp_path / "a.csv").write_bytes("t;user;n\n2024-05-01;Łódź;1\n".encode("cp1250"))
+    assert proposal_of(str(tmp_path)).reading == {"delimiter": ";", "encoding": "cp1252"}
+    assert proposal_of(str(tmp_path), {"encoding": "cp1250"}).reading == {"delimiter": ";", "encoding": "cp1250"}
+    csv(tmp_path / "a.csv", "t,user", "2024-05-01,a")
+    with pytest.raises(SourceError, match="separated by ','"):
+        proposal_of(str(tmp_path), {"delimiter": "semicolon"})
+    assert proposal_of(csv(tmp_path / "a.csv", "t\tuser", "2024-05-01\ta"), {"delimiter": "tab"}).key == "user"
+
+
+def test_fields_of_several_lines(tmp_path: Path) -> None:
+    """Without it each line of a comment would be a dead letter."""
+    path = csv(tmp_path / "a.csv", "t,note,n", '2024-05-01,"a', 'b",1', '2024-05-02,"a', "", 'b",2', "2024-05-03,c,3")
+    found = proposal_of(path)
+    assert (found.reading, found.read, found.dead) == ({"multiline": True}, 3, 0)
+
+
+def test_a_quote_that_is_not_closed_swallows_nothing(tmp_path: Path) -> None:
+    """Without it the good lines between two such quotes would be proposed as the text of one field."""
+    lines = [f"2024-05-01,{chr(34) if n in (5, 9) else ''}a,{n}" for n in range(20)]
+    found = proposal_of(csv(tmp_path / "a.csv", "t,note,n", *lines))
+    assert (found.reading, found.read, found.dead) == ({}, 20, 2)
+
+
+def test_a_few_times_before_1970_are_counted(tmp_path: Path) -> None:
+    """Without it they would be missing from the totals, and nobody told; or one of them forbid the project."""
+    lines = [f"{'1969-12-31' if n == 3 else '2024-05-01'},{n}" for n in range(30)]
+    found = proposal_of(csv(tmp_path / "a.csv", "t,n", *lines))
+    assert (found.times, found.timeless) == ({"t": None}, {"t": 1})
+
+
+def test_utf_16_is_told(tmp_path: Path) -> None:
+    """Without it the names of its columns would be blamed."""
+    (tmp_path / "a.csv").write_bytes("t,user\n2024-05-01,a\n".encode("utf-16"))
     with pytest.raises(SourceError) as error:
         proposal_of(str(tmp_path))
-    says(error, "none of its first 2 records can be decoded", "UTF-8", "iconv")
+    says(error, "a.csv", "UTF-16", "iconv -f UTF-16 -t UTF-8")
 
 
 def test_files_of_two_formats(tmp_path: Path) -> None:

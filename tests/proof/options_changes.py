@@ -183,6 +183,10 @@ CHANGES: tuple[Change, ...] = (
         "FileSource.format", CSV, "csv", "json", told=("format=", "'csv'", "'json'", "Give"), both=False, **_SOURCE
     ),
     _change("FileSource.multiline", CSV, False, True, told=("multiline=", "True", "False", "Give"), **_SOURCE),
+    _change("FileSource.delimiter", CSV, ",", ";", told=("delimiter=", "','", "';'", "Give"), both=False, **_SOURCE),
+    _change(
+        "FileSource.encoding", CSV, "utf-8", "cp1252", told=("encoding=", "'utf-8'", "'cp1252'", "Give"), **_SOURCE
+    ),
     _change("FileSource.csv_empty", CSV, "null", "text", told=("csv_empty=", "'null'", "'text'", "Give"), **_SOURCE),
     _change("FileSource.schema", FILES, _SCHEMA, {**_SCHEMA, "more": "int64"}),
     _change("FileSource.ordered", FILES, True, False),
