@@ -164,8 +164,9 @@ class CloseShard:
 
     With windows, ``delta``: the runs of the step itself, if it has lateness to answer. They count in windows with
     ``end > final``; those that were closed before, and that they touch, are the ranges ``corrected`` of window numbers,
-    first to last (cells, of sessions): they are published again for the keys of the delta. A state that is published as
-    it changes closes none: its delta is what is not published, and open windows are corrected as closed ones are.
+    first to last (cells, of sessions): they are published again for the keys of the delta. ``anew``: as they are, and
+    nothing is taken back. A state that is published as it changes closes none: its delta is what is not published, and
+    open windows are corrected as closed ones are.
 
     ``hashes``: of the keys that may have a session that closes, or a life that ends, ascending; None if there are none
     of either. With a time to live, ``shown_at``: the clock by which the keys of the ``runs`` are published, None if
@@ -186,6 +187,7 @@ class CloseShard:
     hashes: Words | None = None
     shown_at: int | None = None
     counts: bool = False
+    anew: bool = False
     state: str = STATE
 
 
