@@ -170,10 +170,11 @@ def compact_command(pipeline: str, take_over: bool, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--add", metavar="FILE", help="Put the records of this file into the state.")
 @click.option("--remove", metavar="FILE", help="Take the records of this file out of the state.")
+@click.option("--undone", metavar="OTHER", help="Publish anew what this one, which a rollback has undone, has left.")
 @take_over_option
 @json_option
 def correct_command(
-    pipeline: str, name: str, add: str | None, remove: str | None, take_over: bool, as_json: bool
+    pipeline: str, name: str, add: str | None, remove: str | None, undone: str | None, take_over: bool, as_json: bool
 ) -> None:
     """Correct the state, or each of several, by the records of files, once for each NAME.
 
@@ -183,7 +184,9 @@ def correct_command(
     \b
     persistent correct bank.py:pipeline ticket-42 --remove wrong.jsonl --add right.jsonl
     """
-    made = pipeline_of(pipeline).correct(name=name, add=add, remove=remove, take_over=take_over, engine="embedded")
+    made = pipeline_of(pipeline).correct(
+        name=name, add=add, remove=remove, undone=undone, take_over=take_over, engine="embedded"
+    )
     if as_json:
         click.echo(json_text({"name": name, **made.to_json()}))
         return

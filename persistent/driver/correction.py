@@ -37,6 +37,7 @@ from persistent.driver.same_job import check_same_job
 from persistent.driver.sink_names import taken_by
 from persistent.driver.state_bench import StateBench
 from persistent.driver.step import Step, time_limit_of
+from persistent.driver.undone_corrections import Left, left_by, untouched_rows
 from persistent.driver.workbench import Workbench
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, NoCheckpoint, Refused
@@ -50,25 +51,28 @@ from persistent.zone import Zone
 
 @dataclass(frozen=True)
 class Asked:
-    """A correction as it is asked for. ``takes_over``: even if a driver may run."""
+    """A correction as it is asked for. ``takes_over``: even if a driver may run. ``undone``: the name of one that a
+    rollback has undone, of which the keys are published as they are now."""
 
     name: str
     add: Any = None
     remove: Any = None
     takes_over: bool = False
+    undone: str | None = None
 
 
 @dataclass(frozen=True)
 class Amendment:
-    """The records of a correction, under its name."""
+    """The records of a correction, under its name; of one that has ``left`` something to be seen, none."""
 
     name: str
     added: Given
     removed: Given
+    left: Left | None = None
 
     @property
     def sha256(self) -> str:
-        return digest(self.added, self.removed)
+        return digest(self.added, self.removed) if self.left is None else self.left.sha256
 
     def applied(self, manifest: Manifest, url: str) -> Correction | None:
         """Its account, if it was applied. Refused if that one had other records."""
@@ -88,7 +92,7 @@ def correct(job: Job, engine: Engine, options: Options, asked: Asked) -> Correct
     if not newest.manifest.base:
         raise NoCheckpoint(f"{url}: nothing was counted yet, so there is nothing to correct: run the pipeline first")
     check_same_job(newest.manifest, first_manifest(job, ""), url)
-    amendment = _amendment(asked, newest.manifest)
+    amendment = _amendment(asked, log, newest.manifest)
     known = amendment.applied(newest.manifest, url)
     if known is not None:
         _publish_owed(job, log, newest.manifest)
@@ -121,11 +125,19 @@ def _zones(manifest: Manifest) -> dict[str, Zone | None]:
     return {name: one.state.zone for name, one in manifest.operators.items()}
 
 
-def _amendment(asked: Asked, manifest: Manifest) -> Amendment:
+def _amendment(asked: Asked, log: Log, manifest: Manifest) -> Amendment:
     try:
         check_name(asked.name, "the name of the correction")
     except (TypeError, ValueError) as error:
         raise InvalidPipeline(f"name={asked.name!r}: {error}") from error
+    if asked.undone is not None:
+        if asked.add is not None or asked.remove is not None:
+            raise InvalidPipeline("undone= names a correction whose records are not needed: omit add= and remove=")
+        known = manifest.corrections.get(asked.name)
+        if known is not None and not (known.added or known.removed):
+            # Applied already; what it was made of may no longer be kept.
+            return Amendment(asked.name, Given("add"), Given("remove"), Left(asked.undone, {}, known.sha256))
+        return Amendment(asked.name, Given("add"), Given("remove"), left_by(log, manifest, asked.undone))
     form = _form(manifest)
     added, removed = given_records("add", asked.add, form), given_records("remove", asked.remove, form)
     if not (added.rows or removed.rows):
@@ -179,6 +191,9 @@ def _task(job: Job, manifest: Manifest) -> TaskStep:
 def _rows(job: Job, options: Options, last: Entry, amendment: Amendment) -> CorrectedRows:
     """The rows that correct each state. Refused if there are none."""
     step = Step(last, _plan(job, last))
+    if amendment.left is not None:
+        final = {operator: final_after(one.last.manifest, one.plan) for operator, one in step.each().items()}
+        return CorrectedRows(*untouched_rows(job, amendment.left, final))
     limit = time_limit_of(step, options.max_future_ms).within(one.state.window for one in job.each().values())
     judged = {operator: _judged(one) for operator, one in step.each().items()}
     found = corrected_rows(job, judged, limit, amendment.added, amendment.removed)
@@ -200,7 +215,8 @@ def _corrected(bench: Workbench, last: Entry, amendment: Amendment) -> Manifest:
     id, now_ms = step.attempt.id, step.plan.wall_ms
     found = _rows(job, bench.options, last, amendment)
     steps, added, removed = step.each(), amendment.added, amendment.removed
-    each = {name: _results(bench.states[name], one, found.rows.get(name)) for name, one in steps.items()}
+    anew = amendment.left is not None
+    each = {name: _results(bench.states[name], one, found.rows.get(name), anew=anew) for name, one in steps.items()}
     written = [mapped.run for one in each.values() for mapped in one.mapped if mapped.run is not None]
     panes = min(run.pane_min for run in written), max(run.pane_max for run in written)
     correction = Correction(id, added.rows, removed.rows, panes, amendment.sha256, tuple(sorted(found.refused)))
@@ -250,15 +266,15 @@ def _written(bench: StateBench, step: Step, rows: GroupSums) -> Mapped:
     return Mapped("", "", run, panes, types, Account(), None, None, None, agenda=agenda)
 
 
-def _results(bench: StateBench, step: Step, rows: GroupSums | None) -> Results:
+def _results(bench: StateBench, step: Step, rows: GroupSums | None, *, anew: bool) -> Results:
     """What the correction publishes of a state: what it changes of closed windows, or of all that is published as it
-    changes. Without rows it changes nothing."""
+    changes. Without rows it changes nothing. ``anew``: nothing is taken back."""
     if rows is None:
         return Results()
     mapped, lateness = _written(bench, step, rows), bench.job.state.lateness
     if not bench.job.sinks or (lateness.of_changes is None and step.plan.task.final_at is None):
         return Results((mapped,))
-    closed, _, changes = outputs_after(bench, step, [mapped])
+    closed, _, changes = outputs_after(bench, step, [mapped], anew=anew)
     return Results((mapped,), closed, changes=changes)
 
 

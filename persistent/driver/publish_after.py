@@ -41,9 +41,12 @@ def publishes_after(job: Job, step: Step) -> bool:
     return after or (step.plan.task.final_at is not None and step.plan.reads)
 
 
-def outputs_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> tuple[tuple[Closed, ...], int, bool]:
+def outputs_after(
+    bench: StateBench, step: Step, mapped: Sequence[Mapped], *, anew: bool = False
+) -> tuple[tuple[Closed, ...], int, bool]:
     """The results of a step that publishes after it has mapped; without a sink, how many windows close; and whether
-    all that has changed is published."""
+    all that has changed is published. ``anew``: closed windows are published again as they are, and take nothing
+    back."""
     if bench.job.state.time_to_live is not None:
         closed, changes = lives_after(bench, step, mapped)
         return closed, 0, changes
@@ -52,7 +55,7 @@ def outputs_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> tu
     else:
         changes = publishes_changes(bench.job, step)
         if not changes:
-            return *published_after(bench, step, mapped), False
+            return *published_after(bench, step, mapped, anew=anew), False
     return changes_after(bench, step, mapped) if changes else (), 0, changes
 
 
@@ -152,7 +155,9 @@ def _changed_sessions(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -
     return [closing] if closing.delta or ((closing.whole or closing.anew) and closing.runs) else []
 
 
-def published_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> tuple[tuple[Closed, ...], int]:
+def published_after(
+    bench: StateBench, step: Step, mapped: Sequence[Mapped], *, anew: bool = False
+) -> tuple[tuple[Closed, ...], int]:
     """The results of windows that close, and of closed ones that the delta touches; without a sink, how many close."""
     window, last, close_at = bench.job.state.window, step.last.manifest, step.plan.task.close_at
     assert window is not None
@@ -168,7 +173,7 @@ def published_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> 
     if not (is_due or corrected):
         return (), 0
     types = key_types(last.operator, mapped)
-    closing = replace(closing_of(step), key_types=types, delta=delta, corrected=corrected)
+    closing = replace(closing_of(step), key_types=types, delta=delta, corrected=corrected, anew=anew)
     first = corrected[0][0] if corrected else window.first_number(closing.closed)
     held = (window.start_of(first), max(closing.closed, close_at))
     items = in_shards(closing, bench.engine.parallelism, held)

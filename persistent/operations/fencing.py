@@ -83,7 +83,7 @@ def committed(log: Log, manifest: Manifest, before: Manifest | None = None) -> E
         gone.pop(name, None)
     # Of those up to the target the outputs stay, even if all later ones are taken back.
     shown = manifest.target if manifest.retract is not None and manifest.target is not None else manifest.id
-    undone = [name for name, one in gone.items() if one.checkpoint <= shown]
+    undone = [name for name, one in gone.items() if one.checkpoint <= shown and not one.is_neutral]
     if undone and before is not None and before.result_sinks():
         logger.warning("%s: %s", log.storage.url, left_shown_text(undone))
     return entry

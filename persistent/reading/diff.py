@@ -32,8 +32,8 @@ _SIDES = record(before=Sum(), after=Sum())
 
 @dataclass(frozen=True)
 class Change:
-    """A change of ``name`` in ``part`` (clock, position, account, state, run). A side is None where ``name`` is
-    missing."""
+    """A change of ``name`` in ``part`` (checkpoint, clock, position, account, correction, run). A side is None where
+    ``name`` is missing."""
 
     part: str
     name: str
@@ -99,6 +99,7 @@ def _changes(before: Manifest, after: Manifest) -> Iterator[Change]:
     yield from _named("clock", _clock(before), _clock(after))
     yield from _named("position", _positions(before), _positions(after))
     yield from _named("account", _accounts(before), _accounts(after))
+    yield from _named("correction", _corrections(before), _corrections(after))
     for name in sorted({*before.operators, *after.operators}):
         yield from _runs(_runs_of(before, name), _runs_of(after, name))
 
@@ -156,6 +157,10 @@ def _accounts(manifest: Manifest) -> dict[str, Any]:
         for partition, account in manifest.accounts.items()
         for name in names
     }
+
+
+def _corrections(manifest: Manifest) -> dict[str, str]:
+    return {name: f"{one}, by checkpoint {one.checkpoint}" for name, one in manifest.corrections.items()}
 
 
 def _runs_of(manifest: Manifest, operator: str) -> dict[str, Run]:

@@ -160,8 +160,8 @@ class CloseShard:
     ``end > final``; those that were closed before, and that they touch, are the ranges ``corrected`` of window numbers,
     first to last (cells, of sessions): they are published again for the keys of the delta. A state that is published as
     it changes closes none: its delta is what is not published, and open windows are corrected as closed ones are. Of
-    sessions that is said by ``changes``; and by ``anew`` if all of them are published, to sinks that may have those of
-    the runs from another job, or from before a rollback.
+    sessions that is said by ``changes``. ``anew``: to sinks that may have these windows, of another job or of before
+    a rollback; nothing is taken back, and of sessions that change all are published.
 
     ``hashes``: of the keys that may have a session that closes, or a life that ends, ascending; None if there are none
     of either. With a time to live, ``shown_at``: the clock by which the keys of the ``runs`` are published, None if

@@ -102,7 +102,7 @@ def corrections(job: Job, item: CloseShard) -> Iterator[GroupSums]:
             yield touched
             continue
         found = None if state is None else found_rows(job, touched, _windows_of(job, state, touched, window))
-        yield _changed(job, touched, found)
+        yield _changed(job, item, touched, found)
 
 
 def corrections_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
@@ -117,8 +117,8 @@ def corrections_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> 
             states = parts_of(job, item.runs, *groups, panes, _unique(deltas)) if deltas and answer != DELTA else []
             times = (int(window.start_of(number)), int(window.end_of(number)))
             for rows in _sums_apart(job, [*states, *deltas], times, failing):
-                old = _sums_apart(job, states, times, []) if answer == RETRACT else ()
-                yield with_earlier(rows, found_rows(job, rows, old)) if answer == RETRACT else rows
+                old = _sums_apart(job, states, times, []) if _takes_back(job, item) else ()
+                yield with_earlier(rows, found_rows(job, rows, old)) if _takes_back(job, item) else rows
 
 
 def changed_keys(job: Job, item: CloseShard) -> Iterator[GroupSums]:
@@ -128,7 +128,7 @@ def changed_keys(job: Job, item: CloseShard) -> Iterator[GroupSums]:
         touched = fold_by_key(job, deltas)
         states = parts_of(job, item.runs, item.low, item.high, hashes=_hashes(touched))
         found = found_rows(job, touched, [fold_by_key(job, states)]) if states else None
-        yield _changed(job, touched, found)
+        yield _changed(job, item, touched, found)
 
 
 def changed_keys_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
@@ -140,8 +140,8 @@ def changed_keys_apart(job: Job, item: CloseShard, failing: list[FailingKey]) ->
         return [fold_by_key(job, own)]
 
     for rows in fold_apart(job, [*states, *deltas], fold_keys, None, failing):
-        old = fold_apart(job, states, fold_keys, None, []) if job.state.lateness.answer == RETRACT else ()
-        yield with_earlier(rows, found_rows(job, rows, old)) if job.state.lateness.answer == RETRACT else rows
+        old = fold_apart(job, states, fold_keys, None, []) if _takes_back(job, item) else ()
+        yield with_earlier(rows, found_rows(job, rows, old)) if _takes_back(job, item) else rows
 
 
 def corrected_in(item: CloseShard, outputs: Iterable[pa.Table]) -> int:
@@ -203,10 +203,14 @@ def same_rows(one: GroupSums, other: GroupSums, step: int) -> tuple[Integers, In
     return here[both] - 1, there[both] - 1
 
 
-def _changed(job: Job, touched: GroupSums, found: Found | None) -> GroupSums:
+def _changed(job: Job, item: CloseShard, touched: GroupSums, found: Found | None) -> GroupSums:
     """The new values of what was touched; with the earlier ones where they are taken back."""
     rows = _added(job, found, touched)
-    return with_earlier(rows, found) if job.state.lateness.answer == RETRACT else rows
+    return with_earlier(rows, found) if _takes_back(job, item) else rows
+
+
+def _takes_back(job: Job, item: CloseShard) -> bool:
+    return job.state.lateness.answer == RETRACT and not item.anew
 
 
 def _added(job: Job, found: Found | None, touched: GroupSums) -> GroupSums:

@@ -74,5 +74,27 @@ def test_a_changed_value_shows_both() -> None:
     assert any("of the runs before" in str(change.after) for change in runs)
 
 
+def test_a_correction_is_a_difference_with_its_account() -> None:
+    """A value that no record of the source explains would be looked for in the source."""
+    storage = MemoryStorage("reading-corrected")
+    storage.clear()
+    rows = [{"ts": 1, "number": n % 3, "amount": n} for n in range(6)]
+    made = Pipeline(source=MemorySource(rows, timestamp="ts"), task=Totals(), checkpoint=storage, step_rows=6)
+    made.run(engine="embedded")
+    before = place(storage)
+    added = {"ts": 1, "number": 9, "amount": 4}
+    id = made.correct(name="ticket", add=[added], remove=rows[4:5], engine="embedded").checkpoint
+    found = diff(before, place(storage), pipeline=made)
+    text = f"1 added, 1 removed, by checkpoint {id}"
+    one, other = diff(before, place(storage)), diff(place(storage), before)
+    for sides, changes in (((None, text), found.changes), ((None, text), one.changes), ((text, None), other.changes)):
+        assert [(c.name, c.before, c.after) for c in changes if c.part == "correction"] == [("ticket", *sides)]
+    assert found.rows is not None and sorted(found.rows.to_pylist(), key=lambda row: row["number"]) == [
+        {"change": "changed", "number": 1, "value before": 5, "value after": 1},
+        {"change": "added", "number": 9, "value before": None, "value after": 4},
+    ]
+    assert found.equal == 2
+
+
 def _identity(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["page"], row["status"], row["window_start"]
