@@ -67,6 +67,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.promises",
         "persistent.text.address",
         "persistent.text.figures",
+        "persistent.text.shell",
         "persistent.text.spelling",
     ),
     ("persistent.checkpoint.names", "persistent.checkpoint.garbage"),
@@ -199,11 +200,11 @@ ROOMS = {
     "pipeline": "errors clock promises text codec storage sources sinks state task checkpoint engines worker driver "
     "dedupe notebook metrics explain",
     "reading": "errors clock text codec storage sources window session_window task checkpoint worker driver pipeline",
-    "verify": "errors codec storage sources sinks task checkpoint driver pipeline",
+    "verify": "errors text codec storage sources sinks task checkpoint driver pipeline",
     "serve": "errors clock text codec storage sources sinks window session_window lateness state task checkpoint "
     "worker pipeline reading verify",
     "operations": "errors clock text codec storage sources sinks task checkpoint worker driver pipeline",
-    "project": "errors clock sources driver pipeline",
+    "project": "errors text clock sources driver pipeline",
 }
 """What each room may import of the others."""
 NOT_REACHED = {

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from persistent.codec import KEY_GROUPS, decode_document, encode_document
 from persistent.codec.shapes import check_shape
 from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, OldFormat, StorageError
 from persistent.storage import Storage, put_or_read
+from persistent.text.shell import shell_word
 
 _PUT_TRIES_MAX = 5
 
@@ -130,8 +130,8 @@ class Log:
         if manifest.format != FORMAT:
             raise OldFormat(
                 f"{self.storage.url} has format {manifest.format}, but this release writes {FORMAT}. "
-                f"'persistent upgrade {self.storage.url}' upgrades it; releases that know only {manifest.format} "
-                "cannot read it afterwards"
+                f"'persistent upgrade {shell_word(self.storage.url)}' upgrades it; releases that know only "
+                f"{manifest.format} cannot read it afterwards"
             )
 
     def fence(
@@ -310,7 +310,7 @@ class Log:
             except CorruptCheckpoint:
                 continue
             url = self.storage.url
-            place = shlex.quote(f"{url}/{FORMAT_NAME}") if url.startswith("/") else f"{FORMAT_NAME}, and put it there"
+            place = shell_word(f"{url}/{FORMAT_NAME}") if url.startswith("/") else f"{FORMAT_NAME}, and put it there"
             lines = f"printf '%s\\n' '{body}' '{sha256}'"
             return f". Restore it from a copy; or write it again from manifest {id}: {lines} > {place}"
         return ": restore it from a copy"
@@ -332,10 +332,8 @@ class Log:
             if not self.names_what_is_there(manifest):
                 # A fence that is no longer kept, but not yet deleted.
                 continue
-            return (
-                f"Checkpoint {id} is the newest whose manifest verifies: 'persistent rollback {self.storage.url} {id} "
-                "--outputs=retract' goes back to it and takes back later outputs"
-            )
+            back = f"'persistent rollback {shell_word(self.storage.url)} {id} --outputs=retract' goes back to it"
+            return f"Checkpoint {id} is the newest whose manifest verifies: {back} and takes back later outputs"
         return "No other checkpoint verifies: restore the folder from a copy"
 
 

@@ -12,6 +12,7 @@ from persistent.checkpoint.names import Attempt, Staged, run_name, runs_folder
 from persistent.codec import KEY_GROUPS, Run, decode_table, encode_table
 from persistent.errors import CorruptCheckpoint
 from persistent.storage import Storage
+from persistent.text.shell import shell_word
 
 
 @contextmanager
@@ -21,8 +22,8 @@ def with_recovery_advice(url: str) -> Iterator[None]:
         yield
     except CorruptCheckpoint as error:
         raise CorruptCheckpoint(
-            f"{error}. Restore the file from a copy; or 'persistent verify {url}' names the newest checkpoint that "
-            "verifies, and how to go back to it"
+            f"{error}. Restore the file from a copy; or 'persistent verify {shell_word(url)}' names the newest "
+            "checkpoint that verifies, and how to go back to it"
         ) from error
 
 

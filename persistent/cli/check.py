@@ -16,6 +16,7 @@ from persistent.errors import UnknownCheckpoint
 from persistent.reading import Place, place
 from persistent.storage import Storage
 from persistent.text.figures import bytes_text
+from persistent.text.shell import shell_word
 from persistent.verify import FAULT, Verification, verify, verify_source
 
 
@@ -79,7 +80,8 @@ def _savepoint(storage: Storage, name: str) -> Storage:
         exists = False
     if not exists:
         raise CommandFailed(
-            f"{storage.url}: no savepoint is named {name!r}. Create one with 'persistent savepoint {storage.url} NAME'",
+            f"{storage.url}: no savepoint is named {name!r}. Create one with 'persistent savepoint "
+            f"{shell_word(storage.url)} NAME'",
             NOT_FOUND,
         )
     return folder

@@ -37,6 +37,7 @@ from persistent.errors import CorruptCheckpoint, Fenced, InvalidPipeline, Persis
 from persistent.sinks.outlet import Outlet
 from persistent.sinks.protocol import AnySink, BatchSink
 from persistent.storage import Storage, delete_all, put_once
+from persistent.text.shell import shell_word
 from persistent.worker.job import Job
 
 _ASIDE = (LATE, DEAD)
@@ -224,7 +225,7 @@ def _taken_back(manifest: Manifest) -> tuple[int, int]:
 def _cannot_take_back(job: Job, sink: AnySink, manifest: Manifest) -> InvalidPipeline:
     return InvalidPipeline(
         f"{job.storage.url} went back to checkpoint {manifest.target}, but {sink!r} cannot take back later "
-        f"outputs. Roll back again with 'persistent rollback {job.storage.url} {manifest.base} "
+        f"outputs. Roll back again with 'persistent rollback {shell_word(job.storage.url)} {manifest.base} "
         "--outputs=again': then later rows are published a second time"
     )
 
@@ -307,7 +308,7 @@ def _check_sinks(job: Job, manifest: Manifest) -> None:
         raise InvalidPipeline(
             f"{job.storage.url} went back to checkpoint {manifest.target}, and must take back later outputs, "
             "but this pipeline has no sink (sink=None). Run it with its old sink; or, if those rows can stay: "
-            f"'persistent rollback {job.storage.url} {manifest.base} --outputs=again'"
+            f"'persistent rollback {shell_word(job.storage.url)} {manifest.base} --outputs=again'"
         )
     if not job.discard_closed and any(part.owed for part in manifest.result_sinks().values()):
         raise InvalidPipeline(
@@ -330,7 +331,7 @@ def _check_not_needed(job: Job, name: str, manifest: Manifest) -> None:
     if manifest.retract is not None and (manifest.publishes is not False or manifest.sinks[name].late):
         raise InvalidPipeline(
             f"{url} went back to checkpoint {manifest.target}, and must take back later outputs from "
-            f"{place}. Run it with its old sink; or, if those rows can stay: 'persistent rollback {url} "
+            f"{place}. Run it with its old sink; or, if those rows can stay: 'persistent rollback {shell_word(url)} "
             f"{manifest.base} --outputs=again'"
         )
     if manifest.sinks[name].owed:

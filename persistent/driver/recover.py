@@ -29,6 +29,7 @@ from persistent.driver.publish import (
 )
 from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint, FingerprintChanged, NewerFormat
+from persistent.text.shell import shell_word
 
 logger = logging.getLogger("persistent.driver")
 
@@ -122,8 +123,8 @@ def _read_kept(bench: Workbench, last: Manifest) -> None:
                 f"{error}, and runs of the newest state are missing too: restore the folder from a copy"
             ) from error
         raise CorruptCheckpoint(
-            f"{error}. The newest state does not need it: 'persistent rollback {url} {last.id} --outputs=retract' "
-            "continues from there without it, and takes back nothing; or restore it from a copy"
+            f"{error}. The newest state does not need it: 'persistent rollback {shell_word(url)} {last.id} "
+            "--outputs=retract' continues from there without it, and takes back nothing; or restore it from a copy"
         ) from error
 
 

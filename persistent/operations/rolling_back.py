@@ -20,6 +20,7 @@ from persistent.operations.fencing import Location, check_not_running, committed
 from persistent.sources.offsets import begun, begun_anew, gone_back
 from persistent.task import STATE, state_name
 from persistent.text.figures import utc_text
+from persistent.text.shell import shell_word
 
 _OUTPUTS = ("retract", "again")
 
@@ -389,11 +390,10 @@ def _verify(log: Log, target: Manifest) -> None:
         for _ in verified_runs(log.storage, target):
             pass
     except CorruptCheckpoint as error:
+        url = log.storage.url
         if not _newest_keeps(log, target.id):
-            raise UnknownCheckpoint(
-                f"{log.storage.url}: meanwhile checkpoint {target.id} is no longer kept: a driver runs"
-            ) from error
+            raise UnknownCheckpoint(f"{url}: checkpoint {target.id} is no longer kept: a driver runs") from error
         raise CorruptCheckpoint(
-            f"{error}. You cannot go back to checkpoint {target.id}; 'persistent verify {log.storage.url}' names "
+            f"{error}. You cannot go back to checkpoint {target.id}; 'persistent verify {shell_word(url)}' names "
             "the newest that verifies. Nothing was changed"
         ) from error

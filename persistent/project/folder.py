@@ -9,6 +9,7 @@ from types import ModuleType
 from persistent.driver.destinations import check_columns, check_not_read_back
 from persistent.errors import InvalidPipeline, PersistentError
 from persistent.pipeline import Pipeline
+from persistent.text.shell import shell_word
 
 
 def write(folder: Path, files: Mapping[str, str]) -> list[Path]:
@@ -19,7 +20,7 @@ def write(folder: Path, files: Mapping[str, str]) -> list[Path]:
     if there:
         raise InvalidPipeline(
             f"{', '.join(there)}: there already, and nothing is replaced: name a new folder, as in "
-            f"'persistent init {folder / 'totals'}'"
+            f"'persistent init {shell_word(str(folder / 'totals'))}'"
         )
     _check_runs(files["task.py"], folder)
     _make(folder)

@@ -17,6 +17,7 @@ from persistent.serve.shown import FATES, Shown
 from persistent.serve.wording import cell, corrections_words, place_text
 from persistent.task import state_name
 from persistent.text.figures import utc_text
+from persistent.text.shell import shell_word
 
 _PARTITIONS_MAX = 500
 PAGE = 50
@@ -84,7 +85,7 @@ def _command(shown: Shown) -> str | None:
     """How a corrected record is put in; None without a pipeline."""
     if shown.pipeline is None:
         return None
-    return f"persistent correct {place_text(shown.target)} NAME --add FILE"
+    return f"persistent correct {shell_word(place_text(shown.target))} NAME --add FILE"
 
 
 def _rows(table: pa.Table, lands: Landing | None) -> list[dict[str, Any]]:

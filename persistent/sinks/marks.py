@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from persistent.errors import Fenced, SinkMismatch
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
+from persistent.text.shell import shell_word
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,8 @@ def _missing(number: int, before: int, url: str, place: str) -> SinkMismatch:
         )
     return SinkMismatch(
         f"{place} is at batch {number}, and the next comes after batch {before}: those between are missing, as in an "
-        f"older copy. Restore it; or go back to a checkpoint at or below {number}: 'persistent rollback {url} ID "
-        "--outputs=retract'"
+        f"older copy. Restore it; or go back to a checkpoint at or below {number}: 'persistent rollback "
+        f"{shell_word(url)} ID --outputs=retract'"
     )
 
 

@@ -13,6 +13,7 @@ from persistent.codec import decode_table, encode_table
 from persistent.errors import StagedMissing
 from persistent.sinks.protocol import ABILITIES, AnySink, BatchSink, Claim, OutputBatch, Retreat, Sink
 from persistent.storage import Storage
+from persistent.text.shell import shell_word
 
 
 class Outlet(Protocol):
@@ -121,8 +122,8 @@ class _OfBatches:
         except FileNotFoundError as error:
             raise StagedMissing(
                 f"{place}: neither staged nor published in {self.sink!r}. If the sink had another place, or this is an "
-                f"older copy of it, use the right one; or go back: 'persistent rollback {self.storage.url} ID "
-                "--outputs=retract', to a checkpoint that it has published"
+                f"older copy of it, use the right one; or go back: 'persistent rollback "
+                f"{shell_word(self.storage.url)} ID --outputs=retract', to a checkpoint that it has published"
             ) from error
         return decode_table(data, staged.sha256, place)
 

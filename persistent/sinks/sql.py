@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from persistent.errors import InvalidPipeline, SinkMismatch
 from persistent.sinks.protocol import NUMBERED, Retreat
+from persistent.text.shell import shell_word
 
 REVISION = "revision"
 MARKS = "persistent_marks"
@@ -156,7 +157,7 @@ def check_kept(kept_from: int, retreat: Retreat, place: str) -> None:
     if retreat.first is not None and retreat.first <= kept_from:
         raise InvalidPipeline(
             f"{place}: batches up to {kept_from} can no longer be taken back, and the rollback goes back behind "
-            f"{retreat.first}. Roll back again with 'persistent rollback {retreat.url} {retreat.id} "
+            f"{retreat.first}. Roll back again with 'persistent rollback {shell_word(retreat.url)} {retreat.id} "
             "--outputs=again': then the following rows replace those, or are added to them"
         )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from persistent.text.shell import shell_word
+
 FAULT, WARNING = "fault", "warning"
 MISSING = "missing"
 """The finding about a named file that does not exist."""
@@ -48,14 +50,15 @@ class Verification:
     @property
     def verdict(self) -> str:
         """Which checkpoint is whole, and how to continue from it. Only of a verification with a fault."""
-        good, back = self.newest_good, f"'persistent rollback {self.url} {self.newest_good} --outputs=retract'"
+        good, url = self.newest_good, shell_word(self.url)
+        back = f"'persistent rollback {url} {good} --outputs=retract'"
         if good is None:
             return "no checkpoint verifies: restore the folder from a copy, or let a new job start from a savepoint"
         if good != self.newest:
             return f"checkpoint {good} is the newest that verifies: {back} goes back to it"
         whole = f"checkpoint {good} is the newest, and itself verifies"
         if self.faults_of(FORMAT_PART):
-            return f"{whole}: 'persistent show {self.url}' says how to write FORMAT again"
+            return f"{whole}: 'persistent show {url}' says how to write FORMAT again"
         if self.faults_of(MANIFESTS):
             return f"{whole}: {back} continues from it without what is lost"
         return whole

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 from pathlib import Path
 
 from persistent.checkpoint.log import Log
@@ -68,3 +70,12 @@ def test_a_fault_has_its_place_once() -> None:
     found.fault("plans", "p/1.json", "p/1.json: torn")
     found.fault("plans", "p/1.json", "s3://bucket/job/p/1.json: torn")
     assert {finding.text for finding in found.findings} == {"torn"}
+
+
+def test_the_command_of_a_verdict_works_in_a_folder_with_blanks(made: Path, tmp_path: Path) -> None:
+    """Its path is one word of a shell: without quotes it names other places."""
+    place = Path(shutil.copytree(made, tmp_path / "my job's" / "a checkpoint"))
+    newest = Log(LocalStorage(place)).ids()[-1]
+    (place / manifest_name(newest)).write_bytes(b"torn")
+    command = look(place).verdict.partition(": '")[2].removesuffix("' goes back to it")
+    assert shlex.split(command)[:3] == ["persistent", "rollback", str(place)]
