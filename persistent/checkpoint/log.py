@@ -70,15 +70,16 @@ class Log:
 
     def newest(self) -> Entry | None:
         """The manifest of the highest id; None if there is no checkpoint yet."""
-        self._check_format()
-        while ids := self.ids():
+        ids = self._check_format()
+        while ids:
             try:
                 return self.read(ids[-1])
             except NewerFormat:
                 raise
             except CorruptCheckpoint as error:
-                if self.ids()[-1:] > ids[-1:]:
+                if (now := self.ids())[-1:] > ids[-1:]:
                     # Not corrupt: other drivers have moved on so far that it was deleted.
+                    ids = now
                     continue
                 raise CorruptCheckpoint(f"{error}. {self._way_back(ids[:-1])}") from error
         return None
@@ -272,7 +273,8 @@ class Log:
             raise CorruptCheckpoint(f"{place}: holds manifest {manifest.id}, not {id}")
         return Entry(manifest, manifest_sha256(data), len(data))
 
-    def _check_format(self) -> None:
+    def _check_format(self) -> list[int]:
+        """The ids in the log, if FORMAT is what this release knows."""
         place = f"{self.storage.url}/{FORMAT_NAME}"
         # Listed first: FORMAT precedes every id above 0, so such an id proves that it must exist.
         ids = self.ids()
@@ -283,7 +285,7 @@ class Log:
                 raise CorruptCheckpoint(
                     f"{place}: missing, although manifests exist{self._format_remedy(ids)}"
                 ) from None
-            return
+            return ids
         try:
             body = decode_document(data, place)
         except CorruptCheckpoint as error:
@@ -295,10 +297,13 @@ class Log:
                 f"{place}: key groups {body['key_groups']} and hash {body['hash']} are unknown here: restore the "
                 "file from a copy, or use the release that wrote it"
             )
-        if not self.ids():
+        # Manifest 0 precedes FORMAT: without any before it, there is one now.
+        ids = ids or self.ids()
+        if not ids:
             raise CorruptCheckpoint(
                 f"{place}: exists, but every manifest is missing: restore {self.storage.url}/m from a copy"
             )
+        return ids
 
     def _format_remedy(self, ids: list[int]) -> str:
         """How to restore FORMAT: any manifest holds all its facts."""

@@ -243,15 +243,16 @@ def _live(manifest: Manifest, kept: Iterable[Manifest]) -> set[str]:
 def no_longer_kept(manifest: Manifest, kept: Iterable[Manifest], dropped: Iterable[Manifest]) -> list[str]:
     """The files to delete with manifests that are no longer kept: their own, those that only they named, and outputs
     that waited for the previous checkpoint to be published."""
-    kept = tuple(kept)
-    live, names = _live(manifest, kept), dict[str, None]()
+    kept, dropped = tuple(kept), tuple(dropped)
+    # With many kept manifests this is most of what a step costs, and mostly none is dropped.
+    live, names = _live(manifest, kept) if dropped else set(), dict[str, None]()
     for old in dropped:
         files = garbage(sorted(old.files()), live, manifest.epoch, manifest.id)
         plans = [plan_name(old.base, number) for number in range(old.replan + 1)] if old.base < manifest.oldest else []
         names |= dict.fromkeys((*files, *plans, manifest_name(old.id)))
     before = max((one for one in kept if one.id < manifest.id), key=lambda one: one.id, default=None)
-    waited = before.unpublished() if before is not None else set()
-    return [*names, *sorted(name for name in waited - live if name.startswith(f"{STAGED}/"))]
+    waited = before.unpublished() - manifest.unpublished() if before is not None else set()
+    return [*names, *sorted(name for name in waited if name.startswith(f"{STAGED}/"))]
 
 
 def collect(job: Job, manifest: Manifest, kept: Iterable[Manifest], pending: StepPlan | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +81,25 @@ def test_the_newest_may_be_collected_while_it_is_read() -> None:
     newest = log.newest()
     assert newest is not None and newest.manifest.id == 2
     assert log.ids() == [0, 2]
+
+
+class Listing(MemoryStorage):
+    """Counts how often its names are asked for."""
+
+    lists = 0
+
+    def list(self, folder: str) -> list[str]:
+        self.lists += 1
+        return super().list(folder)
+
+
+def test_the_newest_is_found_with_one_list() -> None:
+    """On a store each list of many manifests is several requests, and every command begins with this."""
+    storage = Listing(uuid.uuid4().hex)
+    log = logged(storage, 1)
+    storage.lists = 0
+    newest = log.newest()
+    assert newest is not None and (newest.manifest.id, storage.lists) == (1, 1)
 
 
 def test_a_newer_manifest_is_not_called_corrupt() -> None:

@@ -454,6 +454,14 @@ def test_outputs_that_waited_go_with_the_next_checkpoint() -> None:
     assert no_longer_kept(old, [old], []) == []
 
 
+def test_while_nothing_is_dropped_no_kept_manifest_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ten thousand kept ones each step would name the files of all of them."""
+    waited = SinkPart((), 8, (SinkBatch(8, None, (Staged("staged/e3-c8-aa.arrow", 1, 1),)),))
+    old, new = manifest(8, sinks={"ledger": waited}), manifest(9)
+    monkeypatch.setattr(Manifest, "files", None)
+    assert no_longer_kept(new, [old, new], []) == ["staged/e3-c8-aa.arrow"]
+
+
 def test_no_more_plans_are_deleted_than_there_can_be() -> None:
     """A request each."""
     assert no_longer_kept(newest(), [], [manifest(6, replan=1)]) == [PLANS[1], PLANS[2], LOGGED[2]]
