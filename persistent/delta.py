@@ -17,6 +17,7 @@ from monoids.groupby.cells import Integers
 from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums, group_by
 from monoids.hashing import key_column
+from monoids.numbers.sums import Count
 from persistent.codec.key_types import agreed_types
 from persistent.event_times import TIMESTAMP_MAX, checked_timestamp, checked_timestamps
 from persistent.message import Batch
@@ -109,7 +110,10 @@ class Delta:
             columns = own.keys if own is not None else ()
         else:
             columns = self._key_columns(keys, len(times))
-        lifted = values_of(self._state.monoid).lift_rows(values, len(times))
+        monoid = values_of(self._state.monoid)
+        if type(monoid) is Count:
+            _check_no_mapping([values])
+        lifted = monoid.lift_rows(values, len(times))
         self._sum(columns, times, lifted, None if own is None else own.timestamps)
 
     def get(self) -> Any:
@@ -177,7 +181,10 @@ class Delta:
         if self._times:
             times = _listed_timestamps(self._times)
             self._check_not_swapped(times)
-            values = values_of(self._state.monoid).lift_list(self._values)
+            monoid = values_of(self._state.monoid)
+            if type(monoid) is Count:
+                _check_no_mapping(self._values)
+            values = monoid.lift_list(self._values)
             self._sum(self._listed_keys(), times, values, self._listed_own() if self._drops else None)
             self._clear()
 
@@ -319,6 +326,16 @@ class _AtOnce(Delta):
     def update(self, timestamp: int, value: Any, *, key: Any = _OWN_KEY) -> None:
         super().update(timestamp, value, key=key)
         self._sum_listed()
+
+
+def _check_no_mapping(values: Sequence[Any]) -> None:
+    """TypeError if a mapping of fields was given to a state that is ``Count()``, and would count as 1."""
+    if any(issubclass(kind, Mapping) for kind in set(map(type, values))):
+        given = next(value for value in values if isinstance(value, Mapping))
+        raise TypeError(
+            f"an update of a Count() by the mapping {str(given)[:80]}: a Count() takes each value as 1, whatever is in "
+            "it. Give 1, as in state.update(timestamp, 1); or let the state be a record, as in record(count=Count())"
+        )
 
 
 def _is_far_before(times: Integers, own: Integers) -> bool:

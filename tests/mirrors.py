@@ -33,6 +33,7 @@ UNMIRRORED = {
     "persistent.sinks.rabbit": "a real broker: tests/servers/test_rabbit_sink.py",
     "persistent.sinks.rabbit_stream": "a real broker: tests/servers/test_rabbit_streams_sink.py",
     "persistent.sinks.rabbit_stream_place": "a real broker: tests/servers/test_rabbit_streams_sink.py",
+    "persistent.sources.file_formats": "a table; tests/sources/test_file.py reads each format",
     "persistent.sources.kafka": "a real broker: tests/servers/test_kafka.py",
     "persistent.sources.rabbit": "a real broker: tests/servers/test_rabbit.py",
     "persistent.sources.message_columns": "real brokers: tests/servers/test_kafka.py, test_rabbit_streams.py",

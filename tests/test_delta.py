@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from monoids import Count, ListConcat, Max, Sum, record
 from monoids.hashing import key_column
-from persistent import Batch, NonWindowState, WindowState, sliding, tumbling
+from persistent import Batch, NonWindowState, WindowState, session, sliding, tumbling
 from persistent.delta import Delta
 from persistent.state import PersistentState
 from tests.few import examples
@@ -374,3 +374,23 @@ def test_other_times_than_the_messages_own_are_taken(own: int, time: int, value:
     delta.update_batch(np.array([0, 0]), batch.timestamps, keys="k")
     delta.end()
     assert set(held(delta, state).values()) == {float(value), float(own)}
+
+
+@pytest.mark.parametrize("state", [NonWindowState(Count()), WindowState(Count(), session("1 min"))], ids=repr)
+def test_a_mapping_of_fields_is_no_value_to_count(state: PersistentState) -> None:
+    """``{"visits": 5}``, as for a record, would be one visit, and nobody would be told."""
+    said = r"an update of a Count\(\) by the mapping \{'visits': 5\}: .*Give 1.*or let the state be a record"
+    delta = delta_of(state)
+    delta.begin(batch_of([(1, "a")]))
+    delta.row = 0
+    delta.update(1, {"visits": 5})
+    with pytest.raises(TypeError, match=said):
+        delta.end()
+    other = delta_of(state)
+    other.begin(batch := batch_of([(1, "a")]))
+    with pytest.raises(TypeError, match=said):
+        other.update_batch(batch.timestamps, {"visits": 5})
+    of_record = delta_of(NonWindowState(record(visits=Count())))
+    of_record.begin(batch)
+    of_record.update_batch(batch.timestamps, {"visits": 5})
+    of_record.end()

@@ -566,7 +566,7 @@ MISTAKES = {
         lambda: run(source=files("a.csv", *(line.replace(",", ";") for line in CSV))),
         "separated by ';'",
         "/views/a.csv",
-        "write it with commas",
+        "give delimiter=';'",
     ),
     "a CSV without names": Mistake(
         lambda: run(source=files("a.csv", *CSV[1:])), "seems to be a record", "/views/a.csv", "add them"
@@ -574,7 +574,9 @@ MISTAKES = {
     "a CSV in Latin-1": Mistake(
         lambda: run(source=encoded("latin-1")), "invalid UTF8", "column 'page'", "iconv -t UTF-8"
     ),
-    "a CSV in UTF-16": Mistake(lambda: run(source=encoded("utf-16")), "can't decode", "/views/a.csv", "iconv -t UTF-8"),
+    "a CSV in UTF-16": Mistake(
+        lambda: run(source=encoded("utf-16")), "UTF-16", "/views/a.csv", "iconv -f UTF-16 -t UTF-8"
+    ),
     "a space in the header": Mistake(
         lambda: run(source=files("a.csv", "time, page", "2024-05-06T10:00Z,a")),
         "no field 'page'",

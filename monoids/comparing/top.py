@@ -181,6 +181,8 @@ class TopK(_Top):
     ``type``: the type of values. ``by``: the type they are compared by, instead of the values themselves; lift then
     takes pairs (by, value), ties go to the largest value, and the list holds mappings ``{"by": ..., "value": ...}``.
     NaN is above all numbers. None, and a pair with None in it, contributes nothing. Without input the list is empty.
+    Exact. The most *frequent* values are another question, which ``HeavyHitters`` answers approximately, and ``Bag``
+    exactly.
 
     >>> top = TopK(2)
     >>> top.present(top.fold([top.lift(5), top.lift(9), top.lift(9)]))

@@ -22,6 +22,7 @@ from hypothesis.errors import InvalidArgument, ResolutionFailed
 
 from monoids.combinators import Dual
 from monoids.containers.mappings import MappingMonoid
+from monoids.containers.sessions import Sessions
 from monoids.laws.instances import INSTANCES
 from monoids.monoid import Monoid
 from monoids.optional import OptionMonoid
@@ -113,6 +114,10 @@ def _of_parts(monoid: Monoid[Any]) -> InputStrategy | None:
     if isinstance(monoid, MappingMonoid):
         keys = st.text(max_size=3) if monoid.key is None else values_of(monoid.key.arrow)
         return st.none() | st.dictionaries(keys, inputs_for(monoid.inner), max_size=3)
+    if isinstance(monoid, Sessions):
+        # So near that sessions touch, overlap and are joined by a third.
+        times = st.none() | st.integers(0, 8 * monoid.gap)
+        return st.none() | st.tuples(times, inputs_for(monoid.inner))
     if isinstance(monoid, Dual | OptionMonoid):
         return st.none() | inputs_for(monoid.inner)
     return None

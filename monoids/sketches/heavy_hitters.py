@@ -61,6 +61,8 @@ _TRACK_MOST = 2**20
 class HeavyHitters(Monoid[Hitters]):
     """The ``k`` most frequent values of one type, most frequent first, each with its count or a little more.
 
+    ``Bag`` counts each value exactly, in memory for all of them. The ``k`` *largest* values are ``TopK``, exactly.
+
     An input is a pair (id, value) or {"id": i, "value": v}. The id identifies the occurrence and makes the sample
     random: ``message.order``, a position or a request number; not the value itself, nor a time that many share. An id
     is a key of numbers, text, bytes, dates, times, or a nested tuple of these; mappings and struct arrays count as the

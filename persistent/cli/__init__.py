@@ -11,7 +11,7 @@ import click
 import persistent
 from persistent.cli.commands import CommandsOnDemand
 from persistent.cli.completion import print_completion
-from persistent.cli.exits import STOPPED, CommandFailed, exit_code
+from persistent.cli.exits import STOPPED, CommandFailed, exit_code, worded
 from persistent.errors import PersistentError, explanation
 
 
@@ -24,7 +24,7 @@ class _Commands(CommandsOnDemand):
         except PersistentError as error:
             if ctx.params.get("verbose"):
                 traceback.print_exception(error)
-            raise CommandFailed(f"{error} ({explanation(error)})", exit_code(error)) from error
+            raise CommandFailed(f"{worded(str(error))} ({explanation(error)})", exit_code(error)) from error
         except KeyboardInterrupt:
             ctx.exit(STOPPED)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import click
@@ -19,6 +20,8 @@ from persistent.errors import (
     StorageError,
     UnknownCheckpoint,
 )
+
+_NAME = re.compile(r"(^|say which, )name='([^']*)'")
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,15 @@ EXITS = (
     Exit(USAGE, "a wrong command line"),
 )
 """Each error has the code of the exit that lists its class, or the nearest of its bases."""
+
+
+def worded(text: str) -> str:
+    """A message about an argument of a method, in the words of the command line.
+
+    >>> worded("Two has the states short, total: say which, name='short'")
+    'Two has the states short, total: say which, --name short'
+    """
+    return _NAME.sub(r"\1--name \2", text)
 
 
 def exit_code(error: PersistentError) -> int:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from persistent.checkpoint.set_aside import read_aside
+from persistent.cli.exits import worded
 from persistent.cli.options import (
     TIME,
     json_option,
@@ -148,7 +149,7 @@ def _usage_errors() -> Iterator[None]:
     try:
         yield
     except InvalidPipeline as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(worded(str(error))) from error
 
 
 def _form(form: str | None, output: str | None, as_json: bool) -> str:

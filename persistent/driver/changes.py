@@ -142,10 +142,7 @@ OPTIONS = tuple(
             ("schema", OnChange.PLAN, "which columns are read, also from files that were listed before"),
             ("ordered", OnChange.PLAN, _CLOCK),
             ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
-            ("multiline", OnChange.RECORDED, _OTHER_TIME),
-            ("delimiter", OnChange.RECORDED, _OTHER_TIME),
-            ("encoding", OnChange.RECORDED, _OTHER_TIME),
-            ("csv_empty", OnChange.RECORDED, _OTHER_TIME),
+            *((name, OnChange.RECORDED, _OTHER_TIME) for name in ("multiline", "delimiter", "encoding", "csv_empty")),
             (
                 "moved_from",
                 OnChange.NONE,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from persistent.clock import duration_text
 from persistent.dedupe import Dedupe
 from persistent.session_window import SessionWindow
+from persistent.sinks.file import FileSink
 from persistent.task import PersistentTask
 from persistent.text.figures import utc_text
 from persistent.window import Window
@@ -26,6 +27,8 @@ def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
             f'{name} declares no key, so there is one state for all records: name a field, key = "page"; or give '
             "key = None, if that is intended"
         )
+    for sink in (one for one in job.all_sinks.values() if isinstance(one, FileSink)):
+        yield from _files_of_others(sink)
     states = [one.state for one in job.each().values()]
     for window in (state.window for state in states):
         if isinstance(window, SessionWindow) and window.bare:
@@ -38,6 +41,17 @@ def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
     for part in (*(getattr(one, "bare", {}) for one in parts), bare):
         for option, duration in part.items():
             yield _seconds_meant(f"{option}={duration} is", duration)
+
+
+def _files_of_others(sink: FileSink) -> Iterator[str]:
+    """What is in the folder of a job that has published nothing. Results of an earlier job are refused."""
+    names = sorted(name for name in sink.storage.list("") if not name.startswith(("_", ".")))
+    if names:
+        count = "a file" if len(names) == 1 else f"{len(names):,} files"
+        yield (
+            f"the folder of {sink!r} holds {count} already, of others, such as {names[0]}: who reads the folder reads "
+            "them with the results. Give the sink a folder of its own, or remove them"
+        )
 
 
 def of_records(rows: int, late: int, dead: int, first_dead: str, *, ended: bool) -> Iterator[tuple[str, str]]:

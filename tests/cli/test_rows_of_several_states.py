@@ -45,7 +45,9 @@ def test_each_command_reads_the_state_of_a_name() -> None:
     assert json_of("state", "several.py:job", "--name", "short")[0]["value"] == 1
     for words in (("state", "several.py:job"), ("diff", "several.py:job", "2"), ("export", "several.py:job", "out")):
         result = command(*words)
-        assert result.exit_code and "has the states short, total: say which, name='short'" in result.stderr, words
+        assert result.exit_code and "has the states short, total: say which, --name short" in result.stderr, words
+        wrong = command(*words, "--name", "longer")
+        assert wrong.exit_code and "--name longer: Two has the states short, total" in wrong.stderr, words
         assert command(*words, "--name", "total").exit_code == 0, words
     assert json.loads(Path("out/_export.json").read_text())["state"] == "Two/total"
 

@@ -13,6 +13,7 @@ import pytest
 
 from monoids import Count
 from persistent import (
+    FileSink,
     FileSource,
     MemorySink,
     MemorySource,
@@ -268,3 +269,18 @@ def test_seconds_that_are_read_as_milliseconds_are_told(unit: str, times: list[i
             checkpoint=job.storage,
         )
         assert more.run(engine="embedded").notes == (), "what has begun so is meant so"
+
+
+def test_files_of_others_in_the_folder_of_a_sink_are_told(tmp_path: Path) -> None:
+    """Who reads the folder would count them with the results."""
+    for hidden in (".notes", "_SUCCESS", "more.jsonl"):
+        (tmp_path / hidden).write_text("{}\n")
+    jobs = [
+        Pipeline(source=source, task=Visits(), sink=FileSink(tmp_path, format="jsonl"), checkpoint=tmp_path / "_state")
+        for source in (MemorySource(ROWS, timestamp="ts"), MemorySource([*ROWS, *ROWS], timestamp="ts"))
+    ]
+    (note,) = (note for note in jobs[0].run(engine="embedded").notes if "folder" in note)
+    assert (
+        "holds a file already, of others, such as more.jsonl" in note and "a folder of its own, or remove them" in note
+    )
+    assert not [note for note in jobs[1].run(engine="embedded").notes if "folder" in note], "they are its own now"

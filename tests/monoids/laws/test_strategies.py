@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from monoids import (
     record,
 )
 from monoids.arrays import python_list
+from monoids.containers.sessions import Sessions
 from monoids.laws import assert_monoid_laws, inputs_for, values_of
 from monoids.laws.exploring import explore
 
@@ -116,6 +118,19 @@ def test_underivable_inputs_are_refused_with_what_to_write() -> None:
         assert hint in str(caught.value)
     with pytest.raises(TypeError, match="takes a monoid, such as Sum"):
         inputs_for(3)
+
+
+@pytest.mark.parametrize("inner", [Count(), Max(str), record(n=Count(), top=Max()), mapping(Sum())], ids=repr)
+def test_the_laws_of_a_session_state_are_tested(inner: Monoid[Any]) -> None:
+    """A state with sessions is one of its own gap, which no catalogue lists: its laws would be those of nobody."""
+    gap = 300_000
+    times = [
+        given[0] for given in drawn(inputs_for(Sessions(gap, inner))) if given is not None and given[0] is not None
+    ]
+    ordered = sorted(times)
+    apart = {later - time >= gap for time, later in pairwise(ordered)}
+    assert apart == {True, False}
+    assert_monoid_laws(Sessions(gap, inner), examples=10)
 
 
 def test_registered_for_a_class_and_those_below_it() -> None:
