@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from persistent.clock import wall_ms
 from persistent.errors import PersistentError
 from persistent.serve.shown import Shown
 from persistent.serve.state_reading import StateReading, Wanted, names_of, reading
@@ -26,7 +27,9 @@ def landing(shown: Shown) -> Landing | None:
     """Says, for a timestamp, where its record would land now. None without the pipeline of the checkpoint."""
     if shown.pipeline is None:
         return None
-    names = names_of(shown.pipeline)
+    names, manifest = names_of(shown.pipeline), shown.look().newest.manifest
+    limit = max(wall_ms(), manifest.furthest) + shown.pipeline.max_future_ms
+    limit = limit if manifest.not_after is None else min(limit, manifest.not_after)
     try:
         states = [reading(shown, Wanted(name=name)) for name in names or ("",)]
     except PersistentError:
@@ -36,6 +39,10 @@ def landing(shown: Shown) -> Landing | None:
     def of(timestamp: int | None) -> str:
         if timestamp is None:
             return "needs a usable time"
+        if timestamp < 0:
+            return "needs a time from 1970 on"
+        if timestamp > limit:
+            return f"needs a time up to {utc_text(limit)}"
         named = [f"{name}: " for name in names] or [""]
         return "; ".join(f"{name}{_in_state(state, timestamp)}" for name, state in zip(named, states))
 

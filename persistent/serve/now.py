@@ -29,6 +29,8 @@ _LONG_AGO_MS = 30 * 86_400_000
 _FENCES_MANY = 3
 _LONG_STEP_MS, _LONG_STEPS = 60_000, 20
 """A step is long after a minute, and after twenty times the usual one."""
+_FILES = "; whether every file is whole, Verify in Storage says"
+"""The account is in the manifest: it says nothing of the files that this names."""
 
 GOOD, WARN, BAD, STILL = "good", "warn", "bad", "still"
 
@@ -144,9 +146,10 @@ def _alive(
 
 
 def _doing(plan: StepPlan | None, newest: int, speed: dict[str, Any], at_ms: int) -> Verdict:
-    """What a driver at work does. Without a plan that is not committed, it waits for records."""
+    """What a driver at work does. Without a plan that is not committed it has nothing to read, or hears nothing of its
+    source: the checkpoint does not tell which."""
     if plan is None:
-        return _verdict("alive", GOOD, "At work", ", waits for records")
+        return _verdict("alive", GOOD, "At work", ", waits for records, or for its source")
     splits = sum(len(one.splits) for one in plan.sources.values())
     for_ms, usual = max(at_ms - plan.wall_ms, 0), speed["step_ms"]
     text = f", in the step after checkpoint {newest:,} for {span_text(for_ms)} ({count_text(splits, 'split')})"
@@ -216,8 +219,10 @@ def _lost(facts: CheckpointFacts, recent: Sequence[CheckpointFacts] = (), partly
         text = "every record is accounted for; those set aside are kept, with file, offset and reason"
         most = _most_aside(facts, recent, partly)
         level = BAD if most else WARN
-        return _verdict("lost", level, " and ".join(aside), f"{text}{_missing(partly)}{_uncounted(partly)}{most}")
-    text = f"all {count_text(facts['read'], 'record')} accounted for{_uncounted(partly)}"
+        return _verdict(
+            "lost", level, " and ".join(aside), f"{text}{_missing(partly)}{_uncounted(partly)}{most}{_FILES}"
+        )
+    text = f"all {count_text(facts['read'], 'record')} accounted for{_uncounted(partly)}{_FILES}"
     if partly.unread or partly.damaged:
         return _verdict("lost", STILL, "Nothing lost so far", text)
     return _verdict("lost", GOOD, "Nothing lost", text)

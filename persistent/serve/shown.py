@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
@@ -22,16 +22,17 @@ from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.running import Mark, marks
 from persistent.checkpoint.successor import Entry
 from persistent.clock import monotonic_s
-from persistent.errors import CorruptCheckpoint, PersistentError, UnknownCheckpoint
+from persistent.errors import CorruptCheckpoint, PersistentError, StorageError, UnknownCheckpoint
 from persistent.pipeline import Pipeline
 from persistent.reading import ClockReading, Furthest, Place, clock_reading, furthest
 from persistent.serve.partly_late import Partly, PartlyLate
-from persistent.serve.wording import corrections_words
+from persistent.serve.wording import corrections_words, place_text
 from persistent.storage import Storage
 from persistent.storage.short_names import short_name
 
 _LOOK_S = 1.0
 _READ_S = 4.0
+_WAIT_S = 20.0
 _RECENT_S = 0.05
 _MANIFESTS_MAX = 256
 _FACTS_MAX = 50_000
@@ -80,9 +81,23 @@ class Shown:
     def log(self) -> Log:
         return Log(self.storage)
 
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One thread at a time reads the folder anew. StorageError if the store has not answered that one for long: or
+        a store that hangs would take all threads of the page, and every other job with it."""
+        if not self._lock.acquire(timeout=_WAIT_S):
+            raise StorageError(
+                f"{place_text(self.storage.url)}: the store has not answered for {_WAIT_S:.0f} s. The page goes on as "
+                "soon as it does; the job itself does not depend on the page"
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()
+
     def look(self) -> Look:
         """What the folder holds, at most a second ago. NoCheckpoint, CorruptCheckpoint, StorageError."""
-        with self._lock:
+        with self._locked():
             now = monotonic_s()
             if self._looked is None or now - self._looked[0] >= _LOOK_S:
                 before = self._looked[1] if self._looked else None
@@ -115,7 +130,7 @@ class Shown:
         newest = look.newest
         if id is None or id == newest.manifest.id:
             return newest
-        with self._lock:
+        with self._locked():
             if id in self._entries:
                 self._entries.move_to_end(id)
                 return self._entries[id]
@@ -136,7 +151,7 @@ class Shown:
 
     def facts(self, id: int) -> CheckpointFacts:
         """The summary of that checkpoint; one that was seen is known even after it was collected."""
-        with self._lock:
+        with self._locked():
             known = self._facts.get(id)
         if known is not None:
             return known
@@ -150,7 +165,7 @@ class Shown:
     def clock(self) -> ClockReading:
         """Where the clock of the newest checkpoint stands, and what holds it back."""
         newest = self.look().newest.manifest
-        with self._lock:
+        with self._locked():
             known = self._clock
         if known is None or known[0] != newest.nonce:
             known = self._clock = newest.nonce, clock_reading(self.storage, newest)
@@ -159,7 +174,7 @@ class Shown:
     def furthest(self) -> Furthest | None:
         """Where the record with the largest timestamp lies."""
         newest = self.look().newest.manifest
-        with self._lock:
+        with self._locked():
             known = self._furthest
         if known is None or known[0] != newest.nonce:
             found = furthest(self.storage, newest, lambda id: self.entry(id).manifest)
@@ -170,7 +185,7 @@ class Shown:
         """The records that count, but not in each state or window. Files are read for a moment only: the next call goes
         on."""
         newest = self.look().newest.manifest
-        with self._lock:
+        with self._locked():
             self._partly = self._partly or PartlyLate(self.storage)
             return self._partly.count(newest)
 
@@ -188,7 +203,7 @@ class Shown:
         look = self.look()
         newest = look.newest.manifest
         ids = {id for id in newest.bases if id <= newest.id} | {newest.base}
-        with self._lock:
+        with self._locked():
             ids |= {id for id, facts in self._facts.items() if facts["base"] == id}
         line = [id for id in sorted(ids) if not newest.has_left(id)]
         found, until = list[CheckpointFacts](), monotonic_s() + _RECENT_S
@@ -217,7 +232,7 @@ class Shown:
 
     def _keep(self, entry: Entry) -> CheckpointFacts:
         facts = facts_of(entry)
-        with self._lock:
+        with self._locked():
             self._entries[entry.manifest.id] = entry
             self._entries.move_to_end(entry.manifest.id)
             while len(self._entries) > _MANIFESTS_MAX:

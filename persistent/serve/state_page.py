@@ -16,14 +16,16 @@ from persistent.errors import InvalidPipeline
 from persistent.reading.place import read_place
 from persistent.serve.shown import Shown
 from persistent.serve.state_reading import SORTED_ROWS_MAX, StateReading, Wanted, reading
-from persistent.serve.wording import cells, columns_of, monoid_words, time_to_live
+from persistent.serve.wording import cells, columns_of, cut, monoid_words, time_to_live
+from persistent.task import state_name
 from persistent.text.fingerprints import window_text
-from persistent.worker.state_tables import folded_tables, state_of
+from persistent.worker.state_tables import state_of
 
 PAGE = 50
 _BUDGET_S = 0.15
 _OFFSET_MAX = 20_000
 _RUNS_SHOWN = 50
+_REASONS_SHOWN, _REASON_MAX = 3, 500
 
 
 def state_page(shown: Shown, wanted: Wanted, cursor: str = "", limit: int = PAGE) -> dict[str, Any]:
@@ -37,7 +39,8 @@ def state_page(shown: Shown, wanted: Wanted, cursor: str = "", limit: int = PAGE
         most = limit - (0 if cursor else first.num_rows)
         rows, following = _walked(found, first, (group, skip), most, until)
         rows = rows if cursor else pa.concat_tables([first, rows])
-        return {**_described(found), **_table(rows), "next": following, "progress": _progress(found, following)}
+        progress = _progress(found, following)
+        return {**_described(found), **_table(rows), **_omitted(found), "next": following, "progress": progress}
 
     return _read(shown, wanted, read)
 
@@ -57,17 +60,19 @@ def sorted_page(shown: Shown, wanted: Wanted, by: str, offset: int = 0, limit: i
         rows, total = _first_sorted(found, name, order, offset + limit)
         following = f"{offset + limit}" if total > offset + limit else None
         part = rows.slice(offset, limit)
-        return {**_described(found), **_table(part), "next": following, "progress": 1.0, "total": total}
+        whole = {"next": following, "progress": 1.0, "total": total}
+        return {**_described(found), **_table(part), **_omitted(found), **whole}
 
     return _read(shown, wanted, read)
 
 
 def _read(shown: Shown, wanted: Wanted, read: Any) -> dict[str, Any]:
-    """While the job runs: if the newest checkpoint is collected before it is read, its successor is."""
+    """While the job runs: if the newest checkpoint is collected before it is read, its successor is. A result that the
+    monoid cannot present hides no other."""
     first = reading(shown, wanted)
     if wanted.as_of:
-        return dict(read(first))
-    return dict(read_place(first.place, lambda place: read(replace(first, place=place))))
+        return dict(read(replace(first, omitted=[])))
+    return dict(read_place(first.place, lambda place: read(replace(first, place=place, omitted=[]))))
 
 
 def _cursor(text: str) -> tuple[int, int]:
@@ -141,6 +146,13 @@ def _described(found: StateReading) -> dict[str, Any]:
     }
 
 
+def _omitted(found: StateReading) -> dict[str, Any]:
+    """The results that cannot be presented: how many, and why the first of them cannot."""
+    omitted = found.omitted or []
+    texts = [cut(one.text(found.names), _REASON_MAX) for one in omitted[:_REASONS_SHOWN]]
+    return {"omitted": len(omitted), "omitted_first": texts}
+
+
 def _table(rows: pa.Table) -> dict[str, Any]:
     return {"columns": columns_of(rows.schema), "rows": cells(rows)}
 
@@ -160,6 +172,7 @@ def _shapes(manifest: Manifest) -> Iterator[dict[str, Any]]:
             runs = state.runs
             yield {
                 "name": task if len(operator.states) == 1 else f"{task}, {name}",
+                "state": state_name(task),
                 "clock_ms": manifest.clocks[task].watermark,
                 "key": [f"{key}: {kind}" for key, kind in zip(operator.key_names, operator.key_types)],
                 "monoid": monoid_words(state.fingerprint["monoid"]),
@@ -184,7 +197,7 @@ def why(shown: Shown, wanted: Wanted) -> dict[str, Any]:
     def read(found: StateReading) -> dict[str, Any]:
         runs = [run for run in _runs(found) if run.low <= found.part.low < run.high]
         parts = [_contribution(found, run) for run in runs[-_RUNS_SHOWN:]]
-        whole = pa.concat_tables([found.empty, *folded_tables(found.job, found.manifest, found.part)])
+        whole = pa.concat_tables([found.empty, *found.folded(found.part)])
         return {
             **_described(found),
             **_table(whole),
@@ -194,6 +207,7 @@ def why(shown: Shown, wanted: Wanted) -> dict[str, Any]:
             "runs_all": len(_runs(found)),
             "older": max(0, len(runs) - _RUNS_SHOWN),
             "contributions": [part for part in parts if part["rows"]],
+            **_omitted(found),
         }
 
     return _read(shown, wanted, read)
@@ -207,5 +221,6 @@ def _contribution(found: StateReading, run: Run) -> Mapping[str, Any]:
     """The state as if this run were all of it."""
     operator = state_of(found.job, found.manifest).with_state(runs=(run,))
     alone = replace(found.manifest, operators={**found.manifest.operators, found.manifest.task_name: operator})
-    rows = pa.concat_tables([found.empty, *folded_tables(found.job, alone, found.part)])
+    omitted = replace(found, omitted=[])
+    rows = pa.concat_tables([found.empty, *omitted.folded(found.part, alone)])
     return {"run": run.name, "first": run.first, "last": run.last, "bytes": run.bytes, "rows": cells(rows)}

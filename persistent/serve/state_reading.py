@@ -26,6 +26,7 @@ from persistent.reading.place import checked_job
 from persistent.serve.shown import Shown
 from persistent.serve.wording import NeedsPipeline, place_text
 from persistent.task import STATE, key_names
+from persistent.worker.failing_keys import FailingKey
 from persistent.worker.job import Job
 from persistent.worker.state_tables import OneKey, StatePart, empty_table, folded_tables, state_of
 
@@ -58,6 +59,8 @@ class StateReading:
     find: str
     all_names: tuple[str, ...] = ()
     """Of the states of the task, if they have names."""
+    omitted: list[FailingKey] | None = None
+    """A page omits the results that the monoid cannot present, and has them here; None: the first of them raises."""
 
     @property
     def manifest(self) -> Manifest:
@@ -78,13 +81,17 @@ class StateReading:
     def empty(self) -> pa.Table:
         return empty_table(self.job, self.manifest)
 
+    def folded(self, part: StatePart, manifest: Manifest | None = None) -> Iterator[pa.Table]:
+        """The tables of a part of the state; of another manifest, if one is given."""
+        return folded_tables(self.job, self.manifest if manifest is None else manifest, part, self.omitted)
+
     def slices(self, low: int = 0) -> Iterator[tuple[int, int, pa.Table]]:
         """From group ``low`` on: each slice's first group, the group after its last, and its rows."""
         step = max(1, KEY_GROUPS * _SLICE_ROWS // max(self.rows, 1))
         low = max(low, self.part.low)
         while low < self.part.high:
             high = min(low + step, self.part.high)
-            tables = folded_tables(self.job, self.manifest, replace(self.part, low=low, high=high))
+            tables = self.folded(replace(self.part, low=low, high=high))
             yield low, high, self._found(pa.concat_tables([self.empty, *tables]))
             low = high
 
@@ -97,7 +104,7 @@ class StateReading:
             if pa.types.is_string(kind):
                 key = OneKey.of([pa.array([self.find], kind)])
                 part = replace(self.part, low=key.group, high=key.group + 1, key=key)
-                table = pa.concat_tables([table, *folded_tables(self.job, self.manifest, part)])
+                table = pa.concat_tables([table, *self.folded(part)])
         return table if table.num_rows <= _ONE_KEY_ROWS_MAX else self.empty
 
     def _found(self, table: pa.Table) -> pa.Table:

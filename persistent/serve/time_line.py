@@ -45,8 +45,9 @@ def time_line(shown: Shown, before: int | None = None, limit: int = PAGE) -> dic
         except UnknownCheckpoint:
             # A driver has collected it meanwhile.
             continue
-    for line, older in zip(lines, [*lines[1:], None]):
-        if older is not None and "read" in line and "read" in older:
+    readable = [line for line in lines if "read" in line]
+    for line, older in zip(readable, [*readable[1:], None]):
+        if older is not None:
             line["added"] = {name: line[name] - older[name] for name in FATES}
             if line["parent"] != older["id"]:
                 line["after"] = older["id"]

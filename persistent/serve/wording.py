@@ -64,7 +64,7 @@ _SAID: tuple[tuple[type[PersistentError], int, str, str], ...] = (
 
 def said_of(error: PersistentError) -> tuple[int, dict[str, str]]:
     """The status and the words for an error: a title, and the text with fault, place and remedy."""
-    text = _cut(without_secrets(str(error)), _ERROR_MAX)
+    text = cut(without_secrets(str(error)), _ERROR_MAX)
     _, status, short, title = next(one for one in _SAID if isinstance(error, one[0]))
     return status, {"kind": short, "title": title, "text": text}
 
@@ -95,7 +95,7 @@ def cell(value: Any) -> str | None:
         text = to_json(value)
     else:
         text = str(value)
-    return _cut(text, _TEXT_MAX)
+    return cut(text, _TEXT_MAX)
 
 
 def monoid_words(fingerprint: Any) -> str:
@@ -165,7 +165,8 @@ def _correction(one: Correction) -> dict[str, Any]:
     return {"checkpoint": one.checkpoint, "added": one.added, "removed": one.removed, "text": text}
 
 
-def _cut(text: str, most: int) -> str:
+def cut(text: str, most: int) -> str:
+    """The text, or so much of it."""
     return text if len(text) <= most else f"{text[:most]}\N{HORIZONTAL ELLIPSIS}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -90,14 +90,18 @@ def empty_table(job: Job, manifest: Manifest | None) -> pa.Table:
     return empty_outputs(job.state, key_names(job.task), types)
 
 
-def folded_tables(job: Job, manifest: Manifest, part: StatePart = WHOLE) -> Iterator[pa.Table]:
+def folded_tables(
+    job: Job, manifest: Manifest, part: StatePart = WHOLE, omitted: list[FailingKey] | None = None
+) -> Iterator[pa.Table]:
     """The state that a manifest holds, or a part of it, in pieces of bounded size, in the order of the key groups. Of a
     state with windows: every non-empty window that is not closed.
 
     UserCodeError names the key and window of a result that the monoid cannot present, or of a session that it cannot
-    fold; a job with dead letters omits it, with a warning.
+    fold; a job with dead letters omits it, with a warning. With a list ``omitted`` any job omits it, and adds it there.
     """
     job = job.in_zone(state_of(job, manifest).state.zone)
+    if omitted is not None:
+        job = replace(job, dead_letters=True)
     state, names, operator = job.state, key_names(job.task), state_of(job, manifest)
     types = [type_of(name) for name in operator.key_types]
 
@@ -115,6 +119,9 @@ def folded_tables(job: Job, manifest: Manifest, part: StatePart = WHOLE) -> Iter
                 yield from present_rows(job, table_of, rows, failing)
         if failing and not job.dead_letters:
             raise no_result(job, failing[0])
+        if omitted is not None:
+            omitted += failing
+            continue
         for one in failing:
             logger.warning("omitted from the state: no result for %s", one.text(names))
 

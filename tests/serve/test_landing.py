@@ -19,6 +19,7 @@ from persistent import (
     sliding,
     tumbling,
 )
+from persistent.clock import wall_ms
 from persistent.errors import Refused
 from persistent.serve import Shown
 from persistent.serve.account import aside
@@ -122,3 +123,15 @@ def test_a_task_that_has_changed_says_nothing() -> None:
         checkpoint="memory://serve-landing",
     )
     assert landing(Shown("landing", "x", shown.storage, other)) is None
+
+
+def test_a_time_that_no_record_can_have_lands_nowhere() -> None:
+    """A dead letter would be said to have a window, and its correction be refused."""
+    shown = counted(WindowState(Count(), tumbling("1 min")))
+    of = landing(shown)
+    assert of is not None and of(-5) == "needs a time from 1970 on"
+    far = wall_ms() + 3 * 86_400_000
+    assert of(far).startswith("needs a time up to ")
+    assert shown.pipeline is not None
+    with pytest.raises(Refused):
+        shown.pipeline.correct(name="far", add=[{"ts": far, "page": "/"}], engine="embedded")

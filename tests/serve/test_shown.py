@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -167,3 +168,26 @@ def test_windows_are_closed_by_the_states_that_have_some() -> None:
     """The clock of a state without windows would be said to close some."""
     assert facts_of(several("closed").entry())["closed_ms"] == 99_000
     assert facts_of(several("open", "total", "living").entry())["closed_ms"] is None
+
+
+def test_a_store_that_hangs_takes_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page that asks for the job would take one more thread of the server, until it answers for no job at all."""
+    monkeypatch.setattr(module, "_WAIT_S", 0.05)
+    hangs, goes_on = Event(), Event()
+
+    class Hanging(MemoryStorage):
+        def list(self, folder: str) -> list[str]:
+            hangs.set()
+            assert goes_on.wait(30)
+            return super().list(folder)
+
+    ran("hanging")
+    shown = Shown("hanging", "", Hanging("serve-hanging"))
+    first = Thread(target=shown.look, daemon=True)
+    first.start()
+    assert hangs.wait(30)
+    with pytest.raises(StorageError, match="memory://serve-hanging: the store has not answered for"):
+        shown.look()
+    goes_on.set()
+    first.join(30)
+    assert shown.look().newest.manifest.id > 0

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from monoids import Count
+from monoids import Count, Sum
 from persistent import MemorySource, PersistentTask, Pipeline, WindowState, tumbling
-from persistent.errors import InvalidPipeline
+from persistent.errors import InvalidPipeline, UserCodeError
 from persistent.serve import Shown, state_page, state_reading
+from persistent.serve.downloads import download
 from persistent.serve.state_page import shape, sorted_page, why
 from persistent.serve.state_page import state_page as page_of
 from persistent.serve.state_reading import Wanted
@@ -186,3 +187,43 @@ def test_the_shape_of_several_states() -> None:
     found = {one["name"]: one for one in shape(Shown("shapes", "shapes", shown.storage))["states"]}
     assert found.keys() == {"Each/minutes", "Each/living"}
     assert (found["Each/living"]["time_to_live"], found["Each/living"]["clock_ms"]) == ("2500 ms", 99_000)
+
+
+class Totals(PersistentTask):
+    """Totals, of which that of /much has no result."""
+
+    key = "page"
+
+    def persistent_state(self) -> WindowState:
+        return WindowState(Sum(), tumbling("1 min"))
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, message.value["n"])
+
+
+@pytest.fixture
+def totals() -> Shown:
+    pairs = [("/a", 1), ("/much", 2**62), ("/b", 2), ("/much", 2**62), ("/c", 3)]
+    source = MemorySource([{"ts": at, "page": page, "n": n} for at, (page, n) in enumerate(pairs)], ordered=True)
+    return ran("totals", sources=source, task=Totals(), step_rows=1)
+
+
+@pytest.mark.parametrize("slice_rows", [1, 20_000])
+def test_a_row_without_result_hides_no_other(totals: Shown, monkeypatch: pytest.MonkeyPatch, slice_rows: int) -> None:
+    """One sum that is too large, and an operator would see none of ten million."""
+    monkeypatch.setattr(state_reading, "_SLICE_ROWS", slice_rows)
+    page = page_of(totals, Wanted())
+    assert sorted(row[0] or "" for row in page["rows"]) == ["/a", "/b", "/c"] and page["omitted"] == 1
+    assert "key (page='/much')" in page["omitted_first"][0] and "OverflowError" in page["omitted_first"][0]
+    ordered = sorted_page(totals, Wanted(), "-value")
+    assert [row[0] for row in ordered["rows"]] == ["/c", "/b", "/a"] and ordered["omitted"] == 1
+    found = why(totals, Wanted(key=("/much",)))
+    assert found["omitted"] == 1 and found["rows"] == []
+    assert sum(len(one["rows"]) for one in found["contributions"]) >= 1
+    assert page_of(totals, Wanted(key=("/a",)))["omitted"] == 0
+
+
+def test_a_download_leaves_no_row_out(totals: Shown) -> None:
+    """A file that looks whole would lack a key."""
+    with pytest.raises(UserCodeError, match="no result for key"):
+        b"".join(download(totals, Wanted(), "csv").pieces)

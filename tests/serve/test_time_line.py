@@ -160,3 +160,13 @@ def test_the_difference_of_one_of_several_states() -> None:
         assert (values["name"], values["differing"], values["equal"]) == (name, found.differing, found.equal)
     assert difference(shown, 8, 9, values=True)["values"]["name"] == "minutes"
     assert "values" not in difference(shown, 8, 9, values=False)
+
+
+def test_what_was_added_since_one_that_can_be_read() -> None:
+    """The checkpoint after a damaged one would show all that was ever read, as if it had read it."""
+    shown = ran("gap")
+    storage = MemoryStorage("serve-gap")
+    storage._files["m/00000000000000000006.json"] = storage._files["m/00000000000000000006.json"].slice(0, 50)
+    lines = {line["id"]: line for line in time_line(Shown("gap", "", shown.storage))["checkpoints"]}
+    assert lines[6]["kind"] == "unreadable" and "added" not in lines[6]
+    assert (lines[7]["after"], lines[7]["added"]["read"]) == (5, lines[7]["read"] - lines[5]["read"])

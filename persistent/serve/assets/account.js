@@ -1,6 +1,6 @@
 // The account: read = processed + late + dead + duplicate, as a picture that adds up; and what was set aside.
 
-import { action, h, notice, renew, s, table } from "./dom.js";
+import { action, h, notice, plain, renew, s, table } from "./dom.js";
 import { fresh } from "./fresh.js";
 import * as format from "./format.js";
 
@@ -99,13 +99,13 @@ function rowsOf(context, list, folder) {
   const choose = (name) => { folder = name; history.replaceState(null, "", context.link("account", { rows: name })); newest.now(); };
   const button = (name, text) => h("button", { "data-key": name, "aria-pressed": String(name === folder), onclick: () => choose(name) }, text);
   const columns = [
-    { name: "reason", kind: "text", cell: (one) => one.reason },
-    { name: "file", kind: "text", cell: (one) => [one.file ?? "", one.partition !== null && h("span", { class: "soft small" }, ` ${one.partition}`)] },
+    { name: "reason", kind: "text", cell: (one) => plain(one.reason, 400) },
+    { name: "file", kind: "text", cell: (one) => [plain(one.file ?? ""), one.partition !== null && h("span", { class: "soft small" }, ` ${one.partition}`)] },
     { name: "offset", kind: "num", cell: (one) => one.offset ?? "–" },
     { name: "time", kind: "time", cell: (one) => one.time ?? h("span", { class: "null" }, "none") },
     { name: "in", kind: "num", cell: (one) => h("a", { href: context.link("timeline", { id: one.checkpoint }) }, format.number(one.checkpoint)) },
     { name: "would go to", kind: "text", cell: (one) => one.lands ?? "" },
-    { name: "record", kind: "text", cell: (one) => h("code", {}, one.record ?? "") },
+    { name: "record", kind: "text wide", cell: (one) => h("code", {}, plain(one.record ?? "", 600)) },
   ];
   const none = { late: "No late rows: every record arrived before its windows had closed.", dead: "No dead letters: every record could be read." };
   function draw() {

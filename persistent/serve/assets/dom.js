@@ -112,6 +112,25 @@ export function table(columns, rows, { pick, label, rowClass, selected, key } = 
   return h("div", { class: "scroll", ...reached }, h("table", { "aria-label": label ?? null }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
 }
 
+// Text as it is: what cannot be seen is written out, a text in another direction turns none beside it round, and of a long one
+// the beginning is shown.
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff9-\ufffb]|^[ \u00a0]+|[ \u00a0]+$/g;
+const NAMES = { "\n": "\\n", "\t": "\\t", "\r": "\\r", " ": "␣" };
+const escaped = (one) => NAMES[one] ?? `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`;
+
+export const visible = (text) => text.replace(UNSEEN, (found) => Array.from(found, escaped).join(""));
+
+export function plain(value, most = document.documentElement.clientWidth > 720 ? 160 : 80) {
+  const letters = Array.from(value.slice(0, 2 * most + 2)), long = letters.length > most;
+  const text = long ? letters.slice(0, most).join("") : value, parts = [];
+  let from = 0;
+  for (const found of text.matchAll(UNSEEN)) {
+    parts.push(text.slice(from, found.index), h("span", { class: "unseen" }, Array.from(found[0], escaped).join("")));
+    from = found.index + found[0].length;
+  }
+  return h("bdi", {}, parts, text.slice(from), long && h("span", { class: "soft small" }, `… ${value.length.toLocaleString("en-US")} letters`));
+}
+
 export const words = (pairs) => h("dl", { class: "words" }, pairs.flatMap(({ name, text }) => [h("dt", {}, name), h("dd", {}, text)]));
 // The width of a picture in pixels, so that its text is as large as the text beside it.
 export const room = (most, columns = 1) => Math.max(240, Math.min(most, (Math.min(document.documentElement.clientWidth, 1360) - 50) / (document.documentElement.clientWidth > 900 ? columns : 1) - 40));

@@ -34,6 +34,7 @@ export const link = (job, view, query = {}) => {
   return `#/${encodeURIComponent(job)}/${view}${text ? `?${text}` : ""}`;
 };
 
+const SLOW_MS = 4000;
 let failures = 0;
 
 async function show() {
@@ -56,7 +57,10 @@ async function show() {
   shown?.leave?.();
   shown = null;
   stale(null);
-  waiting = setTimeout(() => context.put(h("p", { class: "waiting" }, "Reading…")), 250);
+  waiting = setTimeout(() => {
+    context.put(h("p", { class: "waiting", role: "status" }, "Reading…"));
+    waiting = setTimeout(() => context.put(h("p", { class: "waiting", role: "status" }, `The store has not answered for ${SLOW_MS / 1000} seconds. The page goes on as soon as it does.`)), SLOW_MS - 250);
+  }, 250);
   try {
     const drawn = await made(context);
     if (mine !== turn) { drawn?.leave?.(); return; }
@@ -91,7 +95,7 @@ function title(job) {
 
 const LEVELS = ["bad", "warn", "still", "good"];
 function level(line) {
-  if (!line || line.error) return line?.error.kind === "none" ? "still" : "bad";
+  if (!line || line.error) return !line || ["none", "waiting"].includes(line.error.kind) ? "still" : "bad";
   return LEVELS.find((one) => line.verdicts.some((verdict) => verdict.level === one)) === "bad" ? "bad" : line.verdicts[0].level;
 }
 

@@ -1,7 +1,7 @@
 // The state: browse, search, sort, go back in time, download; and why a row is what it is.
 
 import { address } from "./api.js";
-import { fill, card, figure, h, notice, table } from "./dom.js";
+import { fill, card, figure, h, notice, plain, table } from "./dom.js";
 import { rows as valueRows, value } from "./values.js";
 import * as format from "./format.js";
 
@@ -17,13 +17,14 @@ export async function stateView(context) {
   } catch (error) {
     if (error.said?.kind === "pipeline") return shape(context, error.said);
     if (error.said && ["asked", "unknown", "other", "task"].includes(error.said.kind)) { context.put(notice(error.said, "warn"), h("p", {}, h("a", { href: context.link("state", { name: asked.name }) }, "The state as it is now"), " ", asked.name && h("a", { href: context.link("state", { at: asked.at, as_of: asked.as_of }) }, "Another state of the task"))); return null; }
+    if (error.said?.kind === "corrupt") return damaged(context, asked, error.said);
     throw error;
   }
   const go = (changes, pages = []) => context.go("state", { ...asked, ...changes, pages: pages.join(",") });
   const detail = h("div", {});
   const pick = (row) => openRow(context, page, asked, row, detail);
   const marked = h("div", {}), start = page.columns.findIndex((one) => one.name === "window_start");
-  context.put(h("section", { class: "card" }, await controls(context, page, asked, go)), h("section", { class: "card" }, header(page, asked, go), marked,
+  context.put(h("section", { class: "card" }, await controls(context, page, asked, go)), h("section", { class: "card" }, header(page, asked, go), marked, omitted(page),
     page.rows.length ? valueRows(page, { pick, label: "rows of the state", head: (column) => sortable(column, asked, go), sorted: (column) => ({ [column.name]: "ascending", [`-${column.name}`]: "descending" })[asked.sort] ?? null, cell: (column, text, row) => windowCell(column, text, row[start] ?? null, asked, go) }) : empty(page, asked),
     pages(page, cursors, go)), detail);
   if (asked.key && page.rows.length) pick(page.rows[0]);
@@ -40,7 +41,7 @@ export async function stateView(context) {
 async function searched(context, asked, page) {
   const until = Date.now() + SEARCH_MS, rows = page.rows;
   while (asked.find && !asked.sort && page.next !== null && rows.length < ROWS && Date.now() < until && context.current()) {
-    context.put(h("section", { class: "card" }, h("p", { class: "waiting" }, `Searching for ${asked.find}: ${format.number(rows.length)} found`), h("progress", { max: 1, value: page.progress, "aria-label": "share of the state that was searched" })),
+    context.put(h("section", { class: "card" }, h("p", { class: "waiting" }, "Searching for ", plain(asked.find, 60), `: ${format.number(rows.length)} found`), h("progress", { max: 1, value: page.progress, "aria-label": "share of the state that was searched" })),
       rows.length > 0 && h("section", { class: "card" }, valueRows({ ...page, rows }, { label: "rows found so far" })));
     page = await context.get("state", { ...asked, at: asked.as_of ? null : page.id, cursor: page.next, limit: ROWS - rows.length });
     rows.push(...page.rows);
@@ -66,7 +67,7 @@ async function controls(context, page, asked, go) {
     page.names.length > 1 && h("br"),
     h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); go({ find: find.value, as_of: asOf.value, at: asOf.value ? null : asked.at }); } },
       page.key.length > 0 && find, asOf, h("button", { class: "main" }, "Show"),
-      ...["find", "key", "window", "as_of", "at", "sort"].filter((name) => asked[name]).map((name) => h("button", { type: "button", title: "remove", onclick: () => go({ [name]: null }) }, `${name.replace("_", " ")}: ${asked[name]} ✕`)),
+      ...["find", "key", "window", "as_of", "at", "sort"].filter((name) => asked[name]).map((name) => h("button", { type: "button", title: "remove", onclick: () => go({ [name]: null }) }, `${name.replace("_", " ")}: `, plain(asked[name], 60), " ✕")),
       h("details", { class: "menu" }, h("summary", {}, "Download"), h("div", {}, download("csv", "CSV"), download("jsonl", "JSON lines"), download("parquet", "Parquet")))),
     h("br"),
     h("div", { class: "slide" }, h("span", { class: "small soft" }, "Back in time"), slider, label),
@@ -77,6 +78,14 @@ function header(page, asked, go) {
   const about = asked.find || asked.key || asked.window ? "" : `, about ${format.count(page.rows_about, "row")} before they are summed up`;
   const time = page.as_of_ms !== null ? `as of ${format.utc(page.as_of_ms)}, from checkpoint ${format.number(page.id)}` : `at checkpoint ${format.number(page.id)}`;
   return h("div", { class: "head" }, h("h2", {}, `State ${page.names.length ? `${page.name} ` : ""}${time}`), h("p", { class: "small soft" }, `${page.window === "none" ? "no windows" : page.window}${page.time_to_live ? `, a key lives ${page.time_to_live} after its last message` : ""}${about}`));
+}
+
+// Of a sum that is too large, and of a task that fails to present it: the other rows are shown all the same.
+function omitted(page) {
+  if (!page.omitted) return null;
+  return h("div", { class: "notice bad" }, h("h2", {}, `${format.count(page.omitted, "row")} of these ${page.omitted === 1 ? "has" : "have"} no result, and ${page.omitted === 1 ? "is" : "are"} left out`),
+    page.omitted_first.map((text) => h("p", { class: "small" }, text)), page.omitted > page.omitted_first.length && h("p", { class: "small soft" }, `and ${format.number(page.omitted - page.omitted_first.length)} more`),
+    h("p", { class: "small soft" }, "A run that publishes them stops, unless on_error=\"dead-letter\" sets them aside. Their parts are kept: look for such a key to see them."));
 }
 
 function sortable(column, asked, go) {
@@ -131,12 +140,22 @@ function why(context, found, key) {
   ];
   const whole = lines.length > 1 ? found.rows.map((row) => ({ one: null, row })) : [];
   return [
-    h("div", { class: "head" }, h("h2", {}, "Why is this row here? ", h("code", {}, key.map((one) => one ?? "null").join(", "))), h("button", { onclick: () => context.go("storage", { key: JSON.stringify(key), at: found.id }) }, "Its runs in the storage")),
+    h("div", { class: "head" }, h("h2", {}, "Why is this row here? ", h("code", {}, key.map((one, place) => [place > 0 && ", ", one === null ? h("i", {}, "null") : plain(one, 400)]))), h("button", { onclick: () => context.go("storage", { key: JSON.stringify(key), at: found.id }) }, "Its runs in the storage")),
     h("p", { class: "soft small" }, `It is the sum of ${lines.length === 1 ? "one part" : `${lines.length} parts`}, each added by the checkpoints named, oldest first. The key is in key group ${found.group} of ${found.groups}; ${found.runs} of ${format.count(found.runs_all, "run")} ${found.runs === 1 ? "holds" : "hold"} that group.`),
-    h("br"), table(cells, [...lines, ...whole], { label: "parts", rowClass: ({ one }) => (one === null ? "together" : null) }),
+    omitted(found), h("br"), table(cells, [...lines, ...whole], { label: "parts", rowClass: ({ one }) => (one === null ? "together" : null) }),
     found.time_to_live && h("p", { class: "soft small" }, `A key lives ${found.time_to_live} after its last message, and begins at zero when it comes back. A part that is over without the others is left out of the list, and counts where a later message joins it.`),
     found.final_ms ? h("p", { class: "soft small" }, `Windows that end by ${format.clock(found.final_ms)} have left the state.${found.final_ms < found.closed_ms ? ` Those that end by ${format.clock(found.closed_ms)} are closed, and still take late records.` : ""}`) : null,
   ];
+}
+
+// One of several states, or an older checkpoint, may be whole.
+async function damaged(context, asked, said) {
+  const found = await context.get("shape", { at: asked.at });
+  const others = found.states.length > 1 ? found.states.filter((one) => one.state !== asked.name) : [];
+  context.put(notice(said), h("section", { class: "card" },
+    others.length > 0 && h("p", {}, "The other states have files of their own: ", others.map((one, place) => [place > 0 && ", ", h("a", { href: context.link("state", { name: one.state, at: asked.at }) }, one.state)]), "."),
+    h("p", {}, h("a", { href: context.link("storage", { at: asked.at }) }, "Storage"), " verifies every file, and names the newest checkpoint that is whole; ", h("a", { href: context.link("timeline") }, "the time line"), " has those that are kept.")));
+  return null;
 }
 
 // -- without a pipeline ----------------------------------------------------------------------------------------------

@@ -18,10 +18,10 @@ const SHAPES = {
 function kind(one) {
   const [tag, attributes] = SHAPES[one.kind] ?? SHAPES.checkpoint;
   const text = { fence: "take-over", rollback: `rollback to ${one.target}` }[one.kind] ?? (one.id === 0 ? "beginning" : one.corrections?.length ? `correction ${one.corrections.map((found) => `${found.name} (+${format.number(found.added)} −${format.number(found.removed)})`).join(" or ")}` : one.kind);
-  return h("span", { class: "kind" }, s("svg", { viewBox: "0 0 14 14", "aria-hidden": "true" }, s(tag, attributes)), text);
+  return h("span", { class: one.error ? "kind lost" : "kind" }, s("svg", { viewBox: "0 0 14 14", "aria-hidden": "true" }, s(tag, attributes)), text);
 }
 
-const tags = (one) => [one.pinned && h("span", { class: "tag good" }, "pinned"), one.kept_by_policy && h("span", { class: "tag" }, "kept by policy"), one.abandoned && h("span", { class: "tag warn" }, "abandoned"), one.end_of_input && h("span", { class: "tag" }, "end of input"), one.error && h("span", { class: "tag bad" }, "unreadable")];
+const tags = (one) => [one.pinned && h("span", { class: "tag good" }, "pinned"), one.kept_by_policy && h("span", { class: "tag" }, "kept by policy"), one.abandoned && h("span", { class: "tag warn" }, "abandoned"), one.end_of_input && h("span", { class: "tag" }, "end of input")];
 
 const FATES = ["read", "processed", "late", "dead", "duplicate", "skipped"];
 
@@ -133,19 +133,19 @@ export async function timelineView(context) {
 
 // Lines and those that follow them; what the last of the first ones added is known now.
 function joined(found, following) {
-  const last = found.at(-1), first = following[0];
-  if (last && first && !last.error && !first.error && last.parent !== first.id) last.after ??= first.id;
-  if (last && first && !last.error && !first.error) last.added ??= Object.fromEntries(FATES.map((fate) => [fate, last[fate] - first[fate]]));
+  const last = found.findLast((one) => !one.error), first = following.find((one) => !one.error);
+  if (last && first && last.parent !== first.id) last.after ??= first.id;
+  if (last && first) last.added ??= Object.fromEntries(FATES.map((fate) => [fate, last[fate] - first[fate]]));
   return found.concat(following);
 }
 
 // What it read; with those that were between it and the line below, and are no longer kept. A rollback takes reads back.
 function added(one) {
   if (one.error) return "";
-  if (!one.added) return format.number(one.read);
+  if (!one.added) return one.read ? [format.number(one.read), h("span", { class: "soft small" }, " in all")] : "0";
   const count = one.added.read, text = count < 0 ? `−${format.number(-count)}` : `+${format.number(count)}`;
   if (one.after === undefined || !count) return text;
-  return h("span", { title: `checkpoints ${one.after + 1} to ${one.id} together: those between are no longer kept` }, text, h("span", { class: "soft small" }, ` since ${format.number(one.after)}`));
+  return h("span", { title: `checkpoints ${one.after + 1} to ${one.id} together: those between are no longer kept, or cannot be read` }, text, h("span", { class: "soft small" }, ` since ${format.number(one.after)}`));
 }
 
 function aside(one) {

@@ -1,6 +1,6 @@
 // Values of a state as cells: exact text, and pictures of histograms, quantiles and counts.
 
-import { h, picture, s, table } from "./dom.js";
+import { h, picture, plain, s, table, visible } from "./dom.js";
 
 const W = 150, H = 34, SHOWN = 3;
 
@@ -18,11 +18,9 @@ export function value(column, text) {
   if (text === null) return h("span", { class: "null" }, "null");
   if (text === "") return h("span", { class: "null" }, "empty text");
   if (column.kind === "number") return grouped(text);
-  if (column.kind === "list" || column.kind === "struct") return drawn(column, text) ?? h("code", {}, cut(text));
-  return text;
+  if (column.kind === "list" || column.kind === "struct") return drawn(column, text) ?? h("code", {}, plain(text));
+  return column.kind === "text" ? plain(text) : text;
 }
-
-const cut = (text) => (text.length > 160 ? `${text.slice(0, 160)}…` : text);
 
 // Exact: the digits are grouped as text, never as a number.
 function grouped(text) {
@@ -34,7 +32,7 @@ function grouped(text) {
 
 function drawn(column, text) {
   let found;
-  try { found = JSON.parse(text); } catch { return null; }
+  try { found = JSON.parse(exact(text)); } catch { return null; }
   if (Array.isArray(found)) {
     if (!found.length) return h("span", { class: "null" }, "empty");
     if (found.every((one) => one && typeof one === "object" && "lower" in one && "count" in one)) return histogram(found, text);
@@ -46,11 +44,15 @@ function drawn(column, text) {
   if (found && typeof found === "object") {
     const names = Object.keys(found);
     if (names.length > 1 && names.every((name) => /^p\d+$/.test(name))) return quantiles(found, text);
-    if (names.length && names.every((name) => typeof found[name] === "number" || found[name] === null)) return h("span", { class: "small", title: text }, names.map((name, place) => [place > 0 && " · ", h("span", { class: "soft" }, `${name} `), short(found[name])]));
+    if (names.length && names.every((name) => typeof found[name] === "number" || found[name] === null)) return h("span", { class: "small", title: text }, names.map((name, place) => [place > 0 && " · ", h("span", { class: "soft" }, plain(name), " "), counted(found[name])]));
   }
   return null;
 }
 
+// JSON whose long integers are texts, as a browser would round them.
+const exact = (text) => text.replace(/"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g, (found) => (/^-?\d{16,}$/.test(found) ? `"${found}"` : found));
+// A count is exact; another number has six digits, and all of them in the title.
+const counted = (one) => (/^-?\d+$/.test(one) ? grouped(String(one)) : typeof one === "number" ? one.toLocaleString("en-US", { maximumSignificantDigits: 6 }) : String(one));
 export const short = (one) => (typeof one === "number" ? one.toLocaleString("en-US", { maximumSignificantDigits: 3 }) : String(one));
 const bound = (one) => (one === null || one === "-inf" || one === "inf" ? "∞" : short(Number(one)));
 
@@ -65,8 +67,14 @@ function counts(pairs, text) {
   const most = Math.max(1e-9, ...pairs.map(([, count]) => Number(count)));
   return h("div", { title: text }, picture(W, 15 * Math.min(pairs.length, SHOWN), text, pairs.slice(0, SHOWN).map(([name, count], place) => [
     s("rect", { class: "processed faint", x: 0, y: place * 15 + 1, height: 13, width: Math.max(1, (W * Number(count)) / most) }),
-    s("text", { class: "ink", x: 3, y: place * 15 + 11 }, String(name).slice(0, 16)), s("text", { x: W, y: place * 15 + 11, "text-anchor": "end" }, short(Number(count)))])),
+    s("text", { class: "ink", x: 3, y: place * 15 + 11 }, label(String(name), counted(count))), s("text", { x: W, y: place * 15 + 11, "text-anchor": "end" }, counted(count))])),
     pairs.length > SHOWN && h("span", { class: "small soft" }, `and ${pairs.length - SHOWN} more`));
+}
+
+// As much of a name as there is room for beside its count.
+function label(name, count) {
+  const letters = Array.from(visible(name)), most = Math.max(4, 20 - count.length);
+  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : letters.join("");
 }
 
 // From the first quantile to the last on a scale of its own; the median is marked.
