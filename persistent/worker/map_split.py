@@ -174,6 +174,7 @@ def _judge(
                 kept = ~is_late if kept is None else kept & ~is_late
             if partly.any():
                 tally.late.append(aside.rows(np.flatnonzero(partly), reasons))
+                aside.listed.append(records.offsets[partly])
     undecoded = len(records.dead)
     read = len(times) + undecoded
     tally.account += Account(read, len(times) - dead - again - late, late, dead + undecoded, again, mix)
@@ -265,9 +266,25 @@ def _process(job: Job, delta: Delta | Deltas, batch: Batch, aside: _SetAside, ta
         tally.dead.append(aside.rows(chosen, [failure.reason for failure in failures]))
         tally.account += Account(0, -len(failures), 0, len(failures), 0, 0)
         times = times[~np.isin(batch.offsets, failed)]
+    noted = delta.noted() if isinstance(delta, Deltas) else {"": delta.noted()}
+    tally.late += _partly_late(noted, aside)
     if len(times):
         largest = int(times.max())
         tally.largest = largest if tally.largest is None else max(tally.largest, largest)
+
+
+def _partly_late(noted: Mapping[str, Integers], aside: _SetAside) -> list[pa.RecordBatch]:
+    """The messages whose updates at other times have missed windows that were final, by state; without those that are
+    listed already."""
+    offsets = np.unique(np.concatenate([np.zeros(0, np.int64), *noted.values()]))
+    offsets = offsets[~np.isin(offsets, np.concatenate([np.zeros(0, np.int64), *aside.listed]))]
+    if not len(offsets):
+        return []
+    chosen = np.flatnonzero(np.isin(aside.records.offsets, offsets))
+    missing = [
+        [name for name, some in noted.items() if name and offset in some] for offset in aside.records.offsets[chosen]
+    ]
+    return [aside.rows(chosen, [f"{PARTLY_LATE} in {', '.join(names)}" if names else PARTLY_LATE for names in missing])]
 
 
 @dataclass(frozen=True)
@@ -278,6 +295,8 @@ class _SetAside:
     path: str
     records: Records
     checkpoint: int
+    listed: list[Integers] = field(default_factory=list)
+    """The offsets of those that are partly late by their own time."""
 
     def rows(self, chosen: Integers, reasons: str | Sequence[str]) -> pa.RecordBatch:
         batch = self.records.batch.take(pa.array(chosen))
