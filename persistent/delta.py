@@ -7,7 +7,7 @@ checks them. If anything raises, ``abandon`` drops them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from monoids.groupby.summing import GroupSums, group_by
 from monoids.hashing import key_column
 from monoids.numbers.sums import Count
 from persistent.codec.key_types import agreed_types
-from persistent.event_times import TIMESTAMP_MAX, checked_timestamp, checked_timestamps
+from persistent.event_times import TIMESTAMP_MAX, checked_timestamps, is_far_before, listed_timestamps
 from persistent.message import Batch
 from persistent.session_window import SessionWindow, group_sessions, values_of
 from persistent.state import PersistentState
@@ -28,9 +28,6 @@ from persistent.text.figures import date_text, utc_text
 from persistent.time_to_live import gaps_of
 
 _FOLD_PARTS = 32
-_DATED = 100_000_000_000
-"""Times (ms) from here on, March 1973, are taken for dates: a number less than half of one is an amount, or a number in
-a test."""
 _TRIED_MAX = 1_000
 _CONTAINERS = {list, tuple, set, frozenset, dict}
 
@@ -42,13 +39,21 @@ class _OwnKey:
 _OWN_KEY: Any = _OwnKey()
 
 
+class _Messages(NamedTuple):
+    """The message of each update."""
+
+    timestamps: Integers
+    offsets: Integers
+
+
 class Delta:
     """The state as a task sees it in a pipeline: it takes updates and cannot be read.
 
     An update whose windows were all final at ``watermark`` is an error in the task. So is one after ``limit`` (ms): one
     far-off update must not close every window. ``key_types``: the types of the key columns so far, empty before the
     first key; a key of another type is an error in the task. ``drops``: other states of the task take messages that
-    this one refuses: an update at the time of such a message is dropped here, and is no error.
+    this one refuses: an update at the time of such a message is dropped here, and is no error. An update at another
+    time than its message's, of which some windows were final, counts in the others, and its message is noted.
     """
 
     def __init__(
@@ -70,6 +75,8 @@ class Delta:
         self._pending_types = self._key_types
         self._parts: list[GroupSums] = []
         self._pending: list[GroupSums] = []
+        self._partly: list[Integers] = []
+        self._pending_partly: list[Integers] = []
         self._batch: Batch | None = None
         self._listed_batch: Batch | None = None
         self.row: int | None = None
@@ -99,7 +106,7 @@ class Delta:
         own = self._batch.of_timestamps(timestamps) if self._batch is not None else None
         times = own.timestamps if own is not None else checked_timestamps(timestamps)
         swapped = self._batch.of_timestamps(values) if self._batch is not None and own is None else None
-        if swapped is not None and _is_far_before(times, swapped.timestamps):
+        if swapped is not None and is_far_before(times, swapped.timestamps):
             raise ValueError(_swapped_text("update_batch", int(times.min()), int(swapped.timestamps.min())))
         if keys is _OWN_KEY:
             if own is None and self._key_names:
@@ -114,7 +121,7 @@ class Delta:
         if type(monoid) is Count:
             _check_no_mapping([values])
         lifted = monoid.lift_rows(values, len(times))
-        self._sum(columns, times, lifted, None if own is None else own.timestamps)
+        self._sum(columns, times, lifted, None if own is None else _Messages(own.timestamps, own.offsets))
 
     def get(self) -> Any:
         raise TypeError(
@@ -128,7 +135,7 @@ class Delta:
         """The following updates belong to this batch."""
         self._batch = self._listed_batch = batch
         self.row = None
-        self._pending = []
+        self._pending, self._pending_partly = [], []
         self._pending_types = self._key_types
         self._clear()
 
@@ -147,6 +154,7 @@ class Delta:
         """Lift, check and keep the updates since ``begin``."""
         self.check()
         self._parts += self._pending
+        self._partly += self._pending_partly
         self._key_types = self._pending_types
         self.abandon()
 
@@ -161,9 +169,16 @@ class Delta:
 
     def abandon(self) -> None:
         """Drop the updates since ``begin``."""
-        self._pending = []
+        self._pending, self._pending_partly = [], []
         self._batch = None
         self._clear()
+
+    def noted(self) -> Integers:
+        """The offsets of the messages, ascending, of which updates at another time have missed windows that were final;
+        since the last call."""
+        found = np.unique(np.concatenate([np.zeros(0, np.int64), *self._partly]))
+        self._partly = []
+        return found
 
     def rows(self) -> GroupSums | None:
         """The sum of all updates; None if there were none."""
@@ -179,19 +194,19 @@ class Delta:
 
     def _sum_listed(self) -> None:
         if self._times:
-            times = _listed_timestamps(self._times)
+            times = listed_timestamps(self._times)
             self._check_not_swapped(times)
             monoid = values_of(self._state.monoid)
             if type(monoid) is Count:
                 _check_no_mapping(self._values)
             values = monoid.lift_list(self._values)
-            self._sum(self._listed_keys(), times, values, self._listed_own() if self._drops else None)
+            self._sum(self._listed_keys(), times, values, self._listed_own() if self._needs_own else None)
             self._clear()
 
     def _check_not_swapped(self, times: Integers) -> None:
         """ValueError if an update has its message's timestamp as its value, and a time that is far from it."""
         batch = self._listed_batch
-        if batch is None or not len(batch) or not _is_far_before(times, batch.timestamps):
+        if batch is None or not len(batch) or not is_far_before(times, batch.timestamps):
             return
         own = batch.timestamps
         for place in np.flatnonzero(times * 2 < int(own.min()))[:_TRIED_MAX].tolist():
@@ -199,14 +214,22 @@ class Delta:
             if times[place] and row >= 0 and type(value) is int and value == own[row]:
                 raise ValueError(_swapped_text("update", int(times[place]), value))
 
-    def _listed_own(self) -> Integers | None:
-        """The timestamp of the message of each listed update; None if that is not known of all."""
+    @property
+    def _needs_own(self) -> bool:
+        """Whether it can matter for an update that is too late whether it is at the time of its message."""
+        window = self._state.window
+        return self._drops or (window is not None and window.overlaps)
+
+    def _listed_own(self) -> _Messages | None:
+        """The message of each listed update; None if that is not known of all."""
         rows = np.array(self._rows, np.int64)
         batch = self._listed_batch
-        return None if batch is None or not len(rows) or int(rows.min()) < 0 else batch.timestamps[rows]
+        if batch is None or not len(rows) or int(rows.min()) < 0:
+            return None
+        return _Messages(batch.timestamps[rows], batch.offsets[rows])
 
-    def _sum(self, keys: Sequence[pa.Array], times: Integers, columns: Columns, own: Integers | None = None) -> None:
-        """``own``: the timestamps of the messages of the updates, where they are known."""
+    def _sum(self, keys: Sequence[pa.Array], times: Integers, columns: Columns, own: _Messages | None = None) -> None:
+        """``own``: the messages of the updates, where they are known."""
         window = self._state.window or self._state.time_to_live
         if len(times) and int(times.max()) > self._limit:
             raise ValueError(
@@ -216,13 +239,15 @@ class Delta:
         if window is not None and len(times):
             held = window.holds(times)
             if window.may_be_late(int(times.min()), self._watermark):
-                late, _ = window.late(times, self._watermark)
+                late, partly = window.late(times, self._watermark)
                 ended = self._refused(times, late, own) if self._drops else late
                 if ended.any():
                     raise ValueError(
                         f"an update at {int(times[ended][0])} ({utc_text(int(times[ended][0]))}): {self._why_late()}, "
                         f"{utc_text(self._watermark)}; update at the message's own timestamp"
                     )
+                if partly.any():
+                    self._note_partly(self._refused(times, partly, own), own)
                 held = held & ~late
             if not held.all():
                 rows = np.flatnonzero(held)
@@ -233,13 +258,25 @@ class Delta:
             self._pending_types = self._agreed_types(keys)
             self._pending.append(self._grouped(keys, times, columns))
 
-    def _refused(self, times: Integers, ended: Mask, own: Integers | None) -> Mask:
+    def _note_partly(self, missed: Mask, own: _Messages | None) -> None:
+        """Note the messages of these updates. ValueError if they are unknown: that of a batch of one message is
+        known."""
+        if not missed.any():
+            return
+        if own is not None:
+            self._pending_partly.append(own.offsets[missed])
+        elif self._batch is None or len(self._batch) != 1:
+            raise ValueError("updates at other times than their messages', of which some windows were final")
+        else:
+            self._pending_partly.append(self._batch.offsets)
+
+    def _refused(self, times: Integers, ended: Mask, own: _Messages | None) -> Mask:
         """The updates that are too late, without those at the time of a message: the message is, and it is counted."""
         if own is None:
             own_times = self._batch.timestamps if self._batch is not None else np.zeros(0, np.int64)
             mask: Mask = ended & ~np.isin(times, own_times)
             return mask
-        other: Mask = times != own
+        other: Mask = times != own.timestamps
         return ended & other
 
     def _grouped(self, keys: Sequence[pa.Array], times: Integers, columns: Columns) -> GroupSums:
@@ -338,12 +375,6 @@ def _check_no_mapping(values: Sequence[Any]) -> None:
         )
 
 
-def _is_far_before(times: Integers, own: Integers) -> bool:
-    """Whether some of these times, other than 0, are implausible as times of records with the timestamps ``own``."""
-    later = times[times != 0] if len(times) and not int(times.min()) else times
-    return bool(len(later) and len(own) and int(own.min()) >= _DATED and 2 * int(later.min()) < int(own.min()))
-
-
 def _swapped_text(method: str, time: int, value: int) -> str:
     return (
         f"an update at {time} ({utc_text(time)}) whose value, {value}, is the timestamp of its message: the two are "
@@ -375,12 +406,3 @@ def listed_key(keys: Sequence[Any], name: str) -> pa.Array:
         return key_column(pa.array(keys))
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise TypeError(f"key column {name!r}: {error}") from error
-
-
-def _listed_timestamps(times: list[Any]) -> Integers:
-    if any(type(time) is not int for time in times):
-        times = [checked_timestamp(time) for time in times]
-    try:
-        return checked_timestamps(np.array(times, np.int64))
-    except OverflowError:
-        return checked_timestamps(np.array([checked_timestamp(time) for time in times]))

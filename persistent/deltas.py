@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from monoids.groupby.cells import Integers
 from persistent.delta import Delta
 from persistent.message import Batch
 
@@ -80,6 +81,11 @@ class Deltas(Mapping[str, Delta]):
             one.check()
         for one in self._deltas.values():
             one.end()
+
+    def noted(self) -> dict[str, Integers]:
+        """Of each state that has missed some of its windows: the messages that have, by their offsets."""
+        found = {name: one.noted() for name, one in self._deltas.items()}
+        return {name: offsets for name, offsets in found.items() if len(offsets)}
 
     def settle(self) -> None:
         """Fold the kept sums of each state once they are many."""

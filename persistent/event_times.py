@@ -11,6 +11,9 @@ import pyarrow as pa
 from monoids.groupby.cells import Integers
 
 TIMESTAMP_MAX = 1 << 62
+_DATED = 100_000_000_000
+"""Times (ms) from here on, March 1973, are taken for dates: a number less than half of one is an amount, or a number in
+a test."""
 
 
 def checked_timestamp(timestamp: Any) -> int:
@@ -47,3 +50,19 @@ def checked_timestamps(timestamps: Any) -> Integers:
     if len(times) and int(times.max()) > TIMESTAMP_MAX:
         raise ValueError(f"timestamp {int(times.max())} is too large: give milliseconds since the Unix epoch")
     return times
+
+
+def listed_timestamps(times: list[Any]) -> Integers:
+    """The same of a list of integers."""
+    if any(type(time) is not int for time in times):
+        times = [checked_timestamp(time) for time in times]
+    try:
+        return checked_timestamps(np.array(times, np.int64))
+    except OverflowError:
+        return checked_timestamps(np.array([checked_timestamp(time) for time in times]))
+
+
+def is_far_before(times: Integers, own: Integers) -> bool:
+    """Whether some of these times, other than 0, are implausible as times of records with the timestamps ``own``."""
+    later = times[times != 0] if len(times) and not int(times.min()) else times
+    return bool(len(later) and len(own) and int(own.min()) >= _DATED and 2 * int(later.min()) < int(own.min()))

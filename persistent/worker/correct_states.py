@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from monoids import Group
+from monoids.groupby.cells import Integers
 from monoids.groupby.summing import GroupSums
 from persistent.codec import Run, type_of
 from persistent.delta import Delta
@@ -120,6 +121,8 @@ def _sums(job: Job, judged: Mapping[str, Judged], limit: TimeLimit, given: Given
             process(job.task, delta, batch, failures, stop=True)
         if failures:
             raise UserCodeError(f"{given.option}=: {failures[0].text('')}. {NOTHING}") from failures[0].error
+        for operator, one in each.items():
+            refused |= _partly_taken(one, judged[operator], given.option, part, deltas[operator].noted(), is_one=is_one)
     return _taken(job, judged, given, deltas, refused, late)
 
 
@@ -171,6 +174,21 @@ def _refusing(job: Job, judged: Mapping[str, Judged], option: str, part: Records
                 f"allowed_lateness= keeps windows that close from now on for longer; {_ANEW}. {NOTHING}"
             )
     return {each[operator].name for operator, (late, partly) in found.items() if (late | partly).any()}
+
+
+def _partly_taken(job: Job, judged: Judged, option: str, part: Records, noted: Integers, *, is_one: bool) -> set[str]:
+    """The name of a state, if updates at another time than that of their records have missed windows that are final.
+    Refused, with the first of these records, if it is the only one."""
+    if not len(noted):
+        return set()
+    if is_one:
+        row = int(np.flatnonzero(part.offsets == noted[0])[0])
+        raise Refused(
+            f"{option}=: {_record(part, row)}: the task updates at a time of which a window is final: those that end "
+            f"up to {utc_text(judged.final)} have left the state, and what was published of them stays. Omit it; "
+            f"allowed_lateness= keeps windows that close from now on for longer; {_ANEW}. {NOTHING}"
+        )
+    return {job.name}
 
 
 def _taken(

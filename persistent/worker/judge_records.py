@@ -74,6 +74,7 @@ class _Fates:
         """These are shown with the late ones, and are processed all the same."""
         if len(rows):
             self.tally.late.append(self.aside.rows(rows, reasons))
+            self.aside.partly.append(self.records.offsets[rows])
 
     def are_duplicates(self, rows: Integers) -> None:
         self.duplicate += self._without(rows)

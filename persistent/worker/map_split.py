@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 
+from monoids.groupby.cells import Integers
 from persistent.checkpoint.parts import Account
 from persistent.codec import type_of
 from persistent.delta import Delta
@@ -18,7 +21,7 @@ from persistent.time_to_live import Judge
 from persistent.worker.duplicates import Duplicates
 from persistent.worker.job import Job, Mapped, MapSplit
 from persistent.worker.judge_records import SplitTally, judge
-from persistent.worker.late_windows import LateWindows
+from persistent.worker.late_windows import PARTLY_LATE, LateWindows
 from persistent.worker.merge_runs import monoid_errors, write_run
 from persistent.worker.seen_items import SeenAfter
 from persistent.worker.seen_state import SeenCache, seen_job
@@ -120,6 +123,22 @@ def _process(job: Job, delta: Delta | Deltas, batch: Batch, aside: RowsAside, ta
         tally.dead.append(aside.rows(chosen, [failure.reason for failure in failures]))
         tally.account += Account(0, -len(failures), 0, len(failures), 0, 0)
         times = times[~np.isin(batch.offsets, failed)]
+    noted = delta.noted() if isinstance(delta, Deltas) else {"": delta.noted()}
+    tally.late += _partly_late(noted, aside)
     if len(times):
         largest = int(times.max())
         tally.largest = largest if tally.largest is None else max(tally.largest, largest)
+
+
+def _partly_late(noted: Mapping[str, Integers], aside: RowsAside) -> list[pa.RecordBatch]:
+    """The messages whose updates at other times have missed windows that were final, by state; without those that are
+    listed already."""
+    offsets = np.unique(np.concatenate([np.zeros(0, np.int64), *noted.values()]))
+    offsets = offsets[~np.isin(offsets, np.concatenate([np.zeros(0, np.int64), *aside.partly]))]
+    if not len(offsets):
+        return []
+    chosen = np.flatnonzero(np.isin(aside.records.offsets, offsets))
+    missing = [
+        [name for name, some in noted.items() if name and offset in some] for offset in aside.records.offsets[chosen]
+    ]
+    return [aside.rows(chosen, [f"{PARTLY_LATE} in {', '.join(names)}" if names else PARTLY_LATE for names in missing])]

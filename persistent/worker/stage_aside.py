@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -30,6 +30,8 @@ class RowsAside:
     path: str
     records: Records
     checkpoint: int
+    partly: list[Integers] = field(default_factory=list)
+    """The offsets of those that are partly late by their own time."""
 
     def rows(self, chosen: Integers, reasons: str | Sequence[str]) -> pa.RecordBatch:
         """These rows of the batch."""

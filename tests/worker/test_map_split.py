@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from monoids import Monoid
+from monoids import Monoid, Sum
 from persistent import (
     Batch,
     FileSource,
@@ -23,8 +23,12 @@ from persistent import (
     NonWindowState,
     PersistentError,
     PersistentTask,
+    Pipeline,
+    Refused,
     State,
     UserCodeError,
+    WindowState,
+    sliding,
 )
 from persistent.checkpoint.names import Attempt
 from persistent.codec import decode_table
@@ -237,6 +241,71 @@ def test_an_update_of_the_past(storage: MemoryStorage) -> None:
     with pytest.raises(UserCodeError) as error:
         run(pipeline_of(GOOD, storage, Backwards(), step_rows=15))
     says(error, "position (0, 15)", "before the clock of the step", "message's own timestamp")
+
+
+class Back(PersistentTask):
+    """Sums at times before those of the messages, in windows that overlap; by columns, if it is told to."""
+
+    key = "page"
+
+    def __init__(self, *, several: bool = False) -> None:
+        self.several = several
+
+    def persistent_state(self) -> Any:
+        slid = WindowState(Sum(), sliding("20 ms", every="10 ms"))
+        return {"slid": slid, "total": NonWindowState(Sum())} if self.several else slid
+
+    def process_message(self, state: Any, message: Message) -> None:
+        for one in state.values() if self.several else [state]:
+            one.update(message.timestamp - message.value["back"], message.value["n"])
+
+
+class BackByColumns(Back):
+    def process_batch(self, state: Any, batch: Batch) -> None:
+        for one in state.values() if self.several else [state]:
+            one.update_batch(batch.timestamps - np.array(batch["back"]), batch["n"], keys=batch.keys)
+
+
+BACK = [
+    {"ts": ts, "page": "a", "back": back, "n": 10**place}
+    for place, (ts, back) in enumerate([(5, 0), (25, 0), (27, 10), (28, 0), (18, 0), (19, 1), (26, 2)])
+]
+
+
+@pytest.mark.parametrize("task", [Back, BackByColumns])
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("step_rows", [2, 3])
+def test_a_message_with_an_update_that_misses_a_window_is_partly_late(
+    task: type[Back], several: bool, step_rows: int, storage: MemoryStorage
+) -> None:
+    """The update was missing in the window that was final, and nothing said so."""
+    first, late = MemorySink(), MemorySink()
+    sink = {"slid": first, "total": MemorySink()} if several else first
+    source = MemorySource(BACK, timestamp="ts", ordered=True)
+    job = Pipeline(
+        source=source, task=task(several=several), sink=sink, late_sink=late, checkpoint=storage, step_rows=step_rows
+    )
+    report = run(job, end_of_input=True)
+    reason = "partly-late in slid" if several else "partly-late"
+    missed = {2: [2, 4, 5], 3: [4, 5]}[step_rows]
+    assert [(row["offset"], row["reason"]) for row in job.late().to_pylist()] == [(one, reason) for one in missed]
+    assert [row["offset"] for row in late.rows()] == missed
+    (account,) = report.ledger.values()
+    assert (account.processed, account.late, account.dead) == (7, 0, 0)
+    shown = {row["window_start"].microsecond // 1_000: row["value"] for row in first.rows()}
+    assert shown == {990: 1, 0: {2: 1, 3: 101}[step_rows], 10: 1_111_110, 20: 1_001_010}
+
+
+def test_a_correction_is_refused_if_an_update_misses_a_window(storage: MemoryStorage) -> None:
+    """It would count in one window, and not in the other."""
+    for task in (Back(), BackByColumns()):
+        url = MemoryStorage(uuid.uuid4().hex)
+        job = Pipeline(source=MemorySource(BACK[:2]), task=task, sink=MemorySink(), checkpoint=url)
+        run(job)
+        run(job)
+        with pytest.raises(Refused) as error:
+            job.correct(name="late", add=[{"ts": 31, "page": "a", "back": 0, "n": 1}, BACK[2]], engine="embedded")
+        says(error, "'back': 10", "at a time of which a window is final", "00.025Z have left", "Nothing was changed")
 
 
 class Marked(MemorySource):
