@@ -293,9 +293,20 @@ persistent dead-letters checkpoint                                      # the re
 - Run it again, and it reads what is new. Kill it anywhere, and run it again: the results are the same.
 - `--end-of-input` says that the records are complete: it will {_ended(answers)}. Leave it out as
   long as more come; with `--follow` instead, the run waits for them.
-- Leave out `--engine embedded` to run on Spark, which needs Java 17 or 21.
+- `persistent serve task.py:pipeline` shows the job on a page; `pip install 'persistent-monoids[serve]'` brings what it
+  needs. In a notebook, `from task import pipeline` and then `pipeline` alone shows it too.
+{_late(answers)}- Leave out `--engine embedded` to run on Spark, which needs Java 17 or 21.
 - `task.py` may change freely until its first run. After that, delete `checkpoint` and the results, and the next run
   reads the records anew; or keep the state, with `Pipeline(evolve=...)`.
+"""
+
+
+def _late(answers: Answers) -> str:
+    if answers.window.kind == NO_WINDOW:
+        return ""
+    return """- A record whose window was published before it came is late: `persistent late checkpoint` shows such records.
+  `max_out_of_orderness="5 min"` of the source waits for them; `allowed_lateness="1 day"` of the state corrects what was
+  published.
 """
 
 
