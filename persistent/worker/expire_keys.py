@@ -77,8 +77,9 @@ def lives_of(job: Job, runs: Sequence[Run], hashes: Words) -> GroupSums | None:
 class _Lives:
     """The lives of a shard, one of each key, without their values. ``states``, ``deltas``: the parts with the values.
 
-    ``fresh``: those to show that have changed. ``was``: those that are published; ``gone``: those of them whose keys are
-    shown no more. ``anew``: all is published anew, to sinks that may hold it, by a job of which nothing else is known.
+    ``fresh``: those to show that have changed. ``was``: those that are published. ``gone``: of these, those of keys
+    that are shown no more. ``anew``: all is published anew, to sinks that may hold it, of a job that knows nothing
+    else.
     """
 
     states: list[GroupSums]

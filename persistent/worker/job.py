@@ -159,8 +159,8 @@ class CloseShard:
     windows that take late rows  ``delta``: the runs of the step, which count in windows with ``end > final``. Closed
                                  windows that they touch are published again for the keys of the delta: the ranges
                                  ``corrected`` of window numbers, first to last (of sessions, of cells)
-    what changes                 ``delta``: the runs of which nothing is published. None closes: windows, open or closed,
-                                 are published again as above, and so are the keys of a state without windows
+    what changes                 ``delta``: the runs of which nothing is published. None closes: windows, also
+                                 open ones, are published again as above, and so are the keys of a state without windows
     sessions, lives              ``hashes``: of the keys with one that may close, or end, ascending; None without any
     lives                        ``shown_at``: the clock by which the keys of the ``runs`` are published; None if none
                                  is. A shard that only ``counts`` publishes none

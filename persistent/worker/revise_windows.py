@@ -85,7 +85,7 @@ class TakenBack(GroupSums):
 
 
 def corrections(job: Job, item: CloseShard) -> Iterator[GroupSums]:
-    """The windows of a shard that the delta corrects, in pieces."""
+    """The windows of a shard that the delta revises, in pieces."""
     window, groups = job.state.window, (item.low, item.high)
     if window is None or not item.corrected:
         return
