@@ -1,4 +1,4 @@
-"""Expiring keys takes back what is published of keys whose last life has ended, and publishes those that changed.
+"""Expiring keys retracts the rows of keys whose last life has ended, and publishes the keys that have changed.
 
     was published   the last life in the runs that are published, unless it had ended at ``shown_at``
     is shown now    the last life in all runs, unless it has ended at ``close_at``
@@ -34,7 +34,7 @@ FoldParts = Callable[[Sequence[GroupSums]], Iterable[GroupSums]]
 
 
 def shown_lives(job: Job, item: CloseShard) -> Iterator[GroupSums]:
-    """The values of the keys of a shard that have changed, and those that are taken back."""
+    """The values of the keys of a shard that have changed, and the retractions."""
 
     def folded(parts: Sequence[GroupSums]) -> list[GroupSums]:
         return [fold(job.state.monoid, parts, job.state.panes.step)] if parts else []

@@ -109,7 +109,7 @@ class Job:
         return replace(self, declared=states)
 
     def folder(self) -> str:
-        """The folder of the runs of its only state; of what is set aside."""
+        """The folder of the runs of its only state, and of late rows and dead letters until they are published."""
         return runs_folder(self.operator)
 
 

@@ -74,7 +74,7 @@ class Corrected(GroupSums):
 
 @dataclass(frozen=True)
 class TakenBack(GroupSums):
-    """Values that were published, of what there is no more: keys that have expired, or sessions that others took in."""
+    """Published values to retract: of keys that have expired, or of sessions that are now part of others."""
 
     @staticmethod
     def of(rows: GroupSums) -> TakenBack:
@@ -204,7 +204,7 @@ def same_rows(one: GroupSums, other: GroupSums, step: int) -> tuple[Integers, In
 
 
 def _changed(job: Job, touched: GroupSums, found: Found | None) -> GroupSums:
-    """The new values of what was touched; with the earlier ones where they are taken back."""
+    """The new values of the rows that the delta touches; with the earlier ones if these are retracted."""
     rows = _added(job, found, touched)
     return with_earlier(rows, found) if job.state.lateness.answer == RETRACT else rows
 
