@@ -227,7 +227,7 @@ class Delta:
             self._pending.append(self._grouped(keys, times, columns))
 
     def _refused(self, times: Integers, ended: Mask, own: Integers | None) -> Mask:
-        """The updates that are too late, except those at the time of their message: that is late, and counted as such."""
+        """The updates that are too late, except those at the time of their message: that is counted as late."""
         if own is None:
             own_times = self._batch.timestamps if self._batch is not None else np.zeros(0, np.int64)
             mask: Mask = ended & ~np.isin(times, own_times)
