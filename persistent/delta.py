@@ -271,7 +271,7 @@ class Delta:
             self._pending_partly.append(self._batch.offsets)
 
     def _refused(self, times: Integers, ended: Mask, own: _Messages | None) -> Mask:
-        """The updates that are too late, without those at the time of a message: the message is, and it is counted."""
+        """The updates that are too late, except those at the time of their message: that is counted as late."""
         if own is None:
             own_times = self._batch.timestamps if self._batch is not None else np.zeros(0, np.int64)
             mask: Mask = ended & ~np.isin(times, own_times)

@@ -1,4 +1,4 @@
-"""Lateness says how long a closed window still takes records, and how its result is corrected.
+"""Lateness says how long a closed window still takes records, and how its result is revised.
 
     closed      end <= close_at                       its result is published
     final       end + allowed lateness <= close_at    its panes leave the state, and it takes nothing more
@@ -19,7 +19,7 @@ ACCUMULATE: Final = "accumulate"
 RETRACT: Final = "retract"
 DELTA: Final = "delta"
 ANSWERS: Final = (ACCUMULATE, RETRACT, DELTA)
-"""How a late record corrects a published result: by the new value, by a taken back and a new row, by what it adds."""
+"""How a late record revises a published result: by the new value, by a retraction and a new row, by what it adds."""
 CLOSE: Final = "close"
 CHANGE: Final = "change"
 FINAL: Final = "final"
@@ -37,7 +37,7 @@ CLOCKS: Final = (EVENT, PROCESSING)
 
 @dataclass(frozen=True)
 class Lateness:
-    """``allowed_ms``: how long after its end a window still takes records. ``answer``: how it is then corrected, one of
+    """``allowed_ms``: how long after its end a window still takes records. ``answer``: how it is then revised, one of
     ``ANSWERS``; None for a state that neither allows lateness nor names an answer: its rows carry no revision.
     ``emit``: when a result is published, one of ``EMISSIONS``. ``early_ms``: the time between two early publications of
     what has changed, by ``early_by``, one of ``CLOCKS``; None without them."""

@@ -271,7 +271,7 @@ def everything() -> Everything:
 
 
 def no_window(given: object) -> str:
-    """What to give in place of what is no window.
+    """What to write instead of a value that is no window.
 
     >>> no_window("1 hour")[-38:]
     "not '1 hour': write tumbling('1 hour')"

@@ -376,7 +376,9 @@ def test_other_times_than_the_messages_own_are_taken(own: int, time: int, value:
     assert set(held(delta, state).values()) == {float(value), float(own)}
 
 
-@pytest.mark.parametrize("state", [NonWindowState(Count()), WindowState(Count(), session("1 min"))], ids=["keys", "sessions"])
+@pytest.mark.parametrize(
+    "state", [NonWindowState(Count()), WindowState(Count(), session("1 min"))], ids=["keys", "sessions"]
+)
 def test_a_mapping_of_fields_is_no_value_to_count(state: PersistentState) -> None:
     """``{"visits": 5}``, as for a record, would be one visit, and nobody would be told."""
     said = r"an update of a Count\(\) by the mapping \{'visits': 5\}: .*Give 1.*or let the state be a record"

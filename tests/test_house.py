@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -432,6 +433,15 @@ def test_a_module_opens_with_a_sentence() -> None:
         first = text.split("\n\n")[0].rstrip()
         assert first.endswith((".", ":")), f"{module}: {first.splitlines()[0]!r} is not a sentence"
         assert isinstance(tree(module).body[0], ast.Expr), module
+
+
+@pytest.mark.parametrize("room", ["checkpoint", "driver", "worker"])
+def test_a_map_names_every_module_of_its_room(room: str) -> None:
+    """A module that the map leaves out is written a second time."""
+    text = ast.get_docstring(tree(f"persistent.{room}"))
+    named = set(re.findall(r"[a-z_]+", text or ""))
+    missing = {module.rpartition(".")[2] for module in of_room(room)} - named - {room}
+    assert not missing, f"persistent/{room}/__init__.py does not name {sorted(missing)}: add a line for each"
 
 
 def test_no_function_is_long() -> None:

@@ -39,6 +39,21 @@ class Visits(PersistentTask):
         state.update(message.timestamp, {"visits": 1, "total": message.value["n"]})
 
 
+class Counted(Visits):
+    """How many, in a given state."""
+
+    name = "Visits"
+
+    def __init__(self, state: Any) -> None:
+        self.state = state
+
+    def persistent_state(self) -> Any:
+        return self.state
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, 1)
+
+
 def pipeline_of(
     source: Any, storage: Storage | str, task: PersistentTask | None = None, sink: Any = None, **options: Any
 ) -> Pipeline:

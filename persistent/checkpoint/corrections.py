@@ -65,8 +65,8 @@ def correction_laws(id: int, kind: str, before: Corrections, after: Corrections)
 
 
 def corrections_before(corrections: Corrections, clock: int, url: str) -> dict[str, Correction]:
-    """Those that only a state as of the clock still holds. One from the clock on is gone with what it changed, and its
-    name is free again. Refused for one on both sides: it would be half there."""
+    """The corrections that the state as of a clock holds. One that changed only panes from the clock on is undone, and
+    its name is free again. Refused if one changed panes on both sides: half of it would remain."""
     kept = {}
     for name, one in corrections.items():
         first, last = one.panes

@@ -208,14 +208,15 @@ class StateRuns:
 
     ``published``: the id of the checkpoint that last published a state without windows, or one that is published as it
     changes: only what is in later runs is not published yet. ``lowest``: the smallest pane that an open window still
-    needs, None if the state is empty. ``known_from``: with history, the clock from which its panes are kept apart,
-    whatever history it had; None without, or if an older release has not recorded it. ``zone``: the rules of the time
-    zone by which its windows have their borders; None without a calendar. ``final``: every window with ``end <= final``
-    is final, and its panes are gone; None if all closed ones are. ``late``: how late records, or changes, correct what
-    is published; None if the rows carry no revision. ``emit``: ``CHANGE`` if each step publishes what it has changed,
-    ``EARLY`` if some do. ``passed``: the clock of early results, by name, where it stood at the last step. ``added``:
-    the clock at which it was added to a job that had begun: it lacks all that the job had read; None if it lacks
-    nothing. ``shown_at``: with a time to live, the clock by which keys had expired when it was published; None before.
+    needs, None if the state is empty. ``known_from``: with ``history=``, the clock from which its panes are kept apart,
+    however long they were kept before; None without, or if an older release has not recorded it. ``zone``: the rules of
+    the time zone by which its windows have their borders; None without a calendar. ``final``: every window that ends at
+    or before it is final, and its panes are gone; None if all closed ones are. ``late``: how late records, or changes,
+    revise what is published; None if the rows carry no revision. ``emit``: ``CHANGE`` if each step publishes what it
+    has changed, ``EARLY`` if some do. ``passed``: the clock of early results, by name, where it stood at the last step.
+    ``added``: the clock at which it was added to a job that had begun: it lacks all that the job had read; None if it
+    lacks nothing. ``shown_at``: with a time to live, the clock by which keys had expired when it was published; None
+    before.
     """
 
     fingerprint: Mapping[str, Any]

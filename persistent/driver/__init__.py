@@ -1,14 +1,43 @@
 """A driver takes over, then plans, commits, publishes and collects, one step after the other.
 
-effects        the effects of a driver, and their order
-loop           takes over, then runs step after step
-recover        performs the effects of taking over
-next_step      the step that follows from the newest manifest and the sources
-step           the progress of a step, as a value: what is due, and what to do
-step_effects   performs the effects of a step
-commit         the next manifest, as a pure function of the last one
-run_cache      the panes and inputs that the runs hold, each read at most once
-publish        makes committed outputs visible, takes back after a rollback, collects garbage
-evolution      how to migrate the state of a changed task
-start_from     how a job starts from a savepoint
+ effects            the effects of a driver, and their order
+ loop               takes over, then runs step after step
+ recover            performs the effects of taking over
+ next_step          the step that follows from the newest manifest and the sources
+ step               the progress of a step, as a value: what is due, and what to do
+ step_effects       performs the effects of a step
+ state_step         the part of one state in them; joined_states: one checkpoint of all
+
+What a step follows from, and leads to:
+
+ commit             the next manifest, as a pure function of the last one
+ next_sinks         its sinks; seen_part: its seen records; folds: its runs
+ publish            makes committed outputs visible, takes back after a rollback, collects garbage
+ publish_after      publishes what depends on the step itself: late records and changes; expiry: keys that expire
+ output_batches     the batches that each sink is given, and has
+ overlaps           judges copies that splits of one step have in common
+ drift, quiet       a source that is far ahead waits; a clock moves on while nothing comes
+
+What a driver holds:
+
+ workbench          for one run of a job; state_bench: for one state of it
+ run_cache          the panes and inputs that the runs hold, each read at most once; agenda_cache: of sessions and lives
+ options            the user's choices besides the job
+
+What a job may be:
+
+ same_job           the job of the checkpoint; naming, sink_names: its sources and sinks by name
+ destinations       each result has a place; files_apart: no input is read twice
+ changes            what another value of an option leads to
+ start_from         how a job starts from a savepoint
+ evolution          how to migrate the state of a changed task; migration: does so
+ correction         puts records into states by hand, or takes them out
+ job_guarantee      what a job promises
+
+What a run reports:
+
+ report             the figures of a step and of a run; series: few points of many steps
+ notes              collects them, and cautions; likely_mistakes: what these say
+ nothing_published  why a run has published nothing
+ observer           sees what a run commits
 """

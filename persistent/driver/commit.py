@@ -179,7 +179,7 @@ def next_manifest(
 ) -> Manifest:
     """The checkpoint that a step commits on top of ``last``, for one state. ``index``, ``lag_ms``: the runs of the
     index, and the allowed disorder, of each source. ``known``: the first clock whose panes it keeps apart. ``kinds``:
-    of the values that identify a record, by source. ``late``, ``emit``: how the job corrects results, and when."""
+    of the values that identify a record, by source. ``late``, ``emit``: how and when the job publishes again."""
     old, task = last.manifest, last.manifest.task_name
     id = old.id + 1
     sources = dict(old.sources)
@@ -296,7 +296,7 @@ def retained(old: Manifest, bases: Mapping[int, int], retention: Retention) -> d
 
 def known_from(state: StateRuns, now: int | None) -> int | None:
     """The clock from which panes are kept apart, after a step that keeps them apart from ``now`` on; None without
-    history. For a state of an older release, which did not record it, ``now`` counts."""
+    ``history=``. For a state of an older release, which did not record it, ``now`` counts."""
     return now if now is None or state.known_from is None else max(now, state.known_from)
 
 

@@ -1,5 +1,5 @@
-"""A correction is one checkpoint of its own kind: records are put into the states, or taken out, and what was published
-of them is published anew. Its name makes it happen once."""
+"""A correction is one checkpoint of its own kind, which happens once for its name: records are put into the states, or
+taken out, and the published results that this changes are published again."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _amendment(asked: Asked, log: Log, manifest: Manifest) -> Amendment:
 
 
 def _form(manifest: Manifest) -> Form | None:
-    """How all sources read their records, if it is known and the same."""
+    """The form of the records of all sources; None if it is unknown or differs between them."""
     forms = [Form.of(one.recorded) for one in manifest.sources.values()]
     return forms[0] if all(one == forms[0] for one in forms) else None
 
@@ -158,7 +158,7 @@ def _publish_owed(job: Job, log: Log, manifest: Manifest) -> None:
 
 
 def _check_sinks(job: Job, manifest: Manifest) -> None:
-    """Refused with other sinks than those of the last step: what a new one lacks is for a step to say. A job that
+    """Refused if the sinks are not those of the last step: only a step gives a new sink what it lacks. A job that
     starts from a savepoint, or is a sum, and has made no step, gives its sinks as its first step would."""
     if manifest.publishes is None and not manifest.sinks:
         return

@@ -1,4 +1,4 @@
-"""A result needs a destination: closed windows leave the state, and a sink must be able to hold their corrections."""
+"""A result needs a destination: closed windows leave the state, and a sink must be able to hold revised results."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def evolution_of(evolve: Evolution | Evolutions | None, operator: str) -> Evolut
 
 
 def _check_answer(found: Manifest, expected: Manifest, url: str) -> None:
-    """FingerprintChanged if late records would correct what is published in another way than readers expect of it."""
+    """FingerprintChanged if results would be revised in another way than the readers of published rows expect."""
     was, now = found.operator.state, expected.operator.state
     if was.late in (None, now.late) or found.final == found.clock.closed or was.emit or now.emit:
         return

@@ -1,4 +1,4 @@
-"""A step of a state with a time to live publishes, and counts, after it has mapped: what it has read can keep a key.
+"""A state with a time to live publishes, and counts, once its step has mapped: a record of the step can keep a key.
 
 The keys whose last life may have ended are looked up by the agendas of the runs; without any, and without changes to
 publish, nothing is done.
@@ -39,7 +39,8 @@ def lives_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> tupl
 
 def _publishes_changes(bench: StateBench, step: Step) -> bool:
     """Whether the step publishes what has changed, and expired: as its plan says; and with early results also if a sink
-    lacks every key. A key that a sink has stays on disk until it is taken back, so nothing else must be."""
+    lacks every key. A key that a sink has stays on disk until it is retracted, so nothing else forces a
+    step to publish."""
     planned = step.plan.task.emit
     holds_back = planned == EARLY or (planned is None and bench.job.state.lateness.of_changes == EARLY)
     return planned == CHANGE or (holds_back and lacks_all(bench.job, step.last.manifest))

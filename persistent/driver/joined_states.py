@@ -1,4 +1,4 @@
-"""Each state of a task goes through a step alone; joined, what became of all of them makes one checkpoint.
+"""Each state of a task goes through a step alone; their results are joined into one checkpoint.
 
 All have read the same records, at the same positions. A sink takes one state, by which the manifest knows it.
 """
@@ -18,7 +18,7 @@ from persistent.worker.job import Job
 
 
 def joined_results(whole: Results, states: Mapping[str, Results]) -> Results:
-    """The results of a step: those of its only state, or of all. ``whole``: what is not of one state."""
+    """The results of a step: those of its only state, or of all. ``whole``: what belongs to no single state."""
     if len(states) == 1:
         return next(iter(states.values()))
     each = states.values()
@@ -33,7 +33,7 @@ def joined_results(whole: Results, states: Mapping[str, Results]) -> Results:
 
 
 def joined_checkpoint(last: Entry, job: Job, results: Results, states: Mapping[str, Manifest]) -> Manifest:
-    """The checkpoint after ``last``, from that of each state alone."""
+    """The checkpoint after ``last``, joined from the checkpoints that each state alone would make."""
     one = next(iter(states.values()))
     has_names = bool(job.takes) or not isinstance(job.declared, PersistentState)
     if not has_names and last.manifest.of(next(iter(states))) is last.manifest:

@@ -25,6 +25,7 @@ from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint
 from persistent.sources.protocol import Budget, ForgettingSource, Positions, Source, SourcePlan
 from persistent.task import check_key
+from persistent.worker.job import Job
 from persistent.zone import Zone
 
 logger = logging.getLogger("persistent.driver")
@@ -35,31 +36,36 @@ _FENCES_MAX = 3
 def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
     """The step after ``last``: the plan that was put for it, or a new one of about ``rows`` rows; None if there is
     nothing to do. Writes nothing."""
-    job, log, options = bench.job, bench.log, bench.options
     manifest = last.manifest
     # After our own checkpoint only a driver that fences us can plan, and then the put of our plan finds its plan.
-    put = log.plan(manifest.base, manifest.replan) if manifest.id != bench.committed else None
-    if put is not None:
-        put = put.named(next(iter(manifest.sources)), next(iter(manifest.operators)))
-        _check_same_sources(put, manifest, job.storage.url)
-        for name, step in put.sources.items():
-            first = CODECS[step.codec].first
-            if step.splits or any(position != first for position in step.start.values()):
-                # The source has recorded its options, which those of this run must not contradict.
-                job.sources[name].schema(step.recorded)
-        return Step(last, put, done=(Effect.PLAN,))
+    put = bench.log.plan(manifest.base, manifest.replan) if manifest.id != bench.committed else None
+    return _new_step(bench, last, rows) if put is None else _put_step(bench, last, put)
+
+
+def _put_step(bench: Workbench, last: Entry, put: StepPlan) -> Step:
+    """The step of a plan that was put. CorruptCheckpoint, InvalidPipeline if this job cannot run it."""
+    job, manifest = bench.job, last.manifest
+    put = put.named(next(iter(manifest.sources)), next(iter(manifest.operators)))
+    _check_same_sources(put, manifest, job.storage.url)
+    for name, step in put.sources.items():
+        first = CODECS[step.codec].first
+        if step.splits or any(position != first for position in step.start.values()):
+            # The source has recorded its options, which those of this run must not contradict.
+            job.sources[name].schema(step.recorded)
+    return Step(last, put, done=(Effect.PLAN,))
+
+
+def _new_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
+    """A step of a new plan; None if there is nothing to do."""
+    job, manifest = bench.job, last.manifest
     zones = {one.job.operator: one.next_zone(view) for one, view in bench.each(manifest)}
     bench.keep_zones(zones)
     planned = _planned(bench, manifest, rows)
     lags = {name: _lag_ms(job.sources[name], one) for name, one in planned.items()}
     sources = {name: _source_step(manifest.sources[name], one, lags[name]) for name, one in planned.items()}
-    now, quiet_ms = wall_ms(), 0
     reading = [name for name, one in planned.items() if one.splits]
-    for name in reading:
-        schema = job.sources[name].schema(planned[name].recorded)
-        check_key(job.task, schema)
-        if name in job.dedupe:
-            check_names(job, manifest, name, planned[name].recorded)
+    now, quiet_ms = wall_ms(), 0
+    _check_records(job, manifest, {name: planned[name] for name in reading})
     ends = () if reading else _ending(bench, manifest, planned)
     tasks = {
         one.job.operator: _task_step(one, view, zones[one.job.operator], now, ends=one.job.operator in ends)
@@ -82,11 +88,19 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         wall_ms=now,
         sources=sources,
         tasks=tasks,
-        max_future_ms=options.max_future_ms,
+        max_future_ms=bench.options.max_future_ms,
         quiet_ms=quiet_ms,
         not_after=manifest.not_after,
     )
     return Step(last, plan, {name: one.appended for name, one in planned.items() if one.appended is not None})
+
+
+def _check_records(job: Job, manifest: Manifest, reading: Mapping[str, SourcePlan]) -> None:
+    """InvalidPipeline if the records to be read have no such key, or no such names of their senders."""
+    for name, planned in reading.items():
+        check_key(job.task, job.sources[name].schema(planned.recorded))
+        if name in job.dedupe:
+            check_names(job, manifest, name, planned.recorded)
 
 
 def _ending(bench: Workbench, manifest: Manifest, planned: Mapping[str, SourcePlan]) -> tuple[str, ...]:

@@ -56,8 +56,8 @@ def _to_tell(
     shared: Words,
     told: Mapping[int, GroupSums],
 ) -> dict[int, GroupSums]:
-    """By place of a split of one source: what the earlier ones have seen of the ``shared`` keys, where it matters and
-    is not what the split was ``told`` before."""
+    """What each split of one source must know of earlier ones, by its place: what they have seen of the ``shared`` keys
+    that it has, unless it was ``told`` the same before."""
     to_tell = {}
     earlier: GroupSums | None = None
     for place, result in results if len(shared) else ():

@@ -1,8 +1,8 @@
-"""A step with lateness publishes in a job after the one that maps, over the state and its own delta.
+"""A step with lateness maps twice: first its splits, then what it publishes, over the state and its own delta.
 
-Published together with mapping, the last late record would never be published, and a window that closes in this step
-would lack what the step has read. The job is left out where no window closes and the delta touches no closed window:
-nothing late costs nothing. Of sessions, the keys of those that may close are looked up by the agendas of the runs, and
+In one map, the last late record would never be published, and a window that closes in this step would lack what the
+step has read. The second is left out where no window closes and the delta touches no closed window: nothing late costs
+nothing. Of sessions, the keys of those that may close are looked up by the agendas of the runs, and
 those of late records in the delta.
 
 A state that is published as it changes is published in the same way: the keys and windows of what is not published yet,

@@ -242,7 +242,7 @@ def closing_of(step: Step) -> CloseShard:
 
 
 def changing(closing: CloseShard, state: StateRuns) -> CloseShard:
-    """The closing of what has changed since it was published, and of no window."""
+    """The same item, which closes no window and publishes all that has changed since it was last published."""
     published = tuple(run for run in state.runs if run.first <= state.published)
     return replace(closing, runs=published, delta=state.fresh(), close_at=closing.closed)
 

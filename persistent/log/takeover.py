@@ -61,8 +61,8 @@ def _is_free(last: Segment | None, opened: list[Segment], claim: WriterClaim) ->
 def _whole_of(
     folder: LogFolder, claim: WriterClaim, number: int, so_far: SoFar, opened: list[Segment]
 ) -> tuple[bytes, bool]:
-    """A sealed segment of what is whole in the newest of these that holds anything, else an empty one of our own; and
-    whether its writer has ended the log with it."""
+    """The bytes of a sealed segment, and whether its writer has ended the log with it: all that is whole of the first
+    of the ``opened`` segments that holds anything; an empty one of our own if none does."""
     for segment in opened:
         kept = segment.kept(so_far.mark) if segment.begun else None
         if kept is not None and kept.is_worth:

@@ -1,4 +1,4 @@
-"""The mark of a topic journal: of which topic it is, how far it has come, and what it lacks. Every entry has one."""
+"""The mark of a topic journal says which topic it holds, how far, and what it lacks. Every entry has one."""
 
 from __future__ import annotations
 

@@ -6,13 +6,13 @@
  judge_records    judges every record: dead, duplicate, late or processed; time_limit: dead by its timestamp
  duplicates       judges the records that were seen before; seen_items, seen_state: of what they are known
  late_windows     counts late records by the window that they missed
- stage_aside      stages late records and dead letters
+ stage_aside      makes and stages the rows of late records and dead letters
  publish_shard    stages the results of some of the keys of a step, by the next four
  close_windows    folds the panes of windows that are over
  close_sessions   and the parts of sessions that are over
  expire_keys      takes back the keys whose time to live has passed
- revise_windows   publishes again what late records, or a changing state, have changed
- correct_records  judges and processes the records of a correction by hand
+ revise_windows   publishes again what late records, or a changing state, have changed; revise_sessions: of sessions
+ correct_records  reads the records of a correction by hand; correct_states, correct_lives: sum them up
  merge_runs       reads, folds and writes the runs whose sum is the state
  state_tables     folds a whole state, for readers
  output_tables    presents sums as rows

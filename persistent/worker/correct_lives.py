@@ -62,7 +62,7 @@ class Points:
             return group_sessions(self.job.state.monoid, ttl, keys, times[chosen], take(tuple(values), chosen))
 
     def refused_text(self, place: int, final: int, *, adds: bool) -> str:
-        """Why one of them is not taken, by the clock up to which sinks were told."""
+        """Why the point at this place is not taken, where keys have expired up to ``final``."""
         owners = self.rows.columns[0].spread(np.arange(len(self.rows)))
         key = ", ".join(repr(column[int(owners[place])].as_py()) for column in self.rows.keys)
         of_key, time = f" of the key {key}" if key else "", utc_text(int(self.times[place]))

@@ -199,8 +199,8 @@ def _taken(
     refused: set[str],
     late: Sequence[Late],
 ) -> CorrectedRows:
-    """What the states take of these updates. Refused for one that comes too late for a key, and that no other state
-    takes; and for one of the ``late`` records without an update at its time that a life takes."""
+    """The updates that the states take. Refused if one comes too late for its key and no other state takes it, or if
+    no life takes an update at the time of one of the ``late`` records."""
     found, points = CorrectedRows({}, set(refused)), list[Points]()
     each = job.each()
     for operator, one in each.items():

@@ -1,4 +1,4 @@
-"""Expiring keys takes back what is published of keys whose last life has ended, and publishes those that changed.
+"""Expiring keys retracts the rows of keys whose last life has ended, and publishes the keys that have changed.
 
     was published   the last life in the runs that are published, unless it had ended at ``shown_at``
     is shown now    the last life in all runs, unless it has ended at ``close_at``
@@ -9,6 +9,7 @@ Which lives there are follows from times alone: a value that is not shown is not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,7 +34,7 @@ FoldParts = Callable[[Sequence[GroupSums]], Iterable[GroupSums]]
 
 
 def shown_lives(job: Job, item: CloseShard) -> Iterator[GroupSums]:
-    """The values of the keys of a shard that have changed, and those that are taken back."""
+    """The values of the keys of a shard that have changed, and the retractions."""
 
     def folded(parts: Sequence[GroupSums]) -> list[GroupSums]:
         return [fold(job.state.monoid, parts, job.state.panes.step)] if parts else []
@@ -72,35 +73,68 @@ def lives_of(job: Job, runs: Sequence[Run], hashes: Words) -> GroupSums | None:
     return _times(job, parts_of(job, runs, 0, KEY_GROUPS, hashes=hashes))
 
 
+@dataclass(frozen=True)
+class _Lives:
+    """The lives of a shard, one of each key, without their values. ``states``, ``deltas``: the parts with the values.
+
+    ``fresh``: those to show that have changed. ``was``: those that are published. ``gone``: of these, those of keys
+    that are shown no more. ``anew``: all is published anew, to sinks that may hold it, of a job that knows nothing
+    else.
+    """
+
+    states: list[GroupSums]
+    deltas: list[GroupSums]
+    fresh: GroupSums
+    was: GroupSums
+    gone: GroupSums
+    anew: bool
+
+    def published(self) -> list[GroupSums]:
+        """The parts of what is published."""
+        return self.deltas if self.anew else self.states
+
+    def fresh_parts(self) -> list[GroupSums]:
+        return [part for one in (*self.states, *self.deltas) if len(part := _of_lives(self.fresh, one))]
+
+
 def _shown(
     job: Job, item: CloseShard, now: FoldParts, before: FoldParts, *, is_apart: bool = False
 ) -> Iterator[GroupSums]:
+    """What a shard takes back, and then what it publishes. ``is_apart``: some folds raise, and have no value."""
+    lives = _lives(job, item)
+    if lives is None:
+        return
     ttl, takes_back = _time_to_live(job), job.state.lateness.answer == RETRACT
-    deltas = parts_of(job, item.delta, item.low, item.high)
+    # All that was is needed where it is taken back; but what is published anew takes nothing back.
+    needed = lives.was if (takes_back or is_apart) and not lives.anew else lives.gone
+    old = [part for one in lives.published() if len(part := _of_lives(needed, one))]
+    earlier = [ttl.living(rows, item.shown_at or 0) for rows in before(old)]
+    yield from (TakenBack.of(_only(lives.gone, rows)) for rows in earlier)
+    left = lives.fresh
+    for rows in now(lives.fresh_parts()):
+        living = ttl.living(rows, item.close_at)
+        left = _without(left, living) if is_apart else left
+        yield with_earlier(living, None if lives.anew else found_rows(job, living, earlier)) if takes_back else living
+    if is_apart:
+        # What is left has no value: the earlier one of its key does not stay.
+        yield from (TakenBack.of(_only(left, rows)) for rows in earlier)
+
+
+def _lives(job: Job, item: CloseShard) -> _Lives | None:
+    """The lives of the keys of a shard that have changed, or may have expired; None if there are none."""
+    ttl, deltas = _time_to_live(job), parts_of(job, item.delta, item.low, item.high)
     touched = _touched(item, deltas)
     states = parts_of(job, item.runs, item.low, item.high, hashes=touched) if len(touched) else []
     times, changed = _times(job, [*states, *deltas]), _times(job, deltas)
     if times is None:
-        return
+        return None
     shown = ttl.living(times, item.close_at)
-    # All is published anew to sinks that may hold it, as a job did of which nothing else is known.
-    is_anew = not item.runs and item.shown_at is not None
-    told = _times(job, deltas if is_anew else states)
-    was = None if told is None or item.shown_at is None else ttl.living(told, item.shown_at)
-    fresh = shown.take(same_rows(shown, changed, 1)[0]) if changed is not None else shown.slice(0, 0)
-    gone = shown.slice(0, 0) if was is None else _without(was, shown)
-    # All that was is needed where it is taken back; but what is published anew takes nothing back.
-    needed = was if (takes_back or is_apart) and was is not None and not is_anew else gone
-    old = [_of_lives(needed, part) for part in (deltas if is_anew else states)]
-    earlier = [ttl.living(rows, item.shown_at or 0) for rows in before([one for one in old if len(one)])]
-    for rows in earlier:
-        yield TakenBack.of(_only(gone, rows))
-    for rows in now([one for part in (*states, *deltas) if len(one := _of_lives(fresh, part))]):
-        living = ttl.living(rows, item.close_at)
-        fresh = _without(fresh, living) if is_apart else fresh
-        yield with_earlier(living, None if is_anew else found_rows(job, living, earlier)) if takes_back else living
-    for rows in earlier if is_apart else ():
-        yield TakenBack.of(_only(fresh, rows))
+    none = shown.slice(0, 0)
+    fresh = none if changed is None else shown.take(same_rows(shown, changed, 1)[0])
+    anew = not item.runs and item.shown_at is not None
+    told = changed if anew else _times(job, states)
+    was = none if told is None or item.shown_at is None else ttl.living(told, item.shown_at)
+    return _Lives(states, deltas, fresh, was, _without(was, shown) if len(was) else none, anew)
 
 
 def _touched(item: CloseShard, deltas: Sequence[GroupSums]) -> Words:

@@ -109,7 +109,7 @@ class Job:
         return replace(self, declared=states)
 
     def folder(self) -> str:
-        """The folder of the runs of its only state; of what is set aside."""
+        """The folder of the runs of its only state, and of late rows and dead letters until they are published."""
         return runs_folder(self.operator)
 
 
@@ -152,20 +152,22 @@ class MapSplit:
 
 @dataclass(frozen=True)
 class CloseShard:
-    """Close the windows with ``closed < end <= close_at`` of the key groups ``low <= group < high``. Without windows:
-    publish the keys of the ``delta``, the runs of which nothing is published, with the ``revision``; every key to the
-    sinks ``whole``, which have none yet.
+    """Publish what is due of the key groups ``low <= group < high`` of the state with the name ``state``, in rows with
+    the ``revision``.
 
-    With windows, ``delta``: the runs of the step itself, if it has lateness to answer. They count in windows with
-    ``end > final``; those that were closed before, and that they touch, are the ranges ``corrected`` of window numbers,
-    first to last (cells, of sessions): they are published again for the keys of the delta. A state that is published as
-    it changes closes none: its delta is what is not published, and open windows are corrected as closed ones are. Of
-    sessions that is said by ``changes``. ``anew``: to sinks that may have these windows, of another job or of before
-    a rollback; nothing is taken back, and of sessions that change all are published.
+    windows                      those with ``closed < end <= close_at`` close
+    windows that take late rows  ``delta``: the runs of the step, which count in windows with ``end > final``. Closed
+                                 windows that they touch are published again for the keys of the delta: the ranges
+                                 ``corrected`` of window numbers, first to last (of sessions, of cells)
+    what changes                 ``delta``: the runs of which nothing is published. None closes: windows, also
+                                 open ones, are published again as above, and so are the keys of a state without windows
+    sessions, lives              ``hashes``: of the keys with one that may close, or end, ascending; None without any
+    lives                        ``shown_at``: the clock by which the keys of the ``runs`` are published; None if none
+                                 is. A shard that only ``counts`` publishes none
 
-    ``hashes``: of the keys that may have a session that closes, or a life that ends, ascending; None if there are none
-    of either. With a time to live, ``shown_at``: the clock by which the keys of the ``runs`` are published, None if
-    none is. If the shard only ``counts``, nothing is published. ``state``: the name of the state."""
+    ``whole``: the sinks that have nothing yet, and get every key. ``changes``: what changes are sessions. ``anew``: to
+    sinks that may have these windows, of another job or of before a rollback: nothing is retracted, and of sessions that
+    change all are published."""
 
     attempt: Attempt
     runs: tuple[Run, ...]

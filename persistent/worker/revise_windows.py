@@ -74,7 +74,7 @@ class Corrected(GroupSums):
 
 @dataclass(frozen=True)
 class TakenBack(GroupSums):
-    """Values that were published, of what there is no more: keys that have expired, or sessions that others took in."""
+    """Published values to retract: of keys that have expired, or of sessions that are now part of others."""
 
     @staticmethod
     def of(rows: GroupSums) -> TakenBack:
@@ -85,7 +85,7 @@ class TakenBack(GroupSums):
 
 
 def corrections(job: Job, item: CloseShard) -> Iterator[GroupSums]:
-    """The windows of a shard that the delta corrects, in pieces."""
+    """The windows of a shard that the delta revises, in pieces."""
     window, groups = job.state.window, (item.low, item.high)
     if window is None or not item.corrected:
         return
@@ -204,7 +204,7 @@ def same_rows(one: GroupSums, other: GroupSums, step: int) -> tuple[Integers, In
 
 
 def _changed(job: Job, item: CloseShard, touched: GroupSums, found: Found | None) -> GroupSums:
-    """The new values of what was touched; with the earlier ones where they are taken back."""
+    """The new values of the rows that the delta touches; with the earlier ones if these are retracted."""
     rows = _added(job, found, touched)
     return with_earlier(rows, found) if _takes_back(job, item) else rows
 

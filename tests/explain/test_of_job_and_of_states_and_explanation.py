@@ -19,27 +19,12 @@ from persistent import (
 )
 from tests.serve.jobs import Each
 from tests.serve.jobs import pipeline as several
-from tests.visits import GOOD, Visits
-
-
-class Kept(Visits):
-    """With a given state."""
-
-    name = "Visits"
-
-    def __init__(self, state: Any) -> None:
-        self.state = state
-
-    def persistent_state(self) -> Any:
-        return self.state
-
-    def process_message(self, state: Any, message: Any) -> None:
-        state.update(message.timestamp, 1)
+from tests.visits import GOOD, Counted
 
 
 def pipeline_of(state: Any, name: str, **options: Any) -> Pipeline:
     source = MemorySource(GOOD, timestamp="ts", max_out_of_orderness="10 s")
-    given = {"source": source, "task": Kept(state), "sink": MemorySink(), "checkpoint": f"memory://explain-{name}"}
+    given = {"source": source, "task": Counted(state), "sink": MemorySink(), "checkpoint": f"memory://explain-{name}"}
     return Pipeline(**{**given, **options})
 
 

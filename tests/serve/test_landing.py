@@ -11,7 +11,6 @@ from persistent import (
     MemorySink,
     MemorySource,
     NonWindowState,
-    PersistentTask,
     Pipeline,
     WindowState,
     everything,
@@ -26,19 +25,7 @@ from persistent.serve.account import aside
 from persistent.serve.landing import landing
 from persistent.storage import MemoryStorage
 from tests.serve.jobs import corrected, ran, several
-
-
-class Counts(PersistentTask):
-    key = "page"
-
-    def __init__(self, state: Any) -> None:
-        self.state = state
-
-    def persistent_state(self) -> Any:
-        return self.state
-
-    def process_message(self, state: Any, message: Any) -> None:
-        state.update(message.timestamp, 1)
+from tests.visits import Counted
 
 
 def counted(state: Any) -> Shown:
@@ -46,7 +33,7 @@ def counted(state: Any) -> Shown:
     MemoryStorage("serve-landing").clear()
     rows = [{"ts": 1_000 * second, "page": "/"} for second in (10, 50, 70, 120)]
     source = MemorySource(rows, timestamp="ts", ordered=True)
-    pipeline = Pipeline(source=source, task=Counts(state), sink=MemorySink(), checkpoint="memory://serve-landing")
+    pipeline = Pipeline(source=source, task=Counted(state), sink=MemorySink(), checkpoint="memory://serve-landing")
     pipeline.run(engine="embedded")
     pipeline.run(engine="embedded")
     return Shown("landing", "counts.py:pipeline", pipeline.storage, pipeline)
@@ -118,7 +105,7 @@ def test_a_task_that_has_changed_says_nothing() -> None:
     shown = counted(WindowState(Count(), tumbling("1 min")))
     other = Pipeline(
         source=MemorySource([], timestamp="ts"),
-        task=Counts(WindowState(Count(), tumbling("2 min"))),
+        task=Counted(WindowState(Count(), tumbling("2 min"))),
         sink=MemorySink(),
         checkpoint="memory://serve-landing",
     )
