@@ -15,7 +15,7 @@ covered = 'persistent/storage/*,persistent/driver/commit.py,persistent/driver/pu
 covering = tests/driver/test_commit*.py tests/driver/test_publish_*.py tests/checkpoint tests/codec tests/storage \
 	tests/operations/test_savepoints.py tests/operations/test_collection.py tests/worker/test_merge_runs.py
 MINUTES ?= 40
-BENCH ?= clicks views checkpoint memory many_steps kernels sketches verify stores kafka log sinks copies late changes sliding week page
+BENCH ?= start clicks views checkpoint memory many_steps kernels sketches verify stores kafka log sinks copies late changes sliding week page
 
 help:
 	@echo 'make run     make events, run a task over them, kill its driver twice with -9, compare every row'

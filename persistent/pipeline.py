@@ -39,7 +39,7 @@ from persistent.errors import InvalidPipeline, PersistentError, explanation
 from persistent.explain.explanation import Explanation
 from persistent.explain.of_job import explained
 from persistent.metrics.protocol import AnyMetrics, shown
-from persistent.notebook import Told, pipeline_html, plotted_history
+from persistent.notebook import Told, frame_of, pipeline_html, plotted_history
 from persistent.promises import Guarantee
 from persistent.sinks.protocol import AnySink
 from persistent.sources.protocol import Source
@@ -320,6 +320,11 @@ class Pipeline:
         job = self.job().of(self._named(name))
         table = self._state_table(job, at) if as_of is None else self._table_as_of(job, instant_ms(as_of, "as_of"))
         return table if spark is None else spark.createDataFrame(table)
+
+    def state_frame(self, library: str = "pandas", **which: Any) -> Any:
+        """The state as a DataFrame of "pandas" or "polars", with exactly its values; ``which``: the options of
+        ``state``."""
+        return frame_of(self.state(**which), library)
 
     def _named(self, name: str | None) -> str:
         """The name of a state. InvalidPipeline without a name, if the task has several states, or none of that name."""

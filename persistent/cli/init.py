@@ -144,9 +144,14 @@ def _again(meant: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def _source_of(text: str) -> End:
-    """The source that is named; a path of something that is there is that of files."""
-    is_path = ":" not in text and text != "sample" and Path(text).exists()
-    return source_of(f"files:{text}" if is_path else text)
+    """The source that is named; a pattern, or a path of something that is there, is that of files."""
+    if ":" in text or text == "sample":
+        return source_of(text)
+    if "*" in text or Path(text).exists():
+        return source_of(f"files:{text}")
+    if Path(text).suffix or "/" in text:
+        raise InvalidPipeline(f"--source {text!r}: no such file or folder below {Path.cwd()}: correct the path")
+    return source_of(text)
 
 
 def _answers(questions: _Questions) -> Answers:

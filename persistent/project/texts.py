@@ -304,9 +304,9 @@ persistent dead-letters checkpoint                                      # the re
 def _late(answers: Answers) -> str:
     if answers.window.kind == NO_WINDOW:
         return ""
-    return """- A record whose window was published before it came is late: `persistent late checkpoint` shows such records.
-  `max_out_of_orderness="5 min"` of the source waits for them; `allowed_lateness="1 day"` of the state corrects what was
-  published.
+    return """- A record whose window was published before it came is late: `persistent late checkpoint` shows it.
+  `max_out_of_orderness="5 min"` of the source waits for such records; `allowed_lateness="1 day"` of the state corrects
+  what was published.
 """
 
 

@@ -77,6 +77,11 @@ def error_text(error: BaseException) -> str:
     ours = _OF_STATE.match(text)
     if ours:
         text = f"state.{ours[1]}() {text[ours.end() :]}: {_USAGE[ours[1]]}"
+    elif isinstance(error, AttributeError) and type(error.obj).__module__ == "persistent.deltas":
+        states: Any = error.obj
+        names = list(states)
+        which = error.name if error.name in names else names[0]
+        text = f"the task has the states {', '.join(names)}: use state[{which!r}].update(timestamp, value)"
     elif _is_of_state(error, text):
         text = f"{text.replace(_DELTA, _THE_STATE)}: a state is only added to: {_USAGE['update']}"
     whole = f"{name}: {text}" if text else name

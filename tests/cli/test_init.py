@@ -94,6 +94,9 @@ def test_every_answer_can_be_an_option(here: Path) -> None:
         (["--source", "kafka:a:1/b", "--key", "_timestamp"], 1, ["--key '_timestamp'", "is the time"]),
         (["--source", "kafka:a:1/b"], 1, ["--key is missing", "give it"]),
         (["--source", "files:none.csv"], 1, ["none.csv", "check the path"]),
+        (["--source", "none.csv"], 1, ["--source 'none.csv'", "no such file or folder below /", "correct the path"]),
+        (["--source", "csv/*.csv"], 1, ["csv/*.csv", "check the path"]),
+        (["--source", "csv"], 1, ["--source 'csv' names no source", "kafka:HOST:PORT/TOPIC"]),
         (["--source", "files:views.csv", "--key", "pgae"], 1, ["--key 'pgae'", "is no column", "page"]),
         (["--source", "files:views.csv", "--timestamp", "page"], 1, ["--timestamp 'page'", "choose one of time"]),
         (

@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 
 from persistent.errors import SourceError
 from persistent.sources import Budget, FileSource, SourceState, csv_lines, lines, parquet, text
+from persistent.sources.csv_dialect import CsvDialect
 from persistent.sources.csv_lines import CsvLines
 from persistent.sources.json_lines import JsonLines
 from persistent.sources.text import Text
@@ -55,6 +56,7 @@ class Drawn:
     dead: list[int]
     multiline: bool = False
     breaks: bool = False
+    delimiter: str = ","
 
 
 # -- plain readers -------------------------------------------------------------------------------------------------
@@ -182,7 +184,13 @@ def json_file(drawn: random.Random) -> Drawn:
 def csv_file(drawn: random.Random) -> Drawn:
     multiline = drawn.random() < 0.7
     data = csv_text(drawn, multiline)
-    return Drawn("a.csv", data, *plain_csv(data, multiline), multiline=multiline)
+    alive, dead = plain_csv(data, multiline)
+    # What a comma is to the plain reader, another character is to the source, and that one a comma.
+    delimiter = drawn.choice(",,;|\t")
+    swap = str.maketrans({",": delimiter, delimiter: ","})
+    alive = [(at, {**row, "v": row["v"] and row["v"].translate(swap)}) for at, row in alive]
+    data = data.decode("latin-1").translate(swap).encode("latin-1")
+    return Drawn("a.csv", data, alive, dead, multiline=multiline, delimiter=delimiter)
 
 
 def gzip_file(drawn: random.Random) -> Drawn:
@@ -241,10 +249,11 @@ def case(format: str, seed: object, folder: Path) -> str | None:
     path.write_bytes(file.data)
     schema = {"ts": "int64", "v": "string"}
     options: dict[str, Any] = {"timestamp": "ts", "timestamp_unit": "ms", "on_bad_file": "dead-letter"}
-    source = FileSource(path, multiline=file.multiline, schema=schema, **options)
+    dialect = CsvDialect(file.delimiter)
+    source = FileSource(path, multiline=file.multiline, schema=schema, **options, **dialect.to_json())
     block = drawn.choice([1, 20, 100, 1 << 24])
     source._formats["json"] = Text(JsonLines(), block)
-    source._formats["csv"] = Text(CsvLines(file.multiline), block)
+    source._formats["csv"] = Text(CsvLines(file.multiline, dialect=dialect), block)
     rows, exact, splits = drawn.choice([1, 2, 3, 7, 50, 1_000]), drawn.random() < 0.7, drawn.randint(1, 4)
     how = f"{format} {seed}: steps of {rows}, {'exact, ' if exact else ''}{splits} splits, blocks of {block}"
     try:
@@ -280,12 +289,17 @@ def drained(source: FileSource, rows: int, exact: bool, splits: int) -> Found:
 # -- planted defects -----------------------------------------------------------------------------------------------
 
 
-def _counted_quotes(data: lines.Bytes, of_file: bool) -> lines.Integers:
+def _counted_quotes(data: lines.Bytes, of_file: bool, delimiter: str) -> lines.Integers:
     """The first splitter: every other quote closes, wherever it stands."""
     ends = lines.ends_of_lines(data)
     quotes = np.searchsorted(np.flatnonzero(data == ord('"')), ends)
     outside: lines.Integers = ends[quotes % 2 == 0]
     return outside
+
+
+def _at_commas(data: lines.Bytes, of_file: bool, delimiter: str) -> lines.Integers:
+    """A quote after another delimiter would open no field."""
+    return lines.ends_outside_quotes(data, of_file)
 
 
 def _cut_late(read: Any) -> Any:
@@ -298,7 +312,8 @@ def _cut_late(read: Any) -> Any:
 
 MUTANTS: dict[str, tuple[str, Any, str, Any]] = {
     "quotes are counted": ("CSV", csv_lines, "ends_outside_quotes", _counted_quotes),
-    "an empty field is text": ("CSV", csv_lines, "_with_nulls", lambda table, text, names: table),
+    "an empty field is text": ("CSV", csv_lines.CsvLines, "_with_nulls", lambda self, table, text, names: table),
+    "a comma separates whatever is said": ("CSV", csv_lines, "ends_outside_quotes", _at_commas),
     "a cut lands inside a line": ("JSON lines", text, "next_line", lambda file, offset: max(offset, 0)),
     "the last row of a group is lost": ("Parquet", parquet, "_columns", _cut_late(parquet._columns)),
     "a torn member ends the file": ("gzip", lines._Compressed, "_advance", None),

@@ -23,6 +23,8 @@ from persistent import (
     Pipeline,
     UserCodeError,
 )
+from persistent import delta as single
+from persistent.deltas import Deltas
 from persistent.text.user_errors import error_text, line_of, message_text, users_line
 
 ROWS = [{"ts": 1, "page": "a", "n": 1, "tags": ["x"]}]
@@ -272,3 +274,13 @@ def test_code_that_was_shipped_by_value_names_its_file(tmp_path: Path, monkeypat
     assert line is not None and line.short == "shipped_by_value.py, line 2"
     first = line_of(fails)
     assert first is not None and first.short == "shipped_by_value.py, line 1"
+
+
+def test_a_state_of_several_is_an_item() -> None:
+    """The advice for one state would not help: there is none to update without its name."""
+    states = Deltas({name: single.Delta(NonWindowState(Count()), (), 0) for name in ("hourly", "total")})
+    for wrong, right in ((lambda: states.total.update(1, 1), "total"), (lambda: states.add(1), "hourly")):
+        with pytest.raises(AttributeError) as caught:
+            wrong()
+        said = f"the task has the states hourly, total: use state['{right}'].update(timestamp, value)"
+        assert error_text(caught.value) == f"AttributeError: {said}"
