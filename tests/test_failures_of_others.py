@@ -37,6 +37,7 @@ FAILURES = {
         ("tests/test_session_window_lateness.py", "test_a_late_record_joins_two_published_sessions"),
         ("tests/test_session_window_lateness.py", "test_a_late_record_opens_a_published_session_again"),
         ("tests/crash/test_sessions_with_lateness.py", "test_a_run_killed_anywhere_equals_the_run_that_was_not"),
+        ("tests/test_session_window_changes.py", "test_a_record_between_two_open_sessions_takes_both_back"),
     ),
     "an idle partition pins everything": (
         (_QUIET, "test_an_idle_partition_pins_nothing_and_a_quiet_stream_moves_on_from_there"),

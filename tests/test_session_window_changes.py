@@ -24,7 +24,7 @@ from persistent.operations import compact, rollback, savepoint
 from persistent.testing.faults import FaultyStorage, Killed, Operations
 from persistent.verify import verify
 from tests.crash.worlds import InTurn
-from tests.few import examples, one_in
+from tests.few import examples, one_in, paired
 from tests.sessions import Row, Run, Session, Visits, expected, held, kept_of, run_of, sessions_in, straggling
 from tests.test_session_window_lateness import at, published, small_folds
 
@@ -113,7 +113,7 @@ DRAWN = (
 )
 
 
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(*DRAWN)
 def test_a_reader_holds_the_plain_sessions_at_every_step(
     seed: int, sizes: tuple[int, int], allowed: int, options: dict[str, Any], step_rows: int, stops: list[int]
@@ -254,8 +254,13 @@ def test_another_emission_is_refused_in_the_words_of_the_options(before: dict[st
         assert Log(made.storage).ids() == ids
 
 
-@pytest.mark.parametrize("first", [{}, {"allowed_lateness": 30}, {"early": 10}, {"emit": "final"}])
-@pytest.mark.parametrize("second", [{"emit": "change", "allowed_lateness": 30}, {"early": 15, "allowed_lateness": 30}])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    paired(
+        [{"allowed_lateness": 30}, {}, {"early": 10}, {"emit": "final"}],
+        [{"emit": "change", "allowed_lateness": 30}, {"early": 15, "allowed_lateness": 30}],
+    ),
+)
 def test_a_plan_that_is_found_again_with_another_option_loses_nothing(
     first: dict[str, Any], second: dict[str, Any]
 ) -> None:
@@ -294,7 +299,7 @@ def test_a_sink_that_joins_gets_every_session_that_is_not_final(options: dict[st
 OPTIONS = ({"emit": "change"}, {"early": 25}, {"early": 90})
 
 
-@pytest.mark.parametrize(("seed", "options"), one_in(2, [(seed, one) for seed in range(3) for one in OPTIONS]))
+@pytest.mark.parametrize(("seed", "options"), one_in(4, [(seed, one) for seed in range(3) for one in OPTIONS]))
 def test_a_rollback_takes_changes_back_and_makes_them_again(seed: int, options: dict[str, Any]) -> None:
     rows = straggling(seed, 30, 4, 10, 60)
     kept = {"retention": Retention(last=10_000)}
@@ -316,7 +321,7 @@ def current(rows: Sequence[Row]) -> list[Session]:
     return sessions_in([row for row in newest.values() if not row["retracted"]])
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", one_in(2, OPTIONS))
 def test_a_rollback_that_leaves_outputs_publishes_all_again(options: dict[str, Any]) -> None:
     """Of equal steps. What stood at the checkpoint, and is joined in the first step after it, is taken back."""
     rows = straggling(7, 30, 4, 10, 60)
@@ -329,7 +334,7 @@ def test_a_rollback_that_leaves_outputs_publishes_all_again(options: dict[str, A
 
 
 @pytest.mark.parametrize(
-    ("stop", "options"), one_in(2, [(stop, one) for stop in (15, 6, 24) for one in (*OPTIONS, {"early": 1})])
+    ("stop", "options"), one_in(5, [(stop, one) for stop in (15, 6, 24) for one in (*OPTIONS, {"early": 1})])
 )
 def test_an_heir_takes_back_what_the_origin_has_published(stop: int, options: dict[str, Any]) -> None:
     """It publishes all that it holds anew, and what its first step joins is no more."""

@@ -107,10 +107,11 @@ def lacks_all(job: Job, manifest: Manifest) -> bool:
 
 
 def is_anew(manifest: Manifest) -> bool:
-    """Whether all that a state holds is published to sinks that may have it: from before a rollback, or from the job
-    whose place they take over. Nothing is known of it."""
+    """Whether the next step publishes all that a state holds to sinks that may have it: from before a rollback, or from
+    the job whose place they take over. Nothing is known of what they have."""
     inherits = bool(manifest.inherits) and not manifest.result_sinks()
-    return _was_published(manifest) or (inherits and not manifest.operator.state.published)
+    goes_back = manifest.target is not None and _was_published(manifest)
+    return goes_back or (inherits and not manifest.operator.state.published)
 
 
 def _was_published(manifest: Manifest) -> bool:

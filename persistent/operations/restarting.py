@@ -102,7 +102,14 @@ def _check_corrections(target: Manifest, newest: Manifest, clock: int, url: str)
 
 
 def _check_adds_up(newest: Manifest, url: str) -> None:
-    """Refused if windows that were published in deltas would be published anew, and added twice."""
+    """Refused if windows that were published in deltas would be published anew, and added twice; or if sessions that
+    were published while they were open would stay."""
+    if any(one.has_sessions and one.emit for part in newest.operators.values() for one in part.states.values()):
+        raise Refused(
+            f'{url}: its sessions are published as they change (emit="change", early=), and the state as of a clock '
+            "has none that began later: nobody would take those back that were published. Nothing was changed. Roll "
+            "back to a checkpoint ('persistent rollback'), or read the source into a new checkpoint and sink"
+        )
     if any(holds_deltas(newest.of(name)) for name in newest.operators):
         raise Refused(
             f'{url}: the state is published early with late="delta", and its sinks hold a part of windows that still '

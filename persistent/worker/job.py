@@ -166,8 +166,8 @@ class CloseShard:
                                  is. A shard that only ``counts`` publishes none
 
     ``whole``: the sinks that have nothing yet, and get every key. ``changes``: what changes are sessions. ``anew``: to
-    sinks that may have these windows, of another job or of before a rollback: nothing is retracted, and of sessions that
-    change all are published."""
+    sinks that may have these windows, of another job or of before a rollback: nothing is retracted, and of sessions
+    that change all are published."""
 
     attempt: Attempt
     runs: tuple[Run, ...]

@@ -118,10 +118,10 @@ def taken_back_in(outputs: Iterable[pa.Table], closed: int) -> int:
 def _touched(job: Job, item: CloseShard) -> _Touched:
     panes = _panes(job, item)
     deltas = parts_of(job, item.delta, item.low, item.high, panes)
+    due = np.zeros(0, np.uint64) if item.hashes is None else item.hashes
     if item.anew:
         states = parts_of(job, item.runs, item.low, item.high, panes)
-        return _Touched(states, deltas, np.unique(np.concatenate([part.hashes for part in (*states, *deltas)])))
-    due = np.zeros(0, np.uint64) if item.hashes is None else item.hashes
+        return _Touched(states, deltas, np.unique(np.concatenate([due, *(part.hashes for part in states)])))
     late = np.unique(np.concatenate([due[:0], *(_late_in(part, _told_until(item)) for part in deltas)]))
     hashes = np.union1d(due, late)
     held = [of_hashes(part, hashes) for part in deltas]

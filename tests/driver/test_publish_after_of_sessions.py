@@ -96,3 +96,46 @@ class _Dying(FaultyStorage):
         if not self.plans and name.startswith("m/"):
             raise Killed(name)
         return self.inner.put_if_absent(name, data)
+
+
+def test_a_step_that_holds_back_asks_for_what_may_close_alone(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Early results cost a step nothing where no session closes; and where one may, the keys whose parts have ended."""
+    hashes: list[int] = []
+    from persistent.worker import publish_shard
+
+    count = publish_shard.unpublished_count
+
+    def counted(job: Any, item: Any) -> int:
+        hashes.append(len(item.hashes))
+        return count(job, item)
+
+    monkeypatch.setattr(publish_shard, "unpublished_count", counted)
+    rows = [*({"ts": 0, "key": f"k{number}", "value": 1} for number in range(20)), *at(1, 2, 3, 4, key="z")]
+    rows += [*at(9, key="k3"), *at(10, 11, key="z")]
+    with run_of(rows, task=Visits(early=1000), step_rows=1) as made:
+        made.run(rows[:-2])
+        assert not asked and not hashes and not made.sink.rows()
+        made.run(rows)
+        assert hashes == [20] and len(held(made.sink.rows())) == 21, "k3 is open still, and published with the others"
+
+
+def test_a_step_of_changes_reads_the_keys_of_its_delta_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    from persistent.worker import revise_sessions
+
+    found: list[int] = []
+    fold = revise_sessions.fold
+
+    def counted(monoid: Any, parts: Any, step: int) -> Any:
+        rows = fold(monoid, parts, step)
+        found.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(revise_sessions, "fold", counted)
+    rows = [*({"ts": 0, "key": f"k{number}", "value": 1} for number in range(100)), *at(5, key="k7")]
+    with run_of(rows, task=Visits(emit="change"), step_rows=100) as made:
+        made.run(rows[:100])
+        found.clear()
+        made.run(rows)
+        assert found and max(found) == 1

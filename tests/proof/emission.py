@@ -114,8 +114,13 @@ class Emission:
 
     @property
     def joins_again(self) -> bool:
+        """Whether a record can change sessions that were published because they had closed."""
+        return self.has_sessions and self.late == "retract" and not self.of_changes
+
+    @property
+    def grows(self) -> bool:
         """Whether a record can change sessions that are published."""
-        return self.has_sessions and self.late == "retract"
+        return self.joins_again or (self.has_sessions and self.of_changes)
 
     @property
     def has_lives(self) -> bool:
@@ -204,7 +209,8 @@ class Emission:
         self, fresh: Iterable[Place], own: Iterable[Place], final: int, judged: int, close_at: int
     ) -> bool:
         """Whether a step publishes though its clock has passed no multiple: a window has closed of which something is
-        not published, from before (``fresh``; final are windows up to ``final``) or from this step (``own``)."""
+        not published, from before (``fresh``; final are windows up to ``final``) or from this step (``own``). Sessions
+        are as they are after the step, all of which something is not published in ``fresh``."""
         old, new = (self.end(start) for _, start in fresh), (self.end(start) for _, start in own)
         return any(final < end <= close_at for end in old) or any(judged < end <= close_at for end in new)
 
@@ -225,6 +231,8 @@ class Emission:
         if self.has_lives:
             gone = ((*place, *old, TAKEN_BACK) for place, old in before.items() if place not in after)
             return [*gone, *self._again(before, after, (place for place in changed if place in after))]
+        if self.of_changes and self.has_sessions:
+            return list(self._regrouped(before, after))
         if self.of_changes:
             return list(self._again(before, after, changed))
         new = [(*place, *after[place]) for place in due]
@@ -254,6 +262,18 @@ class Emission:
         was, now = ({place: one for place, one in held.items() if place[1][1] <= closed} for held in (before, after))
         yield from ((*place, *sums, TAKEN_BACK) for place, sums in was.items() if now.get(place) != sums)
         yield from ((*place, *sums) for place, sums in now.items() if was.get(place) != sums)
+
+    def _regrouped(self, before: Mapping[Place, Sums], after: Mapping[Place, Sums]) -> Iterator[tuple[Any, ...]]:
+        """Of sessions the difference of what was published and of what there is. What is a part of nothing is final."""
+        for (page, (start, end)), sums in before.items():
+            met = [one for one in after if one[0] == page and one[1][0] < end and start < one[1][1]]
+            if met and after.get((page, (start, end))) != sums:
+                yield (page, (start, end), *sums, TAKEN_BACK)
+        yield from ((*place, *sums) for place, sums in after.items() if before.get(place) != sums)
+
+    def unpublished(self, published: Mapping[Place, Sums], held: Mapping[Place, Sums]) -> dict[Place, None]:
+        """The sessions of which something is not published: each record that counts changes the sums."""
+        return {place: None for place, sums in held.items() if published.get(place) != sums}
 
     def table(self, batches: Iterable[Iterable[tuple[Any, ...]]]) -> dict[Place, Sums]:
         """What a reader holds after the rows that each checkpoint has published: the largest revision, with those taken
@@ -352,11 +372,17 @@ def drawn_emission(drawn: random.Random, window: Span | None) -> Emission:
         return Emission(window, names=three)
     if chance < 0.45:
         gap = Gap(*drawn.choice(((4, 10), (8, 30), (15, 200), (40, 200))))
-        if chance < 0.39:
+        if chance < 0.38:
             return Emission(gap, names=three)
         # Where sessions end soon, and take what comes much later, many that are published change.
         gap, allowed = Gap(*drawn.choice(((4, 10), (4, 30), (8, 30), (8, 200)))), drawn.choice((15, 40, 80))
-        return Emission(gap, allowed, *((None, "final") if chance < 0.4 else ("retract",)), names=three)
+        if chance < 0.4:
+            return Emission(gap, drawn.choice((0, allowed)), None, "change", "retract", three)
+        if chance < 0.42:
+            early_by = "processing" if drawn.random() < 0.3 else "event"
+            early = drawn.choice((1, 7, 30))
+            return Emission(gap, drawn.choice((0, allowed)), "retract", names=three, early=early, early_by=early_by)
+        return Emission(gap, allowed, *((None, "final") if chance < 0.43 else ("retract",)), names=three)
     if chance < 0.6:
         around = SHIFTS if drawn.random() < 0.3 else window
         allowed, late = drawn.choice((0, allowed)), drawn.choice((None, "retract", "delta"))

@@ -95,6 +95,7 @@ EMISSIONS = {
     "everything": Emission(EVERYTHING),
     "sessions": Emission(Gap(40, 300)),
     "joining": Emission(Gap(12, 300), 150, "retract"),
+    "growing": Emission(Gap(12, 300), 150, emit="change", changes="retract"),
     "shifts": Emission(SHIFTS, 100, "accumulate"),
     "early": Emission((10, 10, 0), 100, "retract", early=70),
     "lives": Emission(Life(60), emit="change", changes="retract"),

@@ -14,6 +14,7 @@ _STATES = "tests/test_several_states.py"
 _LIVES = "tests/test_time_to_live.py"
 _EXPIRING = "tests/test_several_states_that_expire.py"
 _JOINING = "tests/test_session_window_lateness.py"
+_GROWING = "tests/test_session_window_changes.py"
 _LATENESS, _OVER_RUNS = "tests/test_lateness.py", "tests/test_lateness_over_runs.py"
 
 
@@ -116,6 +117,34 @@ PLANTED = (
         "    return without(was, same_rows(was, now.take(np.flatnonzero(~changes)), 1)[0]), shown",
         "    return was.take(same_rows(was, now.take(np.flatnonzero(changes)), 1)[0]), shown",
         (f"{_JOINING}::test_a_late_record_opens_a_published_session_again",),
+    ),
+    Planted(
+        "what was published early stays if it has ended when it is joined",
+        "persistent.worker.revise_sessions",
+        "    return None if item.changes else _final(item)",
+        "    return _final(item)",
+        (f"{_GROWING}::test_what_was_published_early_and_has_ended_is_taken_back_once_it_is_joined",),
+    ),
+    Planted(
+        "an open session that is published is not taken back",
+        "persistent.worker.revise_sessions",
+        "    return _FOR_EVER if item.changes else item.closed",
+        "    return item.closed",
+        (f"{_GROWING}::test_an_open_session_that_grows_is_taken_back_with_the_borders_that_it_had",),
+    ),
+    Planted(
+        "a session closes, and what it held back early is not published",
+        "persistent.driver.publish_after",
+        "    return any(one.unpublished for one in found if isinstance(one, Closed))",
+        "    return False",
+        (f"{_GROWING}::test_early_sessions_wait_for_a_multiple_and_those_that_close_do_not",),
+    ),
+    Planted(
+        "an heir leaves what its first step joins",
+        "persistent.driver.output_batches",
+        "    return goes_back or (inherits and not manifest.operator.state.published)",
+        "    return goes_back",
+        (f"{_GROWING}::test_an_heir_takes_back_what_the_origin_has_published",),
     ),
     Planted(
         "a fold drops a closed session before it is final",

@@ -67,7 +67,8 @@ class Snapshot:
     before which its past has been summed up. ``unlisted``: whether no sink of the job is known yet. ``passed``: where
     the clock of early results stood; ``shows``: whether any step has published some since.
     ``marked``: whether a rollback has come; then they are not held back until some are published. Of keys that expire,
-    ``shown``: what readers hold, as they were told at the clock ``told``; ``anew``: whether all is published anew."""
+    ``shown``: what readers hold, as they were told at the clock ``told``. ``anew``: whether all is published anew, to
+    readers who may hold it; of keys that expire, and of sessions."""
 
     emission: Emission
     source: int
@@ -198,7 +199,7 @@ class Snapshot:
             unlisted=False,
             passed=None if self.emission.early is None else self._early_clock()[0],
             shows=self.shows or publishes,
-            **({**told, "anew": False} if told else {}),
+            **({**told, "anew": False} if told or self.emission.has_sessions else {}),
         )
         return after, Shown(self._published(plan, own, judged), late, dead)
 
@@ -252,7 +253,8 @@ class Snapshot:
 
     def begun(self) -> Snapshot:
         """The first content of another job: nothing of it is published yet."""
-        return replace(self, source=0, rows=self._all_fresh(), unlisted=True, shows=False, marked=False, anew=True)
+        anew = self.emission.has_lives or self.anew or not self.unlisted
+        return replace(self, source=0, rows=self._all_fresh(), unlisted=True, shows=False, marked=False, anew=anew)
 
     def gone_back(self, newest: Snapshot, *, again: bool) -> Snapshot:
         """What a rollback to it makes: a sink that came since lacks the totals, even if the input had ended; and
@@ -265,7 +267,7 @@ class Snapshot:
         lacks = self._lacks_totals() or (self.unlisted and changes and bool(self.rows)) or self._has_told_no_totals()
         if (lacks and not newest.unlisted) or (changes and again and self.rows):
             rows = self._all_fresh() if changes else self.rows
-            anew = replace(self, ended=False, rows=rows, shows=False)
+            anew = replace(self, ended=False, rows=rows, shows=False, anew=again)
             return replace(anew, unlisted=newest.unlisted, marked=not newest.unlisted)
         return replace(self, unlisted=newest.unlisted, marked=not newest.unlisted)
 
@@ -317,6 +319,9 @@ class Snapshot:
         if self.emission.has_lives:
             # What a reader has of a key stays on disk until it is taken back.
             return False
+        if self.emission.has_sessions:
+            fresh = {place for row, place in self.placed((*self.rows, *own)) if row.fresh}
+            return self.emission.must_publish(fresh, (), self.final, judged, plan.close_at)
         fresh, new = {place for row, place in self.placed(self.rows) if row.fresh}, dict(self.placed(own)).values()
         return self.emission.must_publish(fresh, new, self.final, judged, plan.close_at)
 
@@ -357,6 +362,12 @@ class Snapshot:
             due = {place for _, place in self.placed(rows) if self.closed < emission.end(place[1]) <= plan.close_at}
         else:
             due = {place for row, place in self.placed(self.rows) if plan.ends and row.fresh}
+        if emission.of_changes and emission.has_sessions:
+            # What is published anew takes back nothing but what is gone.
+            now, was = self._folded(rows), self._folded(self.rows if self.anew else before)
+            was = {place: sums for place, sums in was.items() if place not in now or not self.anew}
+            now = {place: sums for place, sums in now.items() if emission.end(place[1]) > self.final}
+            return Counter(emission.outputs(was, now, (), (), self.closed))
         places = {place for _, place in self.placed(changed)}
         return Counter(emission.outputs(self._folded(before), self._folded(rows), places, due, self.closed))
 

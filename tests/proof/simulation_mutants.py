@@ -90,8 +90,12 @@ def _as_a_window(self: SessionWindow, timestamps: Any, watermark: int) -> Any:
     return self.ends(timestamps) <= watermark, np.zeros(len(timestamps), bool)
 
 
-def _stays_published(job: Any, told: Any, shown: Any) -> Any:
-    return _DIFFERENCE(job, told.slice(0, 0), shown)
+def _stays_published(job: Any, item: Any, told: Any, shown: Any) -> Any:
+    return _DIFFERENCE(job, item, told.slice(0, 0), shown)
+
+
+def _as_if_closed(item: Any) -> int:
+    return int(item.closed)
 
 
 def _without_the_delta(job: Any, item: Any) -> Any:
@@ -157,6 +161,8 @@ MUTANTS: Mapping[str, Patch] = {
     "a session loses its bridge": (SessionCache, "touched", lambda self, delta, closed: ()),
     "a session is corrected without its bridge": (publish_shard, "changed_sessions", _without_the_delta),
     "sessions that others take in stay published": (revise_sessions, "_difference", _stays_published),
+    "open sessions are taken for unpublished": (revise_sessions, "_told_until", _as_if_closed),
+    "a session closes with what it held back": (publish_after, "_closes_unpublished", lambda *_: False),
     "early results wait for their clock alone": (publish_after, "_must_publish", lambda *_: False),
     "a quiet clock jumps to today": (QuietWatch, "lasts_ms", _to_today),
     "a time without a driver counts as quiet": (QuietWatch, "saw", _watched_before),
@@ -178,7 +184,9 @@ NEEDS: Mapping[str, Needs] = {
     "a session is judged like a window": lambda emission, quiet: emission.has_sessions,
     "a session loses its bridge": _joins,
     "a session is corrected without its bridge": _joins,
-    "sessions that others take in stay published": _joins,
+    "sessions that others take in stay published": lambda emission, quiet: emission.grows,
+    "open sessions are taken for unpublished": lambda emission, quiet: emission.grows and emission.of_changes,
+    "a session closes with what it held back": lambda emission, quiet: emission.grows and emission.early is not None,
     "early results wait for their clock alone": lambda emission, quiet: emission.early is not None,
     "a time to live keeps the last life alone": lambda emission, quiet: emission.has_lives,
     "a key expires by the clock committed with it": lambda emission, quiet: emission.has_lives,

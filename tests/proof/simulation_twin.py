@@ -214,12 +214,15 @@ class Snapshot:
     ) -> Snapshot:
         passed, publishes = emission.early_clock(self.passed, self.watermark, step.wall_ms)
         lacks = self.marked and not self.shows and bool(self.sums)
-        must = step.ends or lacks or emission.must_publish(self.changed, own, self.final, judged, step.close_at)
-        changed = self.changed.union(own)
+        fresh = self.changed
+        if emission.has_sessions:
+            fresh, own = frozenset(emission.unpublished(self.published, sums)), ()
+        must = step.ends or lacks or emission.must_publish(fresh, own, self.final, judged, step.close_at)
+        changed = fresh.union(own)
         if not (publishes or must):
             return replace(self, passed=passed, changed=changed, outputs=())
         outputs = tuple(sorted(emission.outputs(self.published, sums, changed, (), self.closed), key=repr))
-        published = {**self.published, **{place: sums[place] for place in changed}}
+        published = sums if emission.has_sessions else {**self.published, **{place: sums[place] for place in changed}}
         shown = replace(self, passed=passed, changed=frozenset(), published=published, outputs=outputs)
         return replace(shown, shows=True)
 

@@ -68,6 +68,33 @@ def batches(emission: Emission) -> list[list[tuple[object, ...]]]:
             ],
         ),
         (
+            Emission(Gap(10, 40), 50, emit="change", changes="retract"),
+            [
+                [((3, 13), 1, 1)],
+                [((14, 24), 1, 2)],
+                [((25, 35), 1, 3)],
+                [((3, 13), 1, 1, TAKEN_BACK), ((3, 14), 2, 5)],
+                [((41, 51), 1, 5)],
+                [((14, 24), 1, 2, TAKEN_BACK), ((3, 14), 2, 5, TAKEN_BACK), ((3, 24), 4, 13)],
+                [],
+            ],
+        ),
+        (
+            Emission(Gap(10, 40), 50, "retract", early=13),
+            [
+                [],
+                [],
+                [((3, 13), 1, 1), ((14, 24), 1, 2), ((25, 35), 1, 3)],
+                [((3, 13), 1, 1, TAKEN_BACK), ((3, 14), 2, 5)],
+                [],
+                [
+                    *(((14, 24), 1, 2, TAKEN_BACK), ((3, 14), 2, 5, TAKEN_BACK)),
+                    *(((41, 51), 1, 5), ((3, 24), 4, 13)),
+                ],
+                [],
+            ],
+        ),
+        (
             Emission(Life(20), emit="change"),
             [[(None, 1, 1)], [(None, 2, 3)], [(None, 3, 6)], [], [(None, 4, 11)], [], []],
         ),
@@ -172,6 +199,6 @@ def test_seeds_draw_every_emission() -> None:
     """A seed that is never drawn shows nothing."""
     drawn = [drawn_emission(random.Random(seed), (WINDOWS, None)[seed % 3 == 0]) for seed in range(2000)]
     kinds = Counter((str(one.window), one.late, one.emit, one.changes) for one in drawn)
-    assert len(kinds) == 49 and kinds[str(WINDOWS), None, "close", "update"] > 400
+    assert len(kinds) == 53 and kinds[str(WINDOWS), None, "close", "update"] > 400
     assert min(sum(one.has_sessions for one in drawn), sum(one.early is not None for one in drawn)) > 100
     assert all(one.late != "delta" or "top" not in one.names for one in drawn)

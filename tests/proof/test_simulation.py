@@ -37,6 +37,7 @@ QUICK = (
     "a fold drops a fragment of a session",
     "a session is judged like a window",
     "sessions that others take in stay published",
+    "open sessions are taken for unpublished",
     "early results wait for their clock alone",
     "a quiet clock jumps to today",
     "a time without a driver counts as quiet",

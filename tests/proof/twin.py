@@ -132,12 +132,15 @@ class _Work:
         """What a step publishes early, or because something closes; it is remembered, for what comes after."""
         emission, old = self._emission, self._published
         self._passed, publishes = self._early_clock()
+        if emission.has_sessions:
+            self._changed, own = emission.unpublished(old, self._panes), []
         publishes |= ends or emission.must_publish(self._changed, own, self._final, judged, close_at)
         self._changed |= dict.fromkeys(own)
         if not publishes:
             return []
         changed, self._changed = self._changed, {}
-        self._published = {**old, **{place: self._panes[place] for place in changed}}
+        kept = self._panes if emission.has_sessions else old
+        self._published = {**kept, **{place: self._panes[place] for place in changed}}
         return emission.outputs(old, self._panes, changed, (), self._closed)
 
     def _expires(self, close_at: int) -> bool:

@@ -163,11 +163,11 @@ LIFE_ROWS = _rows(
 )
 """Messages without which two lives are not one, late ones among them."""
 
-VISITS = DiskJob("visits", ROWS, 4, share=0.15)
+VISITS = DiskJob("visits", ROWS, 4, share=0.13)
 TOTALS = DiskJob("totals", ROWS, 4, FOR_EVER, share=0.11)
 OPEN = DiskJob("open", ROWS, 3, end_of_input=False, share=0.08)
 FILES = DiskJob("files", ROWS, 4, files=3, share=0.06)
-LONG = DiskJob("long", LONG_ROWS, 1, share=0.09)
+LONG = DiskJob("long", LONG_ROWS, 1, share=0.08)
 """So many steps that the first checkpoints are deleted before the last is made."""
 EMITTING = (
     DiskJob("accumulated", LATE_ROWS, 3, Emission((10, 10, 0), 15, "accumulate"), share=0.07),
@@ -175,12 +175,14 @@ EMITTING = (
     DiskJob("added", LATE_ROWS, 3, Emission((10, 10, 0), 40, "delta"), share=0.04),
     DiskJob("final", LATE_ROWS, 3, Emission((10, 10, 0), 15, emit="final"), share=0.03),
     DiskJob("days", LATE_ROWS, 3, Emission(DAYS, 25, "retract"), share=0.02),
-    DiskJob("changing", LATE_ROWS, 3, Emission((10, 10, 0), 15, emit="change", changes="retract"), share=0.05),
+    DiskJob("changing", LATE_ROWS, 3, Emission((10, 10, 0), 15, emit="change", changes="retract"), share=0.04),
     DiskJob("updated", ROWS, 4, Emission(emit="change"), share=0.02),
     DiskJob("changed", ROWS, 4, Emission(emit="change", changes="retract"), share=0.02),
     DiskJob("everything", ROWS, 4, Emission(EVERYTHING), share=0.02),
     DiskJob("sessions", SESSION_ROWS, 3, Emission(Gap(5, 30)), share=0.03, lag=8),
     DiskJob("joining", JOINING_ROWS, 3, Emission(Gap(5, 30), 18, "retract"), share=0.02, lag=2),
+    DiskJob("growing", JOINING_ROWS, 3, Emission(Gap(5, 30), 18, None, "change", "retract"), share=0.02, lag=2),
+    DiskJob("growing early", JOINING_ROWS, 3, Emission(Gap(5, 30), 18, "retract", early=9), share=0.02, lag=2),
     DiskJob("shifts", LATE_ROWS, 3, Emission(SHIFTS, 15, "retract"), share=0.02),
     DiskJob("lives", LIFE_ROWS, 3, Emission(Life(10), emit="change", changes="retract"), share=0.04, lag=3),
     DiskJob("expired", LIFE_ROWS, 3, Emission(Life(10)), share=0.02, lag=3, late_sink=True),
