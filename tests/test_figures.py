@@ -35,6 +35,7 @@ WIDE = {
 MANY_PARAMETERS = {
     "persistent.cli.rows.state": 11,  # Click gives a command each option by name.
     "persistent.cli.run.run": 10,
+    "persistent.cli.clock.clock_command": 7,
     "persistent.worker.merge_runs.write_run": 7,  # The deltas and the key groups of the run are two ranges.
     "persistent.verify.rows.state_table_faults": 7,
 }
@@ -56,19 +57,19 @@ MANY_IMPORTS = {
 }
 IMPORTERS_MAX = 40
 MANY_IMPORTERS = {
-    "persistent.errors": 206,  # Errors, columns and the one class all monoids derive from are everybody's words.
+    "persistent.errors": 208,  # Errors, columns and the one class all monoids derive from are everybody's words.
     "monoids.monoid": 60,
     "monoids.column": 67,
     "monoids.groupby.cells": 46,  # The types of arrays.
-    "persistent.clock": 90,  # Durations and pauses; nobody else reads the time.
+    "persistent.clock": 92,  # Durations and pauses; nobody else reads the time.
     "persistent.codec": 55,
-    "persistent.storage": 51,  # Where a checkpoint lies: what every command is given.
-    "persistent.checkpoint.manifest": 64,
+    "persistent.storage": 52,  # Where a checkpoint lies: what every command is given.
+    "persistent.checkpoint.manifest": 66,
     "persistent.checkpoint.names": 45,  # What files are called.
-    "persistent.task": 47,  # What a user declares: its keys, and the names of its states.
+    "persistent.task": 49,  # What a user declares: its keys, and the names of its states.
     "persistent.worker.job": 57,  # What a step is made of.
-    "persistent.text.figures": 44,  # How numbers, sizes and times are said.
-    "persistent.sources.protocol": 55,  # What a source is, said to each of them and to who drives it.
+    "persistent.text.figures": 45,  # How numbers, sizes and times are said.
+    "persistent.sources.protocol": 56,  # What a source is, said to each of them and to who drives it.
 }
 
 
