@@ -81,6 +81,7 @@ def views(pipeline: Pipeline, key: str) -> dict[str, tuple[str, Mapping[str, Any
     earlier, one = ids[len(ids) // 2], json.dumps([key])
     return {
         "now": ("now", {}),
+        "graph": ("graph", {}),
         "time line": ("timeline", {}),
         "time line, further down": ("timeline", {"before": earlier}),
         "manifest": ("manifest", {"id": earlier}),

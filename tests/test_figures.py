@@ -36,6 +36,7 @@ WIDE = {
 MANY_PARAMETERS = {
     "persistent.cli.rows.state": 11,  # Click gives a command each option by name.
     "persistent.cli.run.run": 10,
+    "persistent.cli.clock.clock_command": 7,
     "persistent.worker.merge_runs.write_run": 7,  # The deltas and the key groups of the run are two ranges.
     "persistent.verify.rows.state_table_faults": 7,
 }
@@ -62,10 +63,10 @@ MANY_IMPORTERS = {
     "monoids.monoid": 60,
     "monoids.column": 67,
     "monoids.groupby.cells": 46,  # The types of arrays.
-    "persistent.clock": 90,  # Durations and pauses; nobody else reads the time.
+    "persistent.clock": 92,  # Durations and pauses; nobody else reads the time.
     "persistent.codec": 55,
-    "persistent.storage": 51,  # Where a checkpoint lies: what every command is given.
-    "persistent.checkpoint.manifest": 64,
+    "persistent.storage": 52,  # Where a checkpoint lies: what every command is given.
+    "persistent.checkpoint.manifest": 66,
     "persistent.checkpoint.names": 45,  # What files are called.
     "persistent.task": 48,  # What a user declares: its keys, and the names of its states.
     "persistent.worker.job": 58,  # What a step is made of.

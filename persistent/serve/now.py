@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,7 +14,7 @@ from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.running import Mark
 from persistent.clock import wall_ms
 from persistent.errors import PersistentError
-from persistent.reading import ClockReading, Furthest
+from persistent.reading import ClockReading
 from persistent.serve.partly_late import NOTHING, Partly
 from persistent.serve.shown import FATES, CheckpointFacts, Shown, closed_of, has_windows
 from persistent.serve.wording import place_text, published_words, said_of, sink_words, time_to_live, when_words
@@ -78,7 +79,7 @@ def verdicts(shown: Shown, recent: Sequence[CheckpointFacts], at_ms: int) -> lis
     doing = _doing(shown.pending(), manifest.id, _speed(recent), at_ms) if at_work else None
     return [
         _alive(driver, facts, at_ms, manifest.fences, doing),
-        _behind(driver, shown.clock(), facts, at_ms, shown.furthest),
+        _behind(driver, shown.clock(), facts, at_ms, lambda: _ahead(shown)),
         _lost(facts, recent, shown.partly_late()),
     ]
 
@@ -164,9 +165,9 @@ def _behind(
     clock: ClockReading,
     facts: CheckpointFacts,
     at_ms: int,
-    furthest: Callable[[], Furthest | None] = lambda: None,
+    ahead: Callable[[], str],
 ) -> Verdict:
-    """``furthest``: where the record lies that has moved the clock."""
+    """``ahead``: what to say if a record has moved the clock ahead of the time of day."""
     if not clock.watermark:
         return _verdict("behind", STILL, "Not begun", "no record has moved the clock yet")
     if clock.ended:
@@ -179,22 +180,23 @@ def _behind(
     if lag > _LONG_AGO_MS:
         return _verdict("behind", STILL, "Old data", f"the clock stands at {utc_text(clock.watermark)}{held}")
     if clock.ahead_ms(then):
-        return _verdict("behind", WARN, f"{span_text(-lag)} ahead", _ahead(clock, furthest()))
+        return _verdict("behind", WARN, f"{span_text(-lag)} ahead", ahead())
     if lag < 0:
         return _verdict("behind", WARN, f"{span_text(-lag)} ahead", f"the clock is ahead of the time of day{held}")
     return _verdict("behind", GOOD if lag < 60_000 else WARN, f"{span_text(lag)} behind", f"{when}{held}")
 
 
-def _ahead(clock: ClockReading, lies: Furthest | None) -> str:
+def _ahead(shown: Shown) -> str:
     """Which record has moved the clock ahead of the time of day, where it lies, and what to do."""
-    found, furthest = "", clock.furthest
+    found, lies, furthest = "", shown.furthest(), shown.clock().furthest
+    target = shlex.quote(place_text(shown.target or shown.storage.url))
     if furthest is not None and furthest.largest is not None:
         found = f"; partition {furthest.name} has a record of {utc_text(furthest.largest)}"
     if lies is not None:
-        found += f", {lies}: 'persistent clock FILE.py:NAME --find' names it"
+        found += f", {lies}: 'persistent clock {target if shown.pipeline else 'FILE.py:NAME'} --find' names it"
     return (
         f"the clock is ahead of the time of day, so records of today are late{found}. If its time is wrong, "
-        "'persistent clock TARGET --set-back --not-after TIME' goes back to before it"
+        f"'persistent clock {target} --set-back --not-after TIME' goes back to before it"
     )
 
 
@@ -220,7 +222,7 @@ def _lost(facts: CheckpointFacts, recent: Sequence[CheckpointFacts] = (), partly
         most = _most_aside(facts, recent, partly)
         level = BAD if most else WARN
         return _verdict(
-            "lost", level, " and ".join(aside), f"{text}{_missing(partly)}{_uncounted(partly)}{most}{_FILES}"
+            "lost", level, " and ".join(aside), f"{text}{_missing(partly)}{_uncounted(partly)}{_FILES}{most}"
         )
     text = f"all {count_text(facts['read'], 'record')} accounted for{_uncounted(partly)}{_FILES}"
     if partly.unread or partly.damaged:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import uuid
 from contextlib import suppress
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,10 @@ from persistent.checkpoint.names import manifest_name
 from persistent.reading import Furthest, find_record, furthest
 from persistent.storage import MemoryStorage
 from tests.driver.shop import Visits
+from tests.topics import Topic, TopicSource
 
 AT = 500_000
+module: Any = import_module("persistent.reading.furthest")
 
 
 def rows(count: int, poisoned: int) -> list[dict[str, Any]]:
@@ -80,8 +84,12 @@ def test_of_files_it_names_the_file_and_the_offset(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["memory", "files"])
-def test_without_the_plan_the_positions_tell(tmp_path: Path, kind: str) -> None:
-    """After its checkpoint was collected, another span would be named, or none."""
+@pytest.mark.parametrize("rows_max", [4, 4_000_000])
+def test_without_the_plan_the_positions_tell(
+    tmp_path: Path, kind: str, rows_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its checkpoint was collected, another span would be named, or none; or only its beginning be read."""
+    monkeypatch.setattr(module, "_ROWS", rows_max)
     source = MemorySource(rows(40, 13), timestamp="ts", ordered=True) if kind == "memory" else files(tmp_path, 40, 13)
     pipeline = job(source, retention=Retention(last=2))
 
@@ -148,6 +156,32 @@ def test_of_a_history_and_what_follows_it(tmp_path: Path) -> None:
     record = find_record(pipeline, found)
     assert record is not None and (record.partition, record.offset) == ("live/log", 9)
     assert record.value["page"] == "p24"
+    assert find_record(pipeline, replace(found, step=None)) == record
+    assert find_record(pipeline, replace(found, step=None, after=None)) == record
+
+
+def test_of_several_partitions() -> None:
+    """A record of the same time in another partition would be named."""
+    topic = Topic(a=[1, 2, 3, 4, 5, 6], b=[1, 2, 3, AT, 5, 6], c=[1, 2, 3])
+    pipeline = job(TopicSource(topic), step_rows=6)
+    pipeline.run(engine="embedded")
+    found = found_in(pipeline)
+    assert found.partition == "b"
+    splits = found.splits()
+    assert splits is not None and {split.partition for split in splits} == {"b"}
+    record = find_record(pipeline, found)
+    assert record is not None and (record.partition, record.offset) == ("b", 3)
+
+
+def test_a_step_is_one_between_neighbours() -> None:
+    """The plan of the last of several steps would be named as that of all."""
+    pipeline = job(MemorySource(rows(40, 13), timestamp="ts", ordered=True))
+    pipeline.run(engine="embedded")
+    log, by = Log(pipeline.storage), found_in(pipeline).by
+    read = lambda id: log.read(id).manifest  # noqa: E731
+    assert module._step(log, read, by, read(by.id - 1), "memory") is not None
+    assert module._step(log, read, by, read(by.id - 2), "memory") is None
+    assert module._step(log, read, by, None, "memory") is None
 
 
 def test_of_several_sources() -> None:

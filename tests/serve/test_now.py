@@ -264,4 +264,6 @@ def test_a_record_ahead_of_the_time_of_day_is_placed() -> None:
         text = next(one["text"] for one in now(shown)["verdicts"] if one["of"] == "behind")
     by = shown.furthest()
     assert by is not None
-    assert f", at offsets 0 to 9, counted by checkpoint {by.by.id}: 'persistent clock FILE.py:NAME --find'" in text
+    assert (
+        f", at offsets 0 to 9, counted by checkpoint {by.by.id}: 'persistent clock visits.py:pipeline --find'" in text
+    )

@@ -50,7 +50,7 @@ function node(context, one, data) {
     h("p", { class: "soft" }, one.says, runs && h("span", { class: "hidden" }, `, ${runs}`)),
     one.tags.length > 0 && h("p", {}, one.tags.map(tag)),
     h("dl", { class: "facts" }, one.facts.map(fact)),
-    one.parts?.length > 0 && h("ul", {}, one.parts.map(part), one.parts_more > 0 && h("li", { class: "soft" }, `and ${format.count(one.parts_more, "partition")} more, further ahead`)));
+    one.parts?.length > 0 && h("ul", {}, one.parts.map(part), one.parts_more > 0 && h("li", { class: "soft" }, `and ${format.count(one.parts_more, "partition")} more`)));
 }
 
 const tag = (one) => h("span", { class: `tag ${one.level}` }, one.text);
