@@ -35,6 +35,7 @@ WIDE = {
 MANY_PARAMETERS = {
     "persistent.cli.rows.state": 11,  # Click gives a command each option by name.
     "persistent.cli.run.run": 10,
+    "persistent.cli.operate.correct_command": 7,
     "persistent.worker.merge_runs.write_run": 7,  # The deltas and the key groups of the run are two ranges.
     "persistent.verify.rows.state_table_faults": 7,
 }
@@ -51,7 +52,7 @@ MANY_IMPORTS = {
     "persistent.driver.next_step": 20,
     "persistent.operations.restarting": 23,  # State, sources and seen records are cut at one clock.
     "persistent.driver.step_effects": 24,  # Each effect of a step is performed there.
-    "persistent.driver.correction": 33,  # A checkpoint without a step: what the modules of a step do, in one place.
+    "persistent.driver.correction": 34,  # A checkpoint without a step: what the modules of a step do, in one place.
     "persistent.worker.map_split": 23,  # Every record is judged there, and counted.
 }
 IMPORTERS_MAX = 40

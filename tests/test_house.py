@@ -121,6 +121,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.worker.close_sessions",
         "persistent.worker.correct_windows",
         "persistent.worker.correct_sessions",
+        "persistent.worker.undone_sessions",
         "persistent.worker.expire_keys",
         "persistent.worker.correct_lives",
         "persistent.worker.publish_shard",

@@ -70,7 +70,7 @@ def changed_sessions(job: Job, item: CloseShard) -> Iterator[GroupSums]:
     step, monoid = job.state.panes.step, job.state.monoid
     states = touched.published(touched.states)
     before = fold(monoid, states, step) if states else None
-    yield from _difference(job, *_sides(job, item, touched, before, fold(monoid, touched.parts, step)))
+    yield from difference(job, *_sides(job, item, touched, before, fold(monoid, touched.parts, step)))
 
 
 def changed_sessions_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
@@ -85,7 +85,7 @@ def changed_sessions_apart(job: Job, item: CloseShard, failing: list[FailingKey]
     # A value that could not be folded was never published.
     was = folded_sessions(replace(job, dead_letters=True), told, inner, [])
     now = folded_sessions(job, shown, inner, failing)
-    yield from _difference(job, *(fold(job.state.monoid, [told.slice(0, 0), *some], 1) for some in (was, now)))
+    yield from difference(job, *(fold(job.state.monoid, [told.slice(0, 0), *some], 1) for some in (was, now)))
 
 
 def taken_back_in(outputs: Iterable[pa.Table]) -> int:
@@ -146,16 +146,21 @@ def _marked(part: GroupSums, mark: int) -> GroupSums:
     return with_values(part, (np.full(part.columns[0].entries, mark, np.int64),))
 
 
-def _difference(job: Job, told: GroupSums, shown: GroupSums) -> Iterator[GroupSums]:
+def difference(job: Job, told: GroupSums, shown: GroupSums) -> Iterator[GroupSums]:
     """What is taken back and not replaced, and then what is published, with the value that the same window had."""
-    here, there = same_rows(shown, told, 1)
-    same = _ends(job, shown)[here] == _ends(job, told)[there]
-    here, there = here[same], there[same]
+    here, there = same_sessions(job, shown, told)
     gone = without(told, there)
     if len(gone):
         yield TakenBack.of(gone)
     if len(shown):
         yield with_earlier(shown, (here, told.take(there).columns) if len(here) else None)
+
+
+def same_sessions(job: Job, one: GroupSums, other: GroupSums) -> tuple[Integers, Integers]:
+    """The row numbers in both of the sessions of a key with the same borders."""
+    here, there = same_rows(one, other, 1)
+    same = _ends(job, one)[here] == _ends(job, other)[there]
+    return here[same], there[same]
 
 
 def _ends(job: Job, rows: GroupSums) -> Integers:
