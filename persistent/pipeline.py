@@ -278,7 +278,7 @@ class Pipeline:
         name: str,
         add: Any = None,
         remove: Any = None,
-        undone: str | None = None,
+        undone: str | int | None = None,
         spark: Any = None,
         engine: str | Engine | None = None,
         take_over: bool = False,
@@ -291,8 +291,8 @@ class Pipeline:
         The task processes each record, or nothing is changed: Refused for a window that is final, or a key that has
         expired, if no other state takes it, and ``remove`` for a monoid that is no Group. What was published is
         published anew, as for late records and changes. ``undone``: no records, but the name of a correction that a
-        rollback has undone and left to be seen; its keys and windows are published as they are now. ``take_over``: even
-        if a driver may run. Raises StillRunning.
+        rollback has undone and left to be seen; its keys and windows are published as they are now. Or the id of the
+        rollback, for all of them, and for sessions. ``take_over``: even if a driver may run. Raises StillRunning.
         """
         self._check_not_read_back()
         chosen = self._engine(spark, engine)

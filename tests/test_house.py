@@ -126,6 +126,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.worker.close_sessions",
         "persistent.worker.revise_windows",
         "persistent.worker.revise_sessions",
+        "persistent.worker.undone_sessions",
         "persistent.worker.expire_keys",
         "persistent.worker.correct_lives",
         "persistent.worker.publish_shard",

@@ -37,7 +37,7 @@ from persistent.driver.same_job import check_same_job
 from persistent.driver.sink_names import taken_by
 from persistent.driver.state_bench import StateBench
 from persistent.driver.step import Step, time_limit_of
-from persistent.driver.undone_corrections import Left, left_by, untouched_rows
+from persistent.driver.undone_corrections import Left, left_by, left_since, undone_outputs, untouched_rows
 from persistent.driver.workbench import Workbench
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, NoCheckpoint, Refused
@@ -52,13 +52,13 @@ from persistent.zone import Zone
 @dataclass(frozen=True)
 class Asked:
     """A correction as it is asked for. ``takes_over``: even if a driver may run. ``undone``: the name of one that a
-    rollback has undone, of which the keys are published as they are now."""
+    rollback has undone, of which the keys are published as they are now; or the id of the rollback, for all of them."""
 
     name: str
     add: Any = None
     remove: Any = None
     takes_over: bool = False
-    undone: str | None = None
+    undone: str | int | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def correct(job: Job, engine: Engine, options: Options, asked: Asked) -> Correct
     if not newest.manifest.base:
         raise NoCheckpoint(f"{url}: nothing was counted yet, so there is nothing to correct: run the pipeline first")
     check_same_job(newest.manifest, first_manifest(job, ""), url)
-    amendment = _amendment(asked, log, newest.manifest)
+    amendment = _amendment(job.in_zones(_zones(newest.manifest)), asked, log, newest.manifest)
     known = amendment.applied(newest.manifest, url)
     if known is not None:
         _publish_owed(job, log, newest.manifest)
@@ -125,24 +125,30 @@ def _zones(manifest: Manifest) -> dict[str, Zone | None]:
     return {name: one.state.zone for name, one in manifest.operators.items()}
 
 
-def _amendment(asked: Asked, log: Log, manifest: Manifest) -> Amendment:
+def _amendment(job: Job, asked: Asked, log: Log, manifest: Manifest) -> Amendment:
     try:
         check_name(asked.name, "the name of the correction")
     except (TypeError, ValueError) as error:
         raise InvalidPipeline(f"name={asked.name!r}: {error}") from error
     if asked.undone is not None:
-        if asked.add is not None or asked.remove is not None:
-            raise InvalidPipeline("undone= names a correction whose records are not needed: omit add= and remove=")
-        known = manifest.corrections.get(asked.name)
-        if known is not None and not (known.added or known.removed):
-            # Applied already; what it was made of may no longer be kept.
-            return Amendment(asked.name, Given("add"), Given("remove"), Left(asked.undone, {}, known.sha256))
-        return Amendment(asked.name, Given("add"), Given("remove"), left_by(log, manifest, asked.undone))
+        return Amendment(asked.name, Given("add"), Given("remove"), _left(job, asked, log, manifest))
     form = _form(manifest)
     added, removed = given_records("add", asked.add, form), given_records("remove", asked.remove, form)
     if not (added.rows or removed.rows):
         raise InvalidPipeline("give the records to add=, to remove=, or both: there are none")
     return Amendment(asked.name, added, removed)
+
+
+def _left(job: Job, asked: Asked, log: Log, manifest: Manifest) -> Left:
+    if asked.add is not None or asked.remove is not None:
+        raise InvalidPipeline("undone= names what was undone, whose records are not needed: omit add= and remove=")
+    known = manifest.corrections.get(asked.name)
+    if known is not None and known.is_neutral:
+        # Applied already; what it was made of may no longer be kept.
+        return Left(str(asked.undone), {}, known.sha256)
+    if isinstance(asked.undone, int):
+        return left_since(job, log, manifest, asked.undone)
+    return left_by(log, manifest, str(asked.undone))
 
 
 def _form(manifest: Manifest) -> Form | None:
@@ -215,10 +221,10 @@ def _corrected(bench: Workbench, last: Entry, amendment: Amendment) -> Manifest:
     id, now_ms = step.attempt.id, step.plan.wall_ms
     found = _rows(job, bench.options, last, amendment)
     steps, added, removed = step.each(), amendment.added, amendment.removed
-    anew = amendment.left is not None
-    each = {name: _results(bench.states[name], one, found.rows.get(name), anew=anew) for name, one in steps.items()}
+    left = amendment.left
+    each = {name: _results(bench.states[name], one, found.rows.get(name), left) for name, one in steps.items()}
     written = [mapped.run for one in each.values() for mapped in one.mapped if mapped.run is not None]
-    panes = min(run.pane_min for run in written), max(run.pane_max for run in written)
+    panes = min((run.pane_min for run in written), default=0), max((run.pane_max for run in written), default=0)
     correction = Correction(id, added.rows, removed.rows, panes, amendment.sha256, tuple(sorted(found.refused)))
     sinks = {
         sink: part
@@ -266,15 +272,18 @@ def _written(bench: StateBench, step: Step, rows: GroupSums) -> Mapped:
     return Mapped("", "", run, panes, types, Account(), None, None, None, agenda=agenda)
 
 
-def _results(bench: StateBench, step: Step, rows: GroupSums | None, *, anew: bool) -> Results:
+def _results(bench: StateBench, step: Step, rows: GroupSums | None, left: Left | None) -> Results:
     """What the correction publishes of a state: what it changes of closed windows, or of all that is published as it
-    changes. Without rows it changes nothing. ``anew``: nothing is taken back."""
+    changes. Without rows it changes nothing. ``left``: what was left to be seen; of it only sessions are taken back."""
+    taken_back = undone_outputs(bench, step, left)
+    if taken_back is not None:
+        return Results(closed=(taken_back,))
     if rows is None:
         return Results()
     mapped, lateness = _written(bench, step, rows), bench.job.state.lateness
     if not bench.job.sinks or (lateness.of_changes is None and step.plan.task.final_at is None):
         return Results((mapped,))
-    closed, _, changes = outputs_after(bench, step, [mapped], anew=anew)
+    closed, _, changes = outputs_after(bench, step, [mapped], anew=left is not None)
     return Results((mapped,), closed, changes=changes)
 
 

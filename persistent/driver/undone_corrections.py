@@ -1,14 +1,16 @@
-"""A correction that a rollback has undone stays published, if the rollback has left the later outputs. Its checkpoint
-is kept for a while, with the run that it added: of the keys and windows in it, the sinks may hold other values than the
-state has now.
+"""What a rollback has undone stays published, if it has left the later outputs. The checkpoints that it has abandoned
+are kept for a while, with the runs that they added: of the keys and windows that only a correction has changed, the
+sinks may hold other values than the state has now, and of sessions other borders.
 
     the state  +  the identity at these keys and panes  =  the state          and these are published as they are now
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,45 +18,46 @@ from monoids.groupby.summing import GroupSums
 from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import Attempt
 from persistent.codec import KEY_GROUPS, Run, canonical_json
+from persistent.driver.agenda_cache import SessionCache, run_cache_of
+from persistent.driver.state_bench import StateBench
+from persistent.driver.step import Step, closing_of
 from persistent.errors import Refused
-from persistent.lateness import DELTA
+from persistent.lateness import DELTA, RETRACT
 from persistent.session_window import SessionWindow
 from persistent.state_rows import fold
 from persistent.worker.correct_records import NOTHING
-from persistent.worker.job import Job
+from persistent.worker.job import Closed, CloseShard, Job
 from persistent.worker.merge_runs import monoid_errors, read_rows
+from persistent.worker.publish_shard import stage_rows
+from persistent.worker.undone_sessions import undone_sessions
 
 _BY_HAND = (
     "Apply it again, and then another one with add and remove exchanged: that publishes its keys and windows as they "
     "are now, if remove= is possible"
 )
+_CHANGE_NOTHING = ("checkpoint", "correction", "fence", "compaction")
+"""The kinds of checkpoints of one line, of which each continues the one before."""
 
 
 @dataclass(frozen=True)
 class Left:
-    """What an undone correction has left: by state, the runs that it added to it. ``sha256``: of its records."""
+    """What is left to be seen of what was undone. ``runs``: by state, those that corrections added to it. ``sha256``:
+    of their records. ``steps``: by state of sessions, what each step has closed and corrected, oldest first."""
 
     name: str
     runs: Mapping[str, tuple[Run, ...]]
     sha256: str
+    steps: Mapping[str, tuple[CloseShard, ...]] = field(default_factory=dict)
 
 
 def left_by(log: Log, newest: Manifest, name: str) -> Left:
     """What the corrections of that name have left, which rollbacks have undone without taking their outputs back.
     Refused if there is none, or its checkpoint is no longer kept."""
-    url, runs, sha256 = log.storage.url, dict[str, tuple[Run, ...]](), ""
-    for id in log.kept_ids(newest):
-        manifest = log.read(id).manifest if _stays_published(newest, id) else None
-        if manifest is None or manifest.kind != "correction" or _own(manifest).get(name) is None:
-            continue
-        sha256 = _own(manifest)[name].sha256
-        for operator, one in manifest.operators.items():
-            if operator in newest.operators and _is_same(manifest, newest, operator):
-                added = tuple(run for run in one.state.runs if run.first == id)
-                runs[operator] = (*runs.get(operator, ()), *added)
-    if sha256:
-        return Left(name, runs, sha256)
+    url, found = log.storage.url, list(_corrections(log, newest, name))
+    if found:
+        return Left(name, _added(found, newest), _own(found[-1])[name].sha256)
     if name in newest.corrections:
         raise Refused(
             f"{url}: undone={name!r}: the state holds this correction, by checkpoint "
@@ -66,19 +69,105 @@ def left_by(log: Log, newest: Manifest, name: str) -> Left:
     )
 
 
+def left_since(job: Job, log: Log, newest: Manifest, id: int) -> Left:
+    """What rollback ``id``, which is the newest checkpoint, has undone and left to be seen. Refused for any other, and
+    if not every checkpoint since its target is kept."""
+    url = log.storage.url
+    back = log.read(id).manifest if id in log.kept_ids(newest) else None
+    if back is None or back.kind != "rollback" or newest.base != id or back.target is None or back.retract is not None:
+        raise Refused(
+            f"{url}: undone={id}: the newest checkpoint is {newest.base}, and is to be that rollback, which has left "
+            f"later outputs. Give it before the job runs again. {NOTHING}"
+        )
+    kept = [one for one in log.kept_ids(newest) if one < id]
+    # The target is a checkpoint, or a fence on top of one.
+    first = max((one for one in kept if one <= back.target and not newest.has_left(one)), default=id)
+    line = [log.read(one).manifest for one in kept if one == first or one > back.target]
+    if first < newest.oldest or any(one.kind not in _CHANGE_NOTHING for one in line[1:]):
+        raise Refused(
+            f"{url}: undone={id}: between checkpoint {back.target} and this rollback are others, or an evolution, or "
+            f"not all are kept, so what they published is not known. {NOTHING}"
+        )
+    corrections = [one for one in line[1:] if one.kind == "correction"]
+    sha256 = hashlib.sha256(f"{newest.job} {id}".encode()).hexdigest()
+    steps = {
+        operator: tuple(_steps(one, [manifest.of(operator) for manifest in line]))
+        for operator, one in job.each().items()
+        if isinstance(one.state.window, SessionWindow) and one.state.lateness.answer == RETRACT
+        if one.state.lateness.of_changes is None
+        if all(operator in manifest.operators and _is_same(manifest, newest, operator) for manifest in line)
+    }
+    return Left(str(id), _added(corrections, newest), sha256, steps)
+
+
+def undone_outputs(bench: StateBench, step: Step, left: Left | None) -> Closed | None:
+    """What brings readers of a state of sessions back, staged for its sinks; None for any other state, or if nothing
+    of it is undone."""
+    job, undone = bench.job, () if left is None else left.steps.get(bench.job.operator, ())
+    if not undone or not job.sinks:
+        return None
+    closing = replace(closing_of(step), key_types=undone[-1].key_types)
+    return stage_rows(job, closing, undone_sessions(job, undone))
+
+
+def _steps(job: Job, line: Sequence[Manifest]) -> Iterator[CloseShard]:
+    """What each checkpoint of a line has closed and corrected in a state of sessions, as its step did."""
+    cache = run_cache_of(job)
+    assert isinstance(cache, SessionCache)
+    for before, one in pairwise(line):
+        delta = tuple(run for run in one.operator.state.runs if run.first == run.last == one.id)
+        runs, closed, close_at = before.operator.state.runs, before.clock.closed, one.clock.closed
+        yield CloseShard(
+            Attempt(0, one.id),
+            runs,
+            0,
+            KEY_GROUPS,
+            closed,
+            close_at,
+            one.operator.key_types,
+            0,
+            final=one.final,
+            delta=delta,
+            corrected=cache.touched(delta, closed),
+            hashes=cache.due((*runs, *delta), closed, close_at),
+            state=job.name,
+        )
+
+
+def _corrections(log: Log, newest: Manifest, name: str) -> Iterator[Manifest]:
+    """The kept checkpoints that are a correction of that name, and abandoned, but not their outputs."""
+    for id in log.kept_ids(newest):
+        manifest = log.read(id).manifest if _stays_published(newest, id) else None
+        if manifest is not None and manifest.kind == "correction" and name in _own(manifest):
+            yield manifest
+
+
+def _added(corrections: Sequence[Manifest], newest: Manifest) -> dict[str, tuple[Run, ...]]:
+    """The runs that these corrections added to the states that are still there."""
+    runs = dict[str, tuple[Run, ...]]()
+    for manifest in corrections:
+        for operator, one in manifest.operators.items():
+            if operator in newest.operators and _is_same(manifest, newest, operator):
+                added = tuple(run for run in one.state.runs if run.first == manifest.id)
+                runs[operator] = (*runs.get(operator, ()), *added)
+    return runs
+
+
 def untouched_rows(job: Job, left: Left, final: Mapping[str, int]) -> tuple[dict[str, GroupSums], set[str]]:
     """Rows that change nothing, at the keys and panes of what was left, by state; and the states that cannot be
     published so. ``final``: of each state, the clock up to which windows take nothing. Refused if there are none."""
     rows, unable = dict[str, GroupSums](), dict[str, str]()
     for operator, one in job.each().items():
-        runs = left.runs.get(operator, ())
-        why = _why_not(one)
-        if runs and why:
+        runs, why = left.runs.get(operator, ()), _why_not(one)
+        if operator in left.steps:
+            continue
+        if why and (runs or isinstance(one.state.window, SessionWindow)):
             unable[one.name] = why
         elif runs and (found := _untouched(one, runs, final[operator])) is not None:
             rows[operator] = found
-    if not rows:
-        why = next(iter(unable.values()), "all that it has changed is final, or the task is another one since")
+    if not (rows or any(left.steps.values())):
+        nothing = "it has left nothing to publish: what it has changed is final, or the task is another one since"
+        why = next(iter(unable.values()), nothing)
         raise Refused(f"undone={left.name!r}: {why}. {NOTHING}")
     return rows, set(unable)
 
@@ -97,7 +186,10 @@ def _untouched(job: Job, runs: Sequence[Run], final: int) -> GroupSums | None:
 def _why_not(job: Job) -> str:
     """Why a state cannot be published as it is now, key by key, over what stays of it; empty if it can."""
     if isinstance(job.state.window, SessionWindow):
-        return "sessions keep the times of their records, and have other borders now: take later outputs back instead"
+        return (
+            "sessions keep the times of their records, and have other borders now. With allowed_lateness= and "
+            "emit='close' give the id of the rollback instead, before the job runs; else take later outputs back"
+        )
     if job.state.time_to_live is not None:
         return "a key with a time to live keeps the times of its records: take later outputs back instead"
     if job.state.lateness.answer == DELTA:

@@ -75,6 +75,22 @@ def close_shard(job: Job, item: CloseShard) -> Closed:
     )
 
 
+def stage_rows(job: Job, item: CloseShard, rows: Iterable[GroupSums]) -> Closed:
+    """Rows that are published to all sinks, or taken back, staged as outputs of this item. One without a result was
+    never published, and is a dead letter already."""
+    failing: list[FailingKey] = []
+    tables = _tables(job, item, rows, failing)
+    if failing and not job.dead_letters:
+        raise no_result(job, failing[0])
+    key = output_key(job.state, key_names(job.task))
+    staged = {
+        name: one.stage(pa.concat_tables(tables), item.attempt.id, item.attempt.name(), key)
+        for name, one in job.outlets().items()
+        if tables
+    }
+    return Closed(staged)
+
+
 def _corrected(job: Job, item: CloseShard, outputs: list[pa.Table]) -> int:
     """How many published results these outputs correct."""
     if isinstance(job.state.window, SessionWindow):

@@ -76,7 +76,8 @@ def changed_sessions(job: Job, item: CloseShard) -> Iterator[GroupSums]:
     step, monoid = job.state.panes.step, job.state.monoid
     states = touched.published(touched.states)
     before = fold(monoid, states, step) if states else None
-    yield from _difference(job, item, *_sides(job, item, touched, before, fold(monoid, touched.parts, step)))
+    sides = _sides(job, item, touched, before, fold(monoid, touched.parts, step))
+    yield from difference(job, *sides, anew=item.anew)
 
 
 def changed_sessions_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
@@ -91,7 +92,8 @@ def changed_sessions_apart(job: Job, item: CloseShard, failing: list[FailingKey]
     # A value that could not be folded was never published.
     was = folded_sessions(replace(job, dead_letters=True), told, inner, [])
     now = folded_sessions(job, shown, inner, failing)
-    yield from _difference(job, item, *(fold(job.state.monoid, [told.slice(0, 0), *some], 1) for some in (was, now)))
+    sides = [fold(job.state.monoid, [told.slice(0, 0), *some], 1) for some in (was, now)]
+    yield from difference(job, *sides, anew=item.anew)
 
 
 def unpublished_count(job: Job, item: CloseShard) -> int:
@@ -205,18 +207,23 @@ def _marked(part: GroupSums, mark: int) -> GroupSums:
     return with_values(part, (np.full(part.columns[0].entries, mark, np.int64),))
 
 
-def _difference(job: Job, item: CloseShard, told: GroupSums, shown: GroupSums) -> Iterator[GroupSums]:
-    """What is taken back and not replaced, and then what is published, with the value that the same window had. What is
-    published anew replaces nothing: a sink may lack it."""
-    here, there = same_rows(shown, told, 1)
-    same = _ends(job, shown)[here] == _ends(job, told)[there]
-    here, there = here[same], there[same]
+def difference(job: Job, told: GroupSums, shown: GroupSums, *, anew: bool = False) -> Iterator[GroupSums]:
+    """What is retracted and not replaced, and then what is published, with the value that the same window had. What is
+    published ``anew`` replaces nothing: a sink may lack it."""
+    here, there = same_sessions(job, shown, told)
     gone = without(told, there)
     if len(gone):
         yield TakenBack.of(gone)
     if len(shown):
-        is_told = len(here) and not item.anew
+        is_told = len(here) and not anew
         yield with_earlier(shown, (here, told.take(there).columns) if is_told else None)
+
+
+def same_sessions(job: Job, one: GroupSums, other: GroupSums) -> tuple[Integers, Integers]:
+    """The row numbers in both of the sessions of a key with the same borders."""
+    here, there = same_rows(one, other, 1)
+    same = _ends(job, one)[here] == _ends(job, other)[there]
+    return here[same], there[same]
 
 
 def _ends(job: Job, rows: GroupSums) -> Integers:

@@ -90,8 +90,8 @@ def _as_a_window(self: SessionWindow, timestamps: Any, watermark: int) -> Any:
     return self.ends(timestamps) <= watermark, np.zeros(len(timestamps), bool)
 
 
-def _stays_published(job: Any, item: Any, told: Any, shown: Any) -> Any:
-    return _DIFFERENCE(job, item, told.slice(0, 0), shown)
+def _stays_published(job: Any, told: Any, shown: Any, **more: Any) -> Any:
+    return _DIFFERENCE(job, told.slice(0, 0), shown, **more)
 
 
 def _as_if_closed(item: Any) -> int:
@@ -132,7 +132,7 @@ def _seen_at_once(job: Any, attempt: Any, batches: Any) -> Any:
 _AFTER, _EXPIRES, _LATE = merge_runs.sessions_after, expiry._closing, map_split.stage_late
 _PUT, _PUBLISH, _JUDGE, _CORRECTIONS = Log.put, publish.publish, map_split.judge, publish_shard.corrections
 _COMPACTED, _LASTS, _SAW = merge_runs._compacted, QuietWatch.lasts_ms, QuietWatch.saw
-_DIFFERENCE, _CHANGED = revise_sessions._difference, publish_shard.changed_sessions
+_DIFFERENCE, _CHANGED = revise_sessions.difference, publish_shard.changed_sessions
 
 Patch = tuple[Any, str, Any]
 
@@ -160,7 +160,7 @@ MUTANTS: Mapping[str, Patch] = {
     "a session is judged like a window": (SessionWindow, "late", _as_a_window),
     "a session loses its bridge": (SessionCache, "touched", lambda self, delta, closed: ()),
     "a session is corrected without its bridge": (publish_shard, "changed_sessions", _without_the_delta),
-    "sessions that others take in stay published": (revise_sessions, "_difference", _stays_published),
+    "sessions that others take in stay published": (revise_sessions, "difference", _stays_published),
     "open sessions are taken for unpublished": (revise_sessions, "_told_until", _as_if_closed),
     "a session closes with what it held back": (publish_after, "_closes_unpublished", lambda *_: False),
     "early results wait for their clock alone": (publish_after, "_must_publish", lambda *_: False),
