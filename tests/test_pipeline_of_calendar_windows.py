@@ -39,7 +39,7 @@ from persistent.clock import instant_ms
 from persistent.engines import Embedded
 from persistent.errors import LawBroken
 from persistent.operations import compact, merge, restart, rollback, savepoint
-from persistent.reading import state_table
+from persistent.reading import diff, place, state_table
 from persistent.storage import MemoryStorage, open_storage
 from persistent.testing import verify_task
 from persistent.verify import verify
@@ -358,6 +358,22 @@ def test_a_window_that_is_published_before_it_ends_keeps_its_end(
     ends = [f"{start:%d %H}, {end:%d %H}" for start, end in sorted(shown)]
     assert ends[:4] == ["01 00, 02 00", "02 00, 03 00", "03 00, 04 00", "04 00, 05 05"]
     assert sum(shown.values()) == len(given)
+
+
+def test_a_diff_over_a_change_of_zone_data_tells_windows_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two windows that begin within one of the former days were taken for one, and the diff failed."""
+    given, where, table, places = rows(*DAYS[:8]), "memory://calendar-diff", (), []
+    for count in (3, 8):
+        with machine(monkeypatch, *table):
+            job = pipeline(days(), given[:count], where, ordered=True, disorder="30 days")
+            job.run(engine="embedded")
+            places.append(place(job.storage))
+        table = (("2024-05-04T02:00Z", 2),)
+    for one, other, word in ((*places, "added"), (*reversed(places), "removed")):
+        found = diff(one, other, pipeline=job)
+        shown = [(row["change"], f"{row['window_start']:%d %H}") for row in found.rows.to_pylist()]
+        assert shown == [(word, text) for text in ("04 00", "04 22", "05 22", "06 22", "07 22")], shown
+        assert (found.differing, found.equal) == (5, 3)
 
 
 def test_windows_ahead_of_the_clock_have_begun_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -198,13 +199,14 @@ def _different(jobs: tuple[Job, Job], before: Manifest, after: Manifest) -> Iter
             pa.concat_tables([empty_table(job, manifest), *folded_tables(job, manifest, StatePart(low, high))])
             for job, manifest in zip(jobs, (before, after))
         ]
-        yield _compared(jobs[0], tables[0], tables[1], after.clocks[jobs[1].operator].closed)
+        yield _compared(jobs, tables[0], tables[1], after.clocks[jobs[1].operator].closed)
 
 
-def _compared(job: Job, before: pa.Table, after: pa.Table, closed: int) -> tuple[pa.Table, int]:
+def _compared(jobs: tuple[Job, Job], before: pa.Table, after: pa.Table, closed: int) -> tuple[pa.Table, int]:
+    job = jobs[0]
     borders = (START,) if isinstance(job.state.window, SessionWindow) else (START, END)
     names = [*key_names(job.task), *(borders if job.state.has_borders else ())]
-    ours, theirs = _aligned(job, before, after)
+    ours, theirs = _aligned(jobs, before, after)
     both = (ours >= 0) & (theirs >= 0)
     same = both.copy()
     for name in before.column_names:
@@ -254,12 +256,12 @@ def _times(table: pa.Table, name: str) -> Integers:
     return np.asarray(table[name].cast(pa.int64()).to_numpy())
 
 
-def _aligned(job: Job, before: pa.Table, after: pa.Table) -> tuple[Integers, Integers]:
+def _aligned(jobs: tuple[Job, Job], before: pa.Table, after: pa.Table) -> tuple[Integers, Integers]:
     """The row of each key and window in either table; -1 where it is missing.
 
     Each table has each key once: so the sum over its row numbers, counted from one, is the row.
     """
-    names = key_names(job.task)
+    names, windows = key_names(jobs[0].task), [job.state.window for job in jobs]
     whole = pa.concat_tables([before.select(names), after.select(names)], promote_options="permissive")
     keys = [key_column(whole[name].combine_chunks()) for name in names]
     first, second = before.num_rows, after.num_rows
@@ -268,9 +270,11 @@ def _aligned(job: Job, before: pa.Table, after: pa.Table) -> tuple[Integers, Int
         np.concatenate([np.zeros(first, np.int64), np.arange(1, second + 1)]),
     )
     panes, step = np.zeros(first + second, np.int64), 1
-    if job.state.window is not None and first + second:
+    if windows[0] is not None and first + second:
         panes = np.concatenate([_times(table, START) for table in (before, after)])
-        panes, step = panes - panes.min(), 1 if isinstance(job.state.window, SessionWindow) else job.state.window.step
+        # The rules of a time zone may have changed in between, and the borders of a calendar with them.
+        steps = [1 if window is None or isinstance(window, SessionWindow) else window.step for window in windows]
+        panes, step = panes - panes.min(), math.gcd(*steps)
     sums = group_by(_SIDES, keys, panes, rows, step)
     return sums.columns[0] - 1, sums.columns[1] - 1
 
