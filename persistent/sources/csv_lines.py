@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -155,17 +156,25 @@ def _parse(
     another number of fields are left out."""
     wanted = {} if schema is None else {"column_types": schema, "include_columns": schema.names}
     skip = (lambda row: "skip") if skips or schema is None else None
-    return pyarrow.csv.read_csv(
-        pa.BufferReader(text),
+    return _read_csv(
+        text,
         read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=list(names)),
         parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
         convert_options=pyarrow.csv.ConvertOptions(**wanted, **nulls),
     )
 
 
+def _read_csv(text: memoryview | bytes, **options: Any) -> pa.Table:
+    """Read again if a signal interrupts it. On the main thread Arrow takes SIGINT and SIGTERM, gives up, and sends the
+    signal on to its handler: that says nothing of the text."""
+    while True:
+        with suppress(pa.ArrowCancelled):
+            return pyarrow.csv.read_csv(pa.BufferReader(text), **options)
+
+
 def _names(line: bytes) -> tuple[str, ...]:
     try:
-        names = tuple(pyarrow.csv.read_csv(pa.BufferReader(line + b"\n")).column_names)
+        names = tuple(_read_csv(line + b"\n").column_names)
     except (pa.ArrowException, UnicodeDecodeError) as error:
         hint = ". A CSV file is UTF-8: write it so, as with iconv -t UTF-8" if _is_no_utf8(line) else ""
         raise Unreadable(f"its header cannot be read: {error}{hint}") from error
