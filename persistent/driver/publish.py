@@ -117,11 +117,14 @@ def check_has_last(job: Job, log: Log, manifest: Manifest, newest: Mapping[str, 
             continue
         if newest.get(name, last) < last and _was_given(log, manifest, name, last):
             raise SinkMismatch(
-                f"{job.all_sinks[name]!r} has outputs of this job up to checkpoint {newest[name]}, but {name!r} was "
-                f"given those of checkpoint {last}: it is the place of another sink, or an older copy, and lacks what "
-                f"was published since. Give {name!r} the place that it had. Of sinks in a list, the place in the list "
-                "is the name"
+                f"{job.all_sinks[name]!r} has {_up_to(newest[name])}, but {name!r} was given those of checkpoint "
+                f"{last}: it is the place of another sink, or an older copy, and lacks what was published since. Give "
+                f"{name!r} the place that it had. Of sinks in a list, the place in the list is the name"
             )
+
+
+def _up_to(id: int) -> str:
+    return "no outputs of this job" if id < 0 else f"outputs of this job up to checkpoint {id}"
 
 
 def _was_given(log: Log, manifest: Manifest, name: str, id: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Collection, Sequence
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from persistent.errors import CorruptCheckpoint, InvalidPipeline, SinkMismatch, 
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sinks.json_lines import encode_json_lines
 from persistent.storage import Storage, delete_all, open_storage, put_once
+from persistent.text.shell import shell_word
 from persistent.text.spelling import spelled
 
 _EXTENSIONS = {"parquet": "parquet", "jsonl": "jsonl"}
@@ -34,6 +36,7 @@ _STAGED = "_staged"
 _PUBLISHED = "_published"
 _OWNER = f"{_PUBLISHED}/JOB"
 _RETRACTED = "_retracted"
+_JOB = re.compile(rb"[\w.-]+\n")
 
 
 class FileSink:
@@ -113,6 +116,11 @@ class FileSink:
                 f"{self.url}: a rollback has taken back what checkpoint {staging_id} published (says {name}), so it "
                 "cannot be published again. If the checkpoint is a copy from before that rollback, give it another "
                 "folder."
+            )
+        if found != listed and not _is_document(found):
+            raise SinkMismatch(
+                f"{self.url}/{name} is damaged: delete it, and run again, which lists the files of checkpoint "
+                f"{staging_id} anew"
             )
         if found != listed:
             raise SinkMismatch(
@@ -219,6 +227,12 @@ class FileSink:
             return None
 
     def _check_owner(self, found: bytes, job: str) -> None:
+        if not _JOB.fullmatch(found):
+            place = f"{self.url}/{_OWNER}"
+            raise SinkMismatch(
+                f"{place} is damaged, so nobody knows whose results are here. If they are those of this checkpoint, "
+                f"write it again, as by 'echo {job} > {shell_word(place)}'. Otherwise give the sink another folder"
+            )
         if _as_text(found) != job:
             raise SinkMismatch(
                 f"{self.url} holds the results of job {_as_text(found)} (says {_OWNER}), but this checkpoint is of job "
@@ -259,6 +273,14 @@ def _list_name(id: int) -> str:
 def _no_list(id: int) -> bytes:
     """The list of a checkpoint that was taken back."""
     return (canonical_json({"id": id, "files": [], "rows": 0, "retracted": True}) + "\n").encode()
+
+
+def _is_document(data: bytes) -> bool:
+    """Whether a list is whole, of whatever checkpoint."""
+    try:
+        return data.endswith(b"}\n") and isinstance(json.loads(data), dict)
+    except ValueError:
+        return False
 
 
 def _as_text(data: bytes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -144,8 +145,8 @@ class CsvLines:
         another number of fields are left out."""
         wanted = {} if schema is None else {"column_types": schema, "include_columns": schema.names}
         skip = (lambda row: "skip") if skips or schema is None else None
-        return pyarrow.csv.read_csv(
-            pa.BufferReader(text),
+        return _read_csv(
+            text,
             read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=list(names)),
             parse_options=pyarrow.csv.ParseOptions(
                 delimiter=self._dialect.delimiter, newlines_in_values=True, invalid_row_handler=skip
@@ -160,8 +161,8 @@ class CsvLines:
             raise Unreadable(f"it begins with the mark of UTF-8: omit encoding={self._dialect.encoding!r}")
         options = pyarrow.csv.ParseOptions(delimiter=self._dialect.delimiter)
         try:
-            text = pa.BufferReader(bytes(self._dialect.utf8(line)) + b"\n")
-            names = tuple(pyarrow.csv.read_csv(text, parse_options=options).column_names)
+            text = bytes(self._dialect.utf8(line)) + b"\n"
+            names = tuple(_read_csv(text, parse_options=options).column_names)
         except (pa.ArrowException, ValueError) as error:
             hint = f". {_NO_UTF8_HINT}" if self._dialect.encoding == UTF_8 and _is_no_utf8(line) else ""
             raise Unreadable(f"its header cannot be read: {error}{hint}") from error
@@ -197,6 +198,14 @@ class CsvLines:
         for name, column in zip(empty, columns):
             table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), column)
         return table
+
+
+def _read_csv(text: memoryview | bytes, **options: Any) -> pa.Table:
+    """Read again if a signal interrupts it. On the main thread Arrow takes SIGINT and SIGTERM, gives up, and sends the
+    signal on to its handler: that says nothing of the text."""
+    while True:
+        with suppress(pa.ArrowCancelled):
+            return pyarrow.csv.read_csv(pa.BufferReader(text), **options)
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -277,11 +277,8 @@ class FileSource:
         """List the files again and append the new ones to the index."""
         index, files = view.index, view.place.files
         listing = view.place.list()
-        if not listing and not len(index) and not follow:
-            raise SourceError(
-                f"{self._files.url}: no file exists (names that start with '_' or '.' or end in '.tmp' do not "
-                "count); check the path, or run with follow=True to wait for files"
-            )
+        if not listing and not follow:
+            files.require_found(has_listed=len(index) > 0)
         new = index.new(listing)
         layout = layout or self._first_layout(view, new)
         if layout is None or not new:

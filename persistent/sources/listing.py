@@ -98,6 +98,21 @@ class Files:
             self.warn(text)
         return sorted(kept, key=lambda f: f.path)
 
+    def require_found(self, *, has_listed: bool) -> None:
+        """Raise for a listing without files: SourceError, or InputGone if it had some and the folder is missing on a
+        disk. On other stores a folder without files does not exist."""
+        if not has_listed:
+            raise SourceError(
+                f"{self.url}: no file exists (names that start with '_' or '.' or end in '.tmp' do not "
+                "count); check the path, or run with follow=True to wait for files"
+            )
+        root = self._root()[0]
+        if self.local and not self._is_folder(root):
+            raise InputGone(
+                f"{root}: gone, although files in it have been read: nobody knows whether new ones are there. Bring it "
+                "back (is it mounted?); or make it again, empty, to say that there are none"
+            )
+
     def warn(self, text: str) -> None:
         """Keep a warning for the report, and log it once."""
         if text not in self.warnings:

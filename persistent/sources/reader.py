@@ -223,16 +223,17 @@ def require_size(files: Opener, path: str, where: str, size: int) -> None:
     """Raise ``SourceChanged`` if the store reports, on a new connection, another size for the file."""
     now = files.size_now(path)
     if now != size:
-        raise changed(where, f"it had {size:,} bytes when it was listed, now it has {now:,}")
+        hint = ". If it has grown: what was appended belongs into a file of its own" if now > size else ""
+        raise changed(where, f"it had {size:,} bytes when it was listed, now it has {now:,}", hint)
 
 
-def changed(where: str, what: str) -> SourceChanged:
+def changed(where: str, what: str, hint: str = "") -> SourceChanged:
     """The error for an input whose bytes have changed."""
     return SourceChanged(
-        f"{where}: {what}. Files must not change once listed. Restore the old bytes; or move the file to a new name, "
-        "where it is read as a new file: records read from the old bytes stay counted, and the rest is one dead "
-        "letter, with on_bad_file='dead-letter'. To count the new bytes in place of the old ones, start a fresh "
-        "checkpoint"
+        f"{where}: {what}. Files must not change once listed{hint}. Restore the old bytes; or move the file to a new "
+        "name, where all of it is read as a new file, also what counted before: records read from the old bytes stay "
+        "counted, and the rest is one dead letter, with on_bad_file='dead-letter'. To count the new bytes in place of "
+        "the old ones, start a fresh checkpoint"
     )
 
 

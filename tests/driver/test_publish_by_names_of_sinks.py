@@ -161,3 +161,5 @@ def test_a_folder_is_missed_behind_a_sink_that_has_none() -> None:
     publish.check_has_last(*checked, {"a": -1, "b": last})
     with pytest.raises(SinkMismatch, match="but 'b' was given those of checkpoint"):
         publish.check_has_last(*checked, {"a": -1, "b": last - 1})
+    with pytest.raises(SinkMismatch, match="has no outputs of this job, but 'b' was given"):
+        publish.check_has_last(*checked, {"a": -1, "b": -1})

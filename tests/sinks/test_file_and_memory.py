@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import stat
+import subprocess
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
@@ -194,6 +195,36 @@ def test_the_owner_is_out_of_sight_of_readers(tmp_path: Path) -> None:
     FileSink(tmp_path, format="jsonl").claim("a" * 32)
     with pytest.raises(SinkMismatch, match="choose another folder, or delete this one"):
         FileSink(tmp_path).claim("b" * 32)
+
+
+@pytest.mark.parametrize("damage", [b"", b"a" * 7, b"a" * 32 + b"\nx", b"\0" * 33])
+def test_a_damaged_owner_is_not_another_job(damage: bytes, tmp_path: Path) -> None:
+    """The advice for two jobs is to delete a folder: here it is the own one, with all results."""
+    sink = FileSink(tmp_path / "my results")
+    sink.claim("a" * 32)
+    owner = tmp_path / "my results" / "_published" / "JOB"
+    owner.write_bytes(damage)
+    with pytest.raises(SinkMismatch, match="/JOB is damaged") as error:
+        sink.claim("a" * 32)
+    assert "delete" not in str(error.value)
+    subprocess.run(str(error.value).partition("as by '")[2].partition("'. Otherwise")[0], shell=True, check=True)
+    sink.claim("a" * 32)
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"files":[{"na', b"\0" * 99])
+def test_a_damaged_list_is_not_that_of_another_job(damage: bytes, tmp_path: Path) -> None:
+    """What the message says must help: the list can be made anew."""
+    sink = FileSink(tmp_path)
+    staged = sink.stage(outputs(1), 7, attempt(1, 7))
+    sink.publish(7, [staged])
+    listed = tmp_path / "_published" / f"{7:020d}.json"
+    whole = listed.read_bytes()
+    listed.write_bytes(damage)
+    with pytest.raises(SinkMismatch, match=rf"^{listed} is damaged: delete it, and run again"):
+        sink.publish(7, [staged])
+    listed.unlink()
+    sink.publish(7, [staged])
+    assert listed.read_bytes() == whole
 
 
 def test_the_final_name_is_fixed_when_staged(tmp_path: Path) -> None:

@@ -5,8 +5,14 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
+import signal
+import threading
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.csv
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,3 +142,46 @@ def test_a_number_that_begins_with_zeros_is_told(value: str, tmp_path: Path, cap
     assert drain(FileSource(tmp_path, timestamp="ts", timestamp_unit="ms")).values[0]["v"] == 7
     (message,) = caplog.messages
     assert str(tmp_path / "a.csv") in message and "column 'v'" in message and "'string'" in message
+
+
+def test_a_signal_is_not_a_fault_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM is how a run is stopped. Arrow raises where it arrives, and a good file was a dead letter, for good."""
+    (tmp_path / "a.csv").write_text("ts,v\n1,a\n2,b\n")
+    parse, calls = pyarrow.csv.read_csv, []
+
+    def interrupted(*args: Any, **options: Any) -> pa.Table:
+        calls.append(args)
+        if len(calls) % 2:
+            raise pa.ArrowCancelled("Operation cancelled. Detail: received signal 15", 15)
+        return parse(*args, **options)
+
+    monkeypatch.setattr(pyarrow.csv, "read_csv", interrupted)
+    for schema in (None, {"ts": "int64", "v": "string"}):
+        options: dict[str, Any] = {"timestamp": "ts", "timestamp_unit": "ms", "schema": schema}
+        drained = drain(FileSource(tmp_path, on_bad_file="dead-letter", **options))
+        assert drained.values == [{"ts": 1, "v": "a"}, {"ts": 2, "v": "b"}]
+        assert drained.dead == []
+    assert len(calls) > 10
+
+
+def test_a_real_signal_is_not_a_fault_of_the_file(tmp_path: Path) -> None:
+    """Its handler hears of it, and the file is read: Arrow sends a signal on."""
+    (tmp_path / "a.csv").write_text("ts,v\n1,a\n2,b\n")
+    heard: list[int] = []
+    handler = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+    done = threading.Event()
+
+    def shoot() -> None:
+        while not done.wait(0.0005):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    shooting = threading.Thread(target=shoot)
+    try:
+        shooting.start()
+        drained = [drain(source_of(tmp_path)).values for _ in range(20)]
+    finally:
+        done.set()
+        shooting.join()
+        signal.signal(signal.SIGTERM, handler)
+    assert drained == [[{"ts": 1, "v": "a"}, {"ts": 2, "v": "b"}]] * 20
+    assert heard

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import fsspec
 import pytest
 
-from persistent.errors import InvalidPipeline, SourceChanged
+from persistent.errors import InputGone, InvalidPipeline, SourceChanged
 from persistent.sources import FileSource
 from persistent.sources.listing import Files
 from tests.sources.draining import drain
@@ -52,3 +53,29 @@ def test_an_unknown_protocol_is_refused():
     """Without it the error would be fsspec's, without the path."""
     with pytest.raises(InvalidPipeline, match="nothing://x"):
         Files("nothing://x").list()
+
+
+@pytest.mark.parametrize("path", ["views", "views/", "views/*.jsonl", "views/a.jsonl"])
+def test_a_folder_that_is_away_is_not_an_empty_one(path: str, tmp_path: Path) -> None:
+    """With the end of the input declared, every window would close, and what lies in the folder would be late."""
+    folder = tmp_path / "views"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text('{"ts": 1}\n')
+    source = FileSource(f"{tmp_path}/{path}", timestamp="ts", timestamp_unit="ms")
+    state = drain(source).state
+    folder.rename(tmp_path / "away")
+    assert drain(source, state=state, follow=True).rows == []
+    with pytest.raises(InputGone, match=rf"^{folder}/: gone, .*is it mounted"):
+        drain(source, state=state)
+    folder.mkdir()
+    assert drain(source, state=state).rows == []
+
+
+def test_a_folder_of_a_store_exists_while_it_has_files() -> None:
+    """Files that were read may be deleted, and on such a store their folder is gone with the last of them."""
+    memory = fsspec.filesystem("memory")
+    memory.pipe_file("/listing-gone/a.jsonl", b'{"ts": 1}\n')
+    source = FileSource("memory://listing-gone", timestamp="ts", timestamp_unit="ms")
+    state = drain(source).state
+    memory.rm("/listing-gone", recursive=True)
+    assert drain(source, state=state).rows == []

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from persistent.errors import InvalidPipeline
+from persistent.errors import InputGone, InvalidPipeline
 from persistent.sources import Budget, SourceState
 from persistent.sources.listing import Files
 from persistent.sources.roots import Root, moved_folder, place_of
@@ -158,7 +158,9 @@ def test_a_folder_that_is_away_is_still_a_folder(tmp_path):
     write(tmp_path / "events" / "a.jsonl", 0)
     state = drain(source(tmp_path / "events")).state
     shutil.move(tmp_path / "events", tmp_path / "away")
-    assert drain(source(tmp_path / "events"), state=state).plans == []
+    assert drain(source(tmp_path / "events"), state=state, follow=True).plans == []
+    with pytest.raises(InputGone, match="is it mounted"):
+        drain(source(tmp_path / "events"), state=state)
 
 
 def test_no_user_or_password_is_recorded():
