@@ -35,7 +35,8 @@ Node = dict[str, Any]
 
 
 def graph(shown: Shown) -> dict[str, Any]:
-    """The nodes of a job, each with its facts, those of a layer in their order; and the edges between them."""
+    """The nodes of a job, each with its facts, those of a layer in their order; and the edges between them. ``known``:
+    the last checkpoints that could be read in a moment; the next call may know more."""
     found = _Known(shown, shown.look().newest.manifest, wall_ms())
     manifest = found.manifest
     task = next(iter(manifest.operators)).partition("/")[0]
@@ -49,6 +50,7 @@ def graph(shown: Shown) -> dict[str, Any]:
         "id": manifest.id,
         "name": shown.name,
         "steps": found.steps_text,
+        "known": len(found.recent),
         "nodes": [*sources, _task(found, task), *states, *aside, *(_sink(found, *one) for one in sinks)],
         "edges": edges,
     }
