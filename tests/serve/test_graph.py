@@ -21,8 +21,11 @@ from persistent.serve.graph import graph
 from persistent.serve.now import now
 from persistent.serve.shown import Shown
 from persistent.serve.wording import published_words
-from persistent.storage import MemoryStorage
+from persistent.storage import LocalStorage, MemoryStorage
+from tests.golden.make import GOLDEN
 from tests.serve.jobs import Visits, pipeline, ran, rows, several
+
+PLACES = sorted(one.parent for one in GOLDEN.glob("*/*/FORMAT"))
 
 
 def nodes(shown: Shown) -> dict[str, dict[str, Any]]:
@@ -188,6 +191,16 @@ def test_what_a_sink_lacks_is_no_guess() -> None:
     for ids, said in words.items():
         assert published_words(SinkPart(last=1, unpublished=tuple(map(batch, ids))), newest) == said
     assert published_words(SinkPart(), newest) == "nothing yet"
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda one: f"{one.parent.name} {one.name}")
+def test_checkpoints_of_earlier_releases_have_a_graph(place: Path) -> None:
+    """A job that was not upgraded could not be looked at."""
+    shown = Shown("golden", "", LocalStorage(str(place)))
+    found = nodes(shown)
+    assert facts(found["task"])["processed"] > 0 and found["source/file"]["says"] == "FileSource"
+    lies = shown.furthest()
+    assert lies is not None and "counted" in str(lies)
 
 
 def test_a_cold_server_says_how_much_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
