@@ -40,7 +40,7 @@ export function layers(nodes, edges) {
   return found.filter(Boolean);
 }
 
-const id = (name) => `node ${name}`;
+const id = (name) => `node-${encodeURIComponent(name)}`;
 
 function node(context, one, data) {
   const name = (other) => data.nodes.find((found) => found.id === other)?.title ?? other;
