@@ -24,7 +24,7 @@ from persistent.checkpoint.positions import CODECS
 from persistent.driver.run_cache import RunCache
 from persistent.errors import CorruptCheckpoint, Refused, UnknownCheckpoint
 from persistent.pipeline import Pipeline
-from persistent.sources.protocol import Budget, Source, SourceState, Span, Split
+from persistent.sources.protocol import Budget, Position, Source, SourceState, Span, Split
 from persistent.storage import Storage
 
 _ROWS = 4_000_000
@@ -71,11 +71,15 @@ class Furthest:
         splits = self.splits()
         if splits is not None:
             return _spans_text([span for split in splits for span in split.spans])
-        codec = CODECS[self.part.codec]
-        until = f"before {codec.text(self.part.positions[self.partition])}"
+        until = f"before {self._at(self.part.positions[self.partition])}"
         before = None if self.after is None else self.after.sources.get(self.source)
         start = None if before is None else before.positions.get(self.partition)
-        return until if start is None else f"from {codec.text(start)} on, {until}"
+        return until if start is None else f"from {self._at(start)} on, {until}"
+
+    def _at(self, position: Position) -> str:
+        """A position. The files of a source with an index are numbered in the order in which they were listed."""
+        text = CODECS[self.part.codec].text(position)
+        return f"listed file {text}" if self.part.index and isinstance(position, tuple) else text
 
 
 def _spans_text(spans: list[Span]) -> str:

@@ -18,7 +18,8 @@ from persistent.checkpoint.positions import CODECS
 from persistent.clock import wall_ms
 from persistent.errors import UnknownCheckpoint
 from persistent.reading import PartitionReading
-from persistent.serve.now import BAD, STILL, WARN, LastSteps, Verdict, last_steps, verdicts
+from persistent.serve.last_steps import RATE_STEPS, LastSteps, last_steps
+from persistent.serve.now import BAD, STILL, WARN, Verdict, verdicts
 from persistent.serve.shown import FATES, Shown
 from persistent.serve.wording import place_text, published_words, sink_words, time_to_live, when_words
 from persistent.sources.halves import HISTORY, LIVE, SEAM, halves_of, has_switched
@@ -26,7 +27,6 @@ from persistent.task import STATE, state_name
 from persistent.text.figures import count_text
 from persistent.text.fingerprints import window_text
 
-_RECENT = 21
 _PARTITIONS_MAX = 6
 _NOT_YET = "known after three checkpoints that are kept"
 _BEYOND = "only the source knows what it holds beyond"
@@ -35,7 +35,8 @@ Node = dict[str, Any]
 
 
 def graph(shown: Shown) -> dict[str, Any]:
-    """The nodes of a job, each with its facts, those of a layer in their order; and the edges between them."""
+    """The nodes of a job, each with its facts, those of a layer in their order; and the edges between them. ``known``:
+    the last checkpoints that could be read in a moment; the next call may know more."""
     found = _Known(shown, shown.look().newest.manifest, wall_ms())
     manifest = found.manifest
     task = next(iter(manifest.operators)).partition("/")[0]
@@ -49,6 +50,7 @@ def graph(shown: Shown) -> dict[str, Any]:
         "id": manifest.id,
         "name": shown.name,
         "steps": found.steps_text,
+        "known": len(found.recent),
         "nodes": [*sources, _task(found, task), *states, *aside, *(_sink(found, *one) for one in sinks)],
         "edges": edges,
     }
@@ -66,7 +68,7 @@ class _Known:
     def recent(self) -> list[Manifest]:
         """The last checkpoints that are kept, oldest first."""
         found = []
-        for facts in self.shown.recent(_RECENT):
+        for facts in self.shown.recent(RATE_STEPS + 1):
             try:
                 found.append(self.shown.entry(facts["id"]).manifest)
             except UnknownCheckpoint:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +14,7 @@ from persistent.checkpoint.running import Mark
 from persistent.clock import wall_ms
 from persistent.errors import PersistentError
 from persistent.reading import ClockReading
+from persistent.serve.last_steps import RATE_STEPS, follows, last_steps
 from persistent.serve.partly_late import NOTHING, Partly
 from persistent.serve.shown import FATES, CheckpointFacts, Shown, closed_of, has_windows
 from persistent.serve.wording import place_text, published_words, said_of, sink_words, time_to_live, when_words
@@ -23,7 +23,6 @@ from persistent.text.figures import count_text, span_text, utc_text
 from persistent.text.fingerprints import window_text
 
 _RECENT = 120
-_RATE_STEPS = 20
 _PARTITIONS_MAX = 200
 _LONG_AGO_MS = 30 * 86_400_000
 """A clock further behind than this follows old data, not the time of day."""
@@ -89,12 +88,17 @@ def brief(shown: Shown) -> dict[str, Any]:
     try:
         look = shown.look()
         facts, at_ms = shown.facts(look.newest.manifest.id), wall_ms()
-        driver = driver_of(look.marks)
-        said = [_alive(driver, facts, at_ms, look.newest.manifest.fences), _lost(facts, (), shown.partly_late())]
+        driver, doing = driver_of(look.marks), None
+        if driver["state"] == "at work" and at_ms - facts["committed_ms"] > _LONG_STEP_MS:
+            # A driver that hangs changes nothing else.
+            doing = _doing(shown.pending(), look.newest.manifest.id, _speed(shown.recent(RATE_STEPS + 1)), at_ms)
+        alive = _alive(driver, facts, at_ms, look.newest.manifest.fences, doing)
+        said = [alive, _lost(facts, (), shown.partly_late())]
     except PersistentError as error:
         return unread(shown, said_of(error)[1])
     line = {"name": shown.name, "url": place_text(shown.storage.url)}
-    return {**line, "version": look.version, "checkpoint": facts, "driver": driver, "verdicts": said}
+    version = f"{look.version}/{alive['title']}"
+    return {**line, "version": version, "checkpoint": facts, "driver": driver, "verdicts": said}
 
 
 def unread(shown: Shown, said: dict[str, str]) -> dict[str, Any]:
@@ -256,7 +260,7 @@ def _uncounted(partly: Partly) -> str:
 def _most_aside(facts: CheckpointFacts, recent: Sequence[CheckpointFacts], partly: Partly) -> str:
     """Says if most of the records of the last steps were late, also in one state alone, or dead: then a clock or a
     format is wrong."""
-    before = recent[-_RATE_STEPS - 1 :][:1]
+    before = recent[-RATE_STEPS - 1 :][:1]
     if not before:
         return ""
     read = facts["read"] - before[0]["read"]
@@ -333,32 +337,6 @@ def _clock(found: ClockReading) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class LastSteps:
-    """The last steps, from plan to plan. A step's rows are read between its plan and the next one, so those of the
-    newest checkpoint do not count yet: the rows read after ``first``, up to ``last``, were read in ``span_ms``."""
-
-    first: CheckpointFacts
-    last: CheckpointFacts
-    span_ms: int
-    step_ms: tuple[int, ...]
-    """The time of each step, of which no other was between its plan and the next, shortest first."""
-
-    def rate(self, rows: int) -> float | None:
-        """So many rows of these steps, a second."""
-        return 1000 * rows / self.span_ms if self.span_ms > 0 else None
-
-
-def last_steps(recent: Sequence[CheckpointFacts]) -> LastSteps | None:
-    """The last steps; None if there are fewer than two."""
-    timed = [facts for facts in recent if facts["committed_ms"]][-_RATE_STEPS - 1 :]
-    if len(timed) < 3:
-        return None
-    first, last, before = timed[0], timed[-1], timed[1:]
-    steps = sorted(b["committed_ms"] - a["committed_ms"] for a, b in pairwise(before) if _follows(a, b))
-    return LastSteps(first, timed[-2], last["committed_ms"] - before[0]["committed_ms"], tuple(steps))
-
-
 def _speed(recent: Sequence[CheckpointFacts]) -> dict[str, Any]:
     """Rows read a second, and the time from plan to plan, over the last steps."""
     found = last_steps(recent)
@@ -369,11 +347,6 @@ def _speed(recent: Sequence[CheckpointFacts]) -> dict[str, Any]:
     return {"rows_per_s": rate, "step_ms": steps[len(steps) // 2] if steps else None, "steps": len(steps)}
 
 
-def _follows(a: CheckpointFacts, b: CheckpointFacts) -> bool:
-    """Whether no other checkpoint with a state of its own was between both."""
-    return b.get("before") in (None, a.get("id"))
-
-
 def _series(recent: Sequence[CheckpointFacts]) -> list[dict[str, Any]]:
     """What each of the last checkpoints added. ``several``: it is what all since checkpoint ``after`` added, as those
     between are no longer kept."""
@@ -381,7 +354,7 @@ def _series(recent: Sequence[CheckpointFacts]) -> list[dict[str, Any]]:
         {
             "id": b["id"],
             "after": a["id"],
-            "several": not _follows(a, b),
+            "several": not follows(a, b),
             "committed_ms": b["committed_ms"],
             "clock_ms": b["clock_ms"],
             **{name: max(0, b[name] - a[name]) for name in FATES},

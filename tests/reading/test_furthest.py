@@ -104,6 +104,7 @@ def test_without_the_plan_the_positions_tell(
     found = found_in(pipeline)
     assert found.step is None and found.after is not None and found.after.id == 3
     assert f"counted after checkpoint 3, by checkpoint {found.by.id} at the latest" in str(found)
+    assert ("from listed file 2, offset " in str(found)) is (kind == "files")
     record = find_record(pipeline, found)
     assert record is not None and record.value["page"] == "p13"
 

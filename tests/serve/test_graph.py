@@ -10,15 +10,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from persistent import FileSource, LogSource, MemorySink, MemorySource, Pipeline, Retention, SegmentedLog, then
 from persistent.checkpoint.names import Staged
 from persistent.checkpoint.output_parts import SinkBatch, SinkPart
 from persistent.serve import graph as module
+from persistent.serve import shown as shown_module
 from persistent.serve.graph import graph
 from persistent.serve.now import now
 from persistent.serve.shown import Shown
 from persistent.serve.wording import published_words
+from persistent.storage import LocalStorage, MemoryStorage
+from tests.golden.make import GOLDEN
 from tests.serve.jobs import Visits, pipeline, ran, rows, several
+
+PLACES = sorted(one.parent for one in GOLDEN.glob("*/*/FORMAT"))
 
 
 def nodes(shown: Shown) -> dict[str, dict[str, Any]]:
@@ -184,3 +191,28 @@ def test_what_a_sink_lacks_is_no_guess() -> None:
     for ids, said in words.items():
         assert published_words(SinkPart(last=1, unpublished=tuple(map(batch, ids))), newest) == said
     assert published_words(SinkPart(), newest) == "nothing yet"
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda one: f"{one.parent.name} {one.name}")
+def test_checkpoints_of_earlier_releases_have_a_graph(place: Path) -> None:
+    """A job that was not upgraded could not be looked at."""
+    shown = Shown("golden", "", LocalStorage(str(place)))
+    found = nodes(shown)
+    assert facts(found["task"])["processed"] > 0 and found["source/file"]["says"] == "FileSource"
+    lies = shown.furthest()
+    assert lies is not None and "counted" in str(lies)
+
+
+def test_a_cold_server_says_how_much_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page would not ask again, and show the rates of two steps where twenty are kept."""
+    made, at = ran("grows"), [0.0]
+
+    class Slow(MemoryStorage):
+        def read(self, name: str) -> Any:
+            at[0] += 0.03
+            return super().read(name)
+
+    shown = Shown("grows", "", Slow("serve-grows"))
+    monkeypatch.setattr(shown_module, "monotonic_s", lambda: at[0])
+    known = [graph(shown)["known"] for _ in range(10)]
+    assert known[0] < known[-1] == len(made.look().newest.manifest.bases)

@@ -267,3 +267,19 @@ def test_a_record_ahead_of_the_time_of_day_is_placed() -> None:
     assert (
         f", at offsets 0 to 9, counted by checkpoint {by.by.id}: 'persistent clock visits.py:pipeline --find'" in text
     )
+
+
+def test_a_driver_that_hangs_is_seen_in_the_list_of_jobs() -> None:
+    """Of ten jobs nobody would open the one that hangs: its line would be green, and no event would tell."""
+    with ManualClock(130_000) as time:
+        shown = ran("hangs")
+        put_mark(shown.storage, 99, "ab")
+        newest = shown.look().newest.manifest
+        parts = _nothing_read(newest), {newest.task_name: TaskStep(99_000)}
+        shown.log.put_plan(StepPlan(newest.job, newest.base, newest.replan, "ab", 130_000, *parts))
+        before = brief(shown)
+        time.advance("1 h")
+        after = brief(shown)
+    assert before["verdicts"][0]["title"] == "At work"
+    assert (after["verdicts"][0]["level"], after["verdicts"][0]["title"]) == ("warn", "In a long step")
+    assert after["version"] != before["version"]

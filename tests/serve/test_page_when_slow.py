@@ -128,6 +128,16 @@ def test_what_failed_is_asked_again(page: Any, url: str, view: str, address: str
     page.get_by_text("The page's server does not answer").wait_for(state="detached")
 
 
+def test_no_answer_for_a_minute_is_no_server_that_is_gone(page: Any, url: str) -> None:
+    """Somebody would start the server anew, where it is the store that hangs."""
+    soon = "AbortSignal.timeout = (ms) => { const end = new AbortController();"
+    soon += "setTimeout(() => end.abort(new DOMException('', 'TimeoutError')), ms / 200); return end.signal; };"
+    page.add_init_script(soon)
+    Held(page, "**/api/slow/now")
+    page.goto(f"{url}#/slow/now")
+    page.get_by_text("The store, or the page's server, has not answered for 60 s").wait_for()
+
+
 def test_what_is_drawn_stays_while_the_rest_is_waited_for(page: Any, url: str) -> None:
     """The time line would be replaced by the word that it is read, for as long as nothing else happens."""
     held = Held(page, "**/api/slow/manifest*")

@@ -13,7 +13,8 @@ export async function get(path, query = {}) {
   try {
     answer = await fetch(address(path, query), { credentials: "same-origin", signal: AbortSignal.timeout(ANSWER_MS) });
     body = await answer.text();
-  } catch {
+  } catch (error) {
+    if (error.name === "TimeoutError") throw new Said({ kind: "gone", title: "No answer yet", text: `The store, or the page's server, has not answered for ${ANSWER_MS / 1000} s. The page asks again by itself.` });
     throw new Said({ kind: "gone", title: "The page's server does not answer", text: "Is 'persistent serve' still running? The page goes on by itself when it answers again." });
   }
   try { body = JSON.parse(body); } catch { body = { error: { kind: "error", title: "No answer", text: `${answer.status} ${answer.statusText}` } }; }

@@ -12,6 +12,8 @@ export async function graphView(context) {
   let data = null;
   const redraw = () => data && lines(edges, box, data.edges);
   const shown = fresh(context, () => context.get("graph"), (found) => {
+    // A server that has many manifests to read knows more when it is asked again.
+    if (found.known > (data?.known ?? 0)) shown.changed();
     data = found;
     const places = layers(found.nodes, found.edges);
     renew(box, edges, ...places.map((layer, place) => h("div", { class: "layer", "data-key": `layer ${place}` }, layer.map((one) => node(context, one, found)))));
@@ -38,7 +40,7 @@ export function layers(nodes, edges) {
   return found.filter(Boolean);
 }
 
-const id = (name) => `node ${name}`;
+const id = (name) => `node-${encodeURIComponent(name)}`;
 
 function node(context, one, data) {
   const name = (other) => data.nodes.find((found) => found.id === other)?.title ?? other;
