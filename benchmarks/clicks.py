@@ -18,7 +18,6 @@ The other peers: ``rocksdb`` is the same query on the RocksDB state store with i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +25,12 @@ import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from benchmarks import engines, measure, workloads
+from benchmarks import engines, measure, windowed, workloads
+from benchmarks.windowed import MINUTE_MS, Input, described
 from monoids import Count, Sum, record
-from persistent import PersistentTask, Pipeline, WindowState, tumbling
-from persistent.sinks import FileSink
-from persistent.sources import FileSource
+from persistent import PersistentTask, WindowState, tumbling
 
-MINUTE_MS = 60_000
 PEERS = ("rocksdb", "polars", "duckdb")
 
 # The estimate, from the parts of a step measured one by one. A row costs 81 thread-nanoseconds: read 25, pack
@@ -60,71 +56,31 @@ class Clicks(PersistentTask):
         state.update_batch(batch.timestamps, {"count": 1, "total": batch["value"]})
 
 
-@dataclass(frozen=True)
-class Input:
-    """The files, and what every side has to know of them. Windows are compared up to ``last_end`` (ms)."""
-
-    folder: Path
-    rows: int
-    file_rows: int
-    step_files: int
-    last_end: int
-
-    @property
-    def files(self) -> list[Path]:
-        return sorted(self.folder.glob("*.parquet"))
-
-
 def ours(source: Input, session: Any = None, threads: int = 2) -> measure.Side:
     """This package, on Spark with a session, else embedded."""
-
-    def run(place: Path) -> None:
-        pipeline = Pipeline(
-            source=FileSource(f"{source.folder}/*.parquet", timestamp="ts"),
-            task=Clicks(),
-            sink=FileSink(str(place / "results")),
-            checkpoint=str(place / "checkpoint"),
-            step_rows=source.step_files * source.file_rows,
-        )
-        engines.drain(pipeline, session, threads=threads)
-
-    name = "ours embedded" if session is None else "ours on Spark"
-    return measure.Side(name, run, lambda place: canonical(_parquet(place / "results"), source.last_end))
+    return windowed.ours(source, Clicks(), lambda table: canonical(table, source.last_end), session, threads)
 
 
 def structured_streaming(source: Input, session: Any, shuffle_partitions: int, rocksdb: bool = False) -> measure.Side:
     """Spark's own streaming aggregation, in a session of its own over the same JVM."""
-    peer = session.newSession()
-    peer.conf.set("spark.sql.adaptive.enabled", "true")
-    peer.conf.set("spark.sql.shuffle.partitions", shuffle_partitions)
+    peer = windowed.peer_session(session, shuffle_partitions)
     if rocksdb:
         stores = "org.apache.spark.sql.execution.streaming.state"
         peer.conf.set("spark.sql.streaming.stateStore.providerClass", f"{stores}.RocksDBStateStoreProvider")
         peer.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
 
-    def run(place: Path) -> None:
+    def aggregate(rows: Any) -> Any:
         from pyspark.sql import functions as f
 
-        schema = peer.read.parquet(str(source.files[0])).schema
-        reader = peer.readStream.schema(schema).option("maxFilesPerTrigger", source.step_files)
-        aggregated = (
-            reader.parquet(str(source.folder))
-            .withWatermark("ts", f"{workloads.DISORDER_MS} milliseconds")
-            .groupBy(f.window("ts", "1 minute"), "key")
-            .agg(f.count("*").alias("count"), f.sum("value").alias("total"))
-            .select("key", f.col("window.start").alias("window_start"), "count", "total")
-        )
-        query = (
-            aggregated.writeStream.format("parquet")
-            .outputMode("append")
-            .option("checkpointLocation", str(place / "checkpoint"))
-            .trigger(availableNow=True)
-            .start(str(place / "results"))
-        )
-        query.awaitTermination()
+        minutes = rows.groupBy(f.window("ts", "1 minute"), "key")
+        sums = minutes.agg(f.count("*").alias("count"), f.sum("value").alias("total"))
+        return sums.select("key", f.col("window.start").alias("window_start"), "count", "total")
+
+    def run(place: Path) -> None:
+        windowed.streamed(peer, source, place, aggregate)
 
     name = "Spark streaming, RocksDB" if rocksdb else "Spark streaming"
-    return measure.Side(name, run, lambda place: canonical(_parquet(place / "results"), source.last_end))
+    return measure.Side(name, run, lambda place: canonical(windowed.written(place / "results"), source.last_end))
 
 
 def polars_batch(source: Input) -> measure.Side:
@@ -139,7 +95,7 @@ def polars_batch(source: Input) -> measure.Side:
         result.write_parquet(place / "results.parquet")
 
     return measure.Side(
-        "Polars batch", run, lambda place: canonical(_parquet(place / "results.parquet"), source.last_end)
+        "Polars batch", run, lambda place: canonical(windowed.written(place / "results.parquet"), source.last_end)
     )
 
 
@@ -159,17 +115,14 @@ def duckdb_batch(source: Input, threads: int) -> measure.Side:
         connection.close()
 
     return measure.Side(
-        "DuckDB batch", run, lambda place: canonical(_parquet(place / "results.parquet"), source.last_end)
+        "DuckDB batch", run, lambda place: canonical(windowed.written(place / "results.parquet"), source.last_end)
     )
 
 
 def canonical(table: pa.Table, last_end: int) -> pa.Table:
     """``key``, ``start`` (int64 ms), ``count``, ``total`` of the windows that end by ``last_end``, sorted."""
-    start = pc.cast(pc.cast(table["window_start"], pa.timestamp("ms"), safe=False), pa.int64())
-    columns = {"key": table["key"], "start": start}
-    columns |= {"count": pc.cast(table["count"], pa.int64()), "total": table["total"]}
-    kept = pa.table(columns).filter(pc.less_equal(start, last_end - MINUTE_MS))
-    return kept.sort_by([("start", "ascending"), ("key", "ascending")]).combine_chunks()
+    columns = {"count": pc.cast(table["count"], pa.int64()), "total": table["total"]}
+    return windowed.up_to(table, last_end - MINUTE_MS, columns)
 
 
 def compare(name: str, expected: pa.Table, rows: pa.Table) -> None:
@@ -188,15 +141,6 @@ def compare(name: str, expected: pa.Table, rows: pa.Table) -> None:
         raise measure.RowsDiffer(f"{name}: sums differ by up to {np.abs(mine - other).max()}")
 
 
-def described(folder: Path, step_files: int) -> Input:
-    """The input, after one look at its timestamps and footers."""
-    files = sorted(folder.glob("*.parquet"))
-    rows = [pq.read_metadata(file).num_rows for file in files]
-    largest = max(pc.max(pq.read_table(file, columns=["ts"])["ts"]).cast(pa.int64()).as_py() for file in files)
-    watermark = largest // 1000 - workloads.DISORDER_MS
-    return Input(folder, sum(rows), rows[0], step_files, watermark // MINUTE_MS * MINUTE_MS)
-
-
 def estimates(source: Input, cores: int) -> dict[str, float]:
     """Rows a second that the parts add up to."""
     steps = -(-source.rows // (source.step_files * source.file_rows))
@@ -207,11 +151,6 @@ def estimates(source: Input, cores: int) -> dict[str, float]:
         "ours embedded": ours_at["embedded"],
         "Spark streaming": 1e9 / PEER_ROW_NS,
     }
-
-
-def _parquet(place: Path) -> pa.Table:
-    files = [place] if place.is_file() else sorted(place.glob("*.parquet"))
-    return pa.concat_tables([pq.read_table(file) for file in files])
 
 
 def _chosen(_: object, __: object, value: str) -> tuple[str, ...]:

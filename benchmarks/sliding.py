@@ -15,21 +15,20 @@ one, with equal values, and no other. Beside the seconds of the wall stand those
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from benchmarks import engines, measure, workloads
+from benchmarks import engines, measure, windowed, workloads
 from benchmarks.memory import family
+from benchmarks.windowed import Input, described
 from monoids import Max
-from persistent import FileSink, FileSource, PersistentTask, Pipeline, WindowState, sliding
+from persistent import PersistentTask, WindowState, sliding
 
-HOUR_MS, MINUTE_MS = 3_600_000, 60_000
+HOUR_MS = 3_600_000
 
 # The estimate: the peer makes sixty rows of each, and sums up each at a fifth of what a row of W1 costs it. Of ours, a
 # row costs what one of W1 does, and each window of a key that closes 15 ns a pane that enters or leaves, and a row of
@@ -50,79 +49,32 @@ class Largest(PersistentTask):
         state.update_batch(batch.timestamps, batch["value"])
 
 
-@dataclass(frozen=True)
-class Input:
-    """The files, and what every side has to know of them. Windows are compared up to ``last_end`` (ms)."""
-
-    folder: Path
-    rows: int
-    file_rows: int
-    step_files: int
-    last_end: int
-
-
-def described(folder: Path, rows: int, file_rows: int, step_files: int) -> Input:
-    """The input, after one look at its timestamps."""
-    files = sorted(folder.glob("*.parquet"))
-    largest = max(pc.max(pq.read_table(file, columns=["ts"])["ts"]).cast(pa.int64()).as_py() for file in files)
-    watermark = largest // 1000 - workloads.DISORDER_MS
-    return Input(folder, rows, file_rows, step_files, watermark // MINUTE_MS * MINUTE_MS)
-
-
 def ours(source: Input, session: Any = None, threads: int = 2) -> measure.Side:
     """This package, on Spark with a session, else embedded."""
-
-    def run(place: Path) -> None:
-        pipeline = Pipeline(
-            source=FileSource(f"{source.folder}/*.parquet", timestamp="ts"),
-            task=Largest(),
-            sink=FileSink(str(place / "results")),
-            checkpoint=str(place / "checkpoint"),
-            step_rows=source.step_files * source.file_rows,
-        )
-        engines.drain(pipeline, session, threads=threads)
-
-    name = "ours embedded" if session is None else "ours on Spark"
-    return measure.Side(name, run, lambda place: canonical(place / "results", "value", source.last_end))
+    return windowed.ours(source, Largest(), lambda table: canonical(table, source.last_end), session, threads)
 
 
 def structured_streaming(source: Input, session: Any, shuffle_partitions: int) -> measure.Side:
     """Spark's own hopping windows, in a session of its own over the same JVM."""
-    peer = session.newSession()
-    peer.conf.set("spark.sql.adaptive.enabled", "true")
-    peer.conf.set("spark.sql.shuffle.partitions", shuffle_partitions)
+    peer = windowed.peer_session(session, shuffle_partitions)
 
-    def run(place: Path) -> None:
+    def aggregate(rows: Any) -> Any:
         from pyspark.sql import functions as f
 
-        schema = peer.read.parquet(str(next(source.folder.glob("*.parquet")))).schema
-        reader = peer.readStream.schema(schema).option("maxFilesPerTrigger", source.step_files)
-        aggregated = (
-            reader.parquet(str(source.folder))
-            .withWatermark("ts", f"{workloads.DISORDER_MS} milliseconds")
-            .groupBy(f.window("ts", "1 hour", "1 minute"), "key")
-            .agg(f.max("value").alias("value"))
-            .select("key", f.col("window.start").alias("window_start"), "value")
-        )
-        query = (
-            aggregated.writeStream.format("parquet")
-            .outputMode("append")
-            .option("checkpointLocation", str(place / "checkpoint"))
-            .trigger(availableNow=True)
-            .start(str(place / "results"))
-        )
-        query.awaitTermination()
+        largest = rows.groupBy(f.window("ts", "1 hour", "1 minute"), "key").agg(f.max("value").alias("value"))
+        return largest.select("key", f.col("window.start").alias("window_start"), "value")
 
-    return measure.Side("Spark streaming", run, lambda place: canonical(place / "results", "value", source.last_end))
+    def run(place: Path) -> None:
+        windowed.streamed(peer, source, place, aggregate)
+
+    return measure.Side(
+        "Spark streaming", run, lambda place: canonical(windowed.written(place / "results"), source.last_end)
+    )
 
 
-def canonical(place: Path, column: str, last_end: int) -> pa.Table:
+def canonical(table: pa.Table, last_end: int) -> pa.Table:
     """``key``, ``start`` (int64 ms) and the value of the windows that end by ``last_end``, sorted."""
-    table = pa.concat_tables([pq.read_table(file) for file in sorted(place.glob("*.parquet"))])
-    start = pc.cast(pc.cast(table["window_start"], pa.timestamp("ms"), safe=False), pa.int64())
-    columns = {"key": table["key"], "start": start, "value": pc.cast(table[column], pa.int64())}
-    kept = pa.table(columns).filter(pc.less_equal(start, last_end - HOUR_MS))
-    return kept.sort_by([("start", "ascending"), ("key", "ascending")]).combine_chunks()
+    return windowed.up_to(table, last_end - HOUR_MS, {"value": pc.cast(table["value"], pa.int64())})
 
 
 def compare(name: str, expected: pa.Table, rows: pa.Table) -> None:
@@ -180,7 +132,7 @@ def main(
     seed: int,
 ) -> None:
     folder = workloads.readings(cache, rows, keys, minutes, file_rows, seed)
-    source = described(folder, rows, file_rows, step_files)
+    source = described(folder, step_files)
     sides = [ours(source, threads=cores)]
     if spark:
         session = engines.spark_session(cores)

@@ -25,7 +25,6 @@ from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint
 from persistent.sources.protocol import Budget, ForgettingSource, Positions, Source, SourcePlan
 from persistent.task import check_key
-from persistent.worker.job import Job
 from persistent.zone import Zone
 
 logger = logging.getLogger("persistent.driver")
@@ -65,7 +64,7 @@ def _new_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
     sources = {name: _source_step(manifest.sources[name], one, lags[name]) for name, one in planned.items()}
     reading = [name for name, one in planned.items() if one.splits]
     now, quiet_ms = wall_ms(), 0
-    _check_records(job, manifest, {name: planned[name] for name in reading})
+    _check_records(bench, manifest, {name: planned[name] for name in reading})
     ends = () if reading else _ending(bench, manifest, planned)
     tasks = {
         one.job.operator: _task_step(one, view, zones[one.job.operator], now, ends=one.job.operator in ends)
@@ -95,8 +94,9 @@ def _new_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
     return Step(last, plan, {name: one.appended for name, one in planned.items() if one.appended is not None})
 
 
-def _check_records(job: Job, manifest: Manifest, reading: Mapping[str, SourcePlan]) -> None:
+def _check_records(bench: Workbench, manifest: Manifest, reading: Mapping[str, SourcePlan]) -> None:
     """InvalidPipeline if the records to be read have no such key, or no such names of their senders."""
+    job = bench.job
     for name, planned in reading.items():
         check_key(job.task, job.sources[name].schema(planned.recorded))
         if name in job.dedupe:

@@ -171,7 +171,7 @@ def test_processor_seconds_cover_descendants_that_have_ended() -> None:
 
 def test_a_largest_value_of_another_window_is_told(tmp_path: Path) -> None:
     """Without it two sides that read other rows would be compared by their seconds."""
-    source = sliding.described(workloads.readings(tmp_path, 4_000, 5, 90, 1_000), 4_000, 1_000, 1)
+    source = sliding.described(workloads.readings(tmp_path, 4_000, 5, 90, 1_000), 1)
     side = sliding.ours(source)
     side.run(tmp_path)
     rows = side.rows(tmp_path)
