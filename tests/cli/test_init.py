@@ -180,7 +180,7 @@ def test_it_asks_on_a_terminal(here: Path) -> None:
     assert process.returncode == 0, said
     for part in (
         "Where are the records",
-        "names no source",
+        "'veiws.csv': no such file",
         "--timestamp 'statsu'",
         "--key 'usr'",
         "--value 'bits'",
