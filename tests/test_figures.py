@@ -57,17 +57,17 @@ MANY_IMPORTS = {
 }
 IMPORTERS_MAX = 40
 MANY_IMPORTERS = {
-    "persistent.errors": 206,  # Errors, columns and the one class all monoids derive from are everybody's words.
+    "persistent.errors": 207,  # Errors, columns and the one class all monoids derive from are everybody's words.
     "monoids.monoid": 60,
     "monoids.column": 67,
     "monoids.groupby.cells": 46,  # The types of arrays.
     "persistent.clock": 90,  # Durations and pauses; nobody else reads the time.
-    "persistent.codec": 55,
+    "persistent.codec": 56,
     "persistent.storage": 51,  # Where a checkpoint lies: what every command is given.
-    "persistent.checkpoint.manifest": 64,
-    "persistent.checkpoint.names": 45,  # What files are called.
+    "persistent.checkpoint.manifest": 65,
+    "persistent.checkpoint.names": 46,  # What files are called.
     "persistent.task": 47,  # What a user declares: its keys, and the names of its states.
-    "persistent.worker.job": 57,  # What a step is made of.
+    "persistent.worker.job": 59,  # What a step is made of.
     "persistent.text.figures": 44,  # How numbers, sizes and times are said.
     "persistent.sources.protocol": 55,  # What a source is, said to each of them and to who drives it.
 }
