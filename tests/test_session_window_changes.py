@@ -20,7 +20,8 @@ from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.features import EARLY_RESULTS, LATE_SESSIONS
 from persistent.checkpoint.log import Log
 from persistent.driver import next_step
-from persistent.operations import compact, rollback, savepoint
+from persistent.errors import Refused
+from persistent.operations import compact, restart, rollback, savepoint
 from persistent.testing import simulate, verify_task
 from persistent.testing.faults import FaultyStorage, Killed, Operations
 from persistent.verify import verify
@@ -380,6 +381,17 @@ def test_a_correction_by_hand_joins_sessions_that_are_published() -> None:
         assert [one[1:3] for one in held(made.sink.rows()) if one[0] == "a"] == [(0, 28), (35, 45)]
         made.run()
         assert held(made.sink.rows()) == expected([*rows, *at(9, 35)], 10, 50)
+
+
+@pytest.mark.parametrize("options", OPTIONS[:2])
+def test_a_restart_as_of_a_clock_is_refused(options: dict[str, Any]) -> None:
+    """A session that began after the clock, and was published, would stand for ever."""
+    with made_of([*at(0, 60, 70, 120)], **options) as made:
+        made.run()
+        ids = Log(made.storage).ids()
+        with pytest.raises(Refused, match="nobody would take those back that were published"):
+            restart(made.pipeline(), 50, outputs="retract")
+        assert Log(made.storage).ids() == ids
 
 
 @pytest.mark.check
