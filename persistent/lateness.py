@@ -109,17 +109,18 @@ def checked_lateness(
     allowed_lateness: Duration,
     late: Any,
     emit: Any,
-    changes: Any = "update",
+    changes: Any = None,
     early: Duration | None = None,
     early_by: Any = EVENT,
 ) -> Lateness:
-    """The lateness of these options of a state. ValueError, TypeError if they are not possible.
+    """The lateness of these options of a state; ``changes`` is "update" if it is not given. ValueError, TypeError if
+    they are not possible.
 
     >>> checked_lateness("1 h", None, "close")
     Lateness(allowed_ms=3600000, answer='accumulate', emit='close', early_ms=None, early_by='event')
     """
     allowed = duration_ms(allowed_lateness, "allowed_lateness")
-    answer = checked_changes(emit, changes, EMISSIONS)
+    answer = checked_changes(emit, "update" if changes is None else changes, EMISSIONS)
     if late is not None and late not in ANSWERS:
         raise ValueError(f"late={late!r}: choose one of {', '.join(ANSWERS)}")
     if late is not None and emit == CHANGE:

@@ -340,8 +340,7 @@ class WindowState(PersistentState):
             super().__init__(monoid, Panes(None, _GRID_MS if interval is None else interval))
         else:
             super().__init__(sessions.kept_as(monoid, window), Panes(window, interval))
-        way = "update" if changes is None else changes
-        lateness = checked_lateness(allowed_lateness, late, emit, way, early, early_by)
+        lateness = checked_lateness(allowed_lateness, late, emit, changes, early, early_by)
         self.lateness = sessions.lateness_of(window, interval, lateness, late, changes)
         self.bare = bare(allowed_lateness=allowed_lateness, early=early)
         if self._everything is not None and self.lateness != ALLOWS_NONE:

@@ -15,12 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from persistent import Embedded, FileSink, InvalidPipeline, MemorySink, Retention
+from persistent import Embedded, FileSink, InvalidPipeline, MemorySink, MemorySource, Pipeline, Retention
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.features import EARLY_RESULTS, LATE_SESSIONS
 from persistent.checkpoint.log import Log
 from persistent.driver import next_step
-from persistent.operations import compact, rollback, savepoint
+from persistent.errors import Refused
+from persistent.operations import compact, restart, rollback, savepoint
+from persistent.testing import simulate, verify_task
 from persistent.testing.faults import FaultyStorage, Killed, Operations
 from persistent.verify import verify
 from tests.crash.worlds import InTurn
@@ -381,6 +383,17 @@ def test_a_correction_by_hand_joins_sessions_that_are_published() -> None:
         assert held(made.sink.rows()) == expected([*rows, *at(9, 35)], 10, 50)
 
 
+@pytest.mark.parametrize("options", OPTIONS[:2])
+def test_a_restart_as_of_a_clock_is_refused(options: dict[str, Any]) -> None:
+    """A session that began after the clock, and was published, would stand for ever."""
+    with made_of([*at(0, 60, 70, 120)], **options) as made:
+        made.run()
+        ids = Log(made.storage).ids()
+        with pytest.raises(Refused, match="nobody would take those back that were published"):
+            restart(made.pipeline(), 50, outputs="retract")
+        assert Log(made.storage).ids() == ids
+
+
 @pytest.mark.check
 @pytest.mark.spark
 @pytest.mark.parametrize("options", OPTIONS)
@@ -392,3 +405,19 @@ def test_on_spark_a_reader_holds_the_plain_sessions(options: dict[str, Any], spa
     found = [row for file in (tmp_path / "sink").glob("*.parquet") for row in pq.read_table(file).to_pylist()]
     assert held(found) == expected(kept_of(made), 10, 50)
     assert any(row["retracted"] for row in found)
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_task_with_sessions_that_change_is_verified_and_simulated(options: dict[str, Any]) -> None:
+    """What a user calls for a task of their own knows that rows are taken back."""
+    rows = straggling(2, 30, 0, 10, 60)
+    verify_task(lambda: Visits(allowed_lateness=60, **options), rows[:20], elsewhere=False, shuffles=1)
+
+    def made() -> Pipeline:
+        source = MemorySource(rows, timestamp="ts", ordered=True)
+        task = Visits(allowed_lateness=60, **options)
+        sink = FileSink("memory://unused-sink")
+        return Pipeline(source=source, task=task, checkpoint="memory://unused", sink=sink, step_rows=5)
+
+    simulate(made, seeds=range(3))

@@ -255,9 +255,10 @@ def test_lateness_can_be_added_to_a_job_and_taken_away() -> None:
         made.task = Visits(allowed_lateness=30)
         assert run(made, rows[:8]).late == 2, "5 and 31: before the clock at which lateness began"
         said = r'still be taken back.*or with emit="final", none.*allowed_lateness=0, late="retract" and no emit='
-        with pytest.raises(FingerprintChanged, match=said):
-            made.task = Visits()
-            run(made)
+        for options in ({}, {"allowed_lateness": 30, "emit": "final"}):
+            made.task = Visits(**options)
+            with pytest.raises(FingerprintChanged, match=said):
+                run(made)
         made.task = Visits(allowed_lateness=0, late="retract")
         run(made)
         kept = [row for row in rows if row["ts"] not in (5, 31)]
@@ -289,6 +290,9 @@ def test_a_sink_that_cannot_take_back_is_refused_where_the_pipeline_is_made(tmp_
         pytest.raises(InvalidPipeline, match=r'FileSink, LogSink, .* mode="append"; or emit="final"'),
     ):
         made.pipeline(sink=table)
+    for options in ({"emit": "change"}, {"early": 5}):
+        with run_of([], task=Visits(**options)) as made, pytest.raises(InvalidPipeline, match="taken back by a row"):
+            made.pipeline(sink=table)
     with run_of([], task=Visits(allowed_lateness=5, emit="final")) as made:
         made.pipeline(sink=table)
 

@@ -40,8 +40,8 @@ CORRECTIONS: Final = "corrections"
 MANY_STATES: Final = "several states"
 """The feature of a manifest or plan of a task whose states have names, or of a state that was added to one."""
 LATE_SESSIONS: Final = "late records of sessions"
-"""The feature of a manifest or plan of sessions that take late records: without it what they change would not be taken
-back."""
+"""The feature of a manifest or plan of sessions that take late records, and of a manifest of those that are published
+as they change: without it what they change would not be taken back."""
 TIME_TO_LIVE: Final = "time to live"
 """The feature of a manifest of a state whose keys expire: without it they would count for ever."""
 CSV_DIALECT: Final = "csv dialect"

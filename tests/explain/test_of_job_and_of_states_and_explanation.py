@@ -86,6 +86,17 @@ STATES = {
         "A record is late if it is older than the clock of the step before.",
         "each window when it closes.",
     ),
+    "late sessions": (
+        WindowState(Count(), session("5 min"), allowed_lateness="1 h"),
+        "A record is late if it is older than the clock of the step before, less 1 h.",
+        "A late record that counts corrects a published result by the old row with retracted = true and then the new "
+        "one. A published session that becomes longer, or joins another, is taken back by a row with retracted = true.",
+    ),
+    "growing sessions": (
+        WindowState(Count(), session("5 min"), emit="change"),
+        "A record is late if it is older than the clock of the step before. ",
+        "what each step has changed. A published session that becomes longer, or joins another, is taken back by a row",
+    ),
     "final": (
         WindowState(Count(), tumbling("1 min"), allowed_lateness="1 min", emit="final"),
         "It still takes records until the clock has passed its end by 1 min",
@@ -111,7 +122,9 @@ def test_when_results_are_published_and_what_is_late(name: str) -> None:
     pipeline = pipeline_of(state, name)
     assert closes in words(pipeline, "closes")
     assert publishes in words(pipeline, "publishes")
-    assert ("another job follows" in words(pipeline, "runs")) == (name in ("living", "change", "early"))
+    assert ("another job follows" in words(pipeline, "runs")) == (
+        name in ("living", "change", "early", "late sessions", "growing sessions")
+    )
 
 
 def test_each_of_several_states_and_sources() -> None:
