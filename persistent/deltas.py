@@ -83,8 +83,9 @@ class Deltas(Mapping[str, Delta]):
             one.end()
 
     def noted(self) -> dict[str, Integers]:
-        """Of each state that has missed some of its windows: the messages that have, by their offsets."""
-        found = {name: one.noted() for name, one in self._deltas.items()}
+        """Of each state that has missed some of its windows: the messages that have, by their offsets. An only state
+        has no name here."""
+        found = {name if len(self) > 1 else "": one.noted() for name, one in self._deltas.items()}
         return {name: offsets for name, offsets in found.items() if len(offsets)}
 
     def settle(self) -> None:
