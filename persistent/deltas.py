@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from monoids.groupby.cells import Integers
 from persistent.delta import Delta
 from persistent.message import Batch
 
@@ -82,9 +81,10 @@ class Deltas(Mapping[str, Delta]):
         for one in self._deltas.values():
             one.end()
 
-    def noted(self) -> dict[str, Integers]:
-        """Of each state that has missed some of its windows: the messages that have, by their offsets."""
-        found = {name: one.noted() for name, one in self._deltas.items()}
+    def noted(self) -> dict[str, Any]:
+        """Of each state that has missed some of its windows: the messages that have, by their offsets. An only state
+        has no name here."""
+        found = {name if len(self) > 1 else "": one.noted() for name, one in self._deltas.items()}
         return {name: offsets for name, offsets in found.items() if len(offsets)}
 
     def settle(self) -> None:

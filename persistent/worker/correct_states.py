@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from monoids import Group
-from monoids.groupby.cells import Integers
 from monoids.groupby.summing import GroupSums
 from persistent.codec import Run, type_of
 from persistent.delta import Delta
@@ -122,7 +121,8 @@ def _sums(job: Job, judged: Mapping[str, Judged], limit: TimeLimit, given: Given
         if failures:
             raise UserCodeError(f"{given.option}=: {failures[0].text('')}. {NOTHING}") from failures[0].error
         for operator, one in each.items():
-            refused |= _partly_taken(one, judged[operator], given.option, part, deltas[operator].noted(), is_one=is_one)
+            noted = deltas[operator].noted()
+            refused |= _partly_taken(one, judged[operator], given.option, part, noted, is_one=len(each) == 1)
     return _taken(job, judged, given, deltas, refused, late)
 
 
@@ -176,9 +176,9 @@ def _refusing(job: Job, judged: Mapping[str, Judged], option: str, part: Records
     return {each[operator].name for operator, (late, partly) in found.items() if (late | partly).any()}
 
 
-def _partly_taken(job: Job, judged: Judged, option: str, part: Records, noted: Integers, *, is_one: bool) -> set[str]:
+def _partly_taken(job: Job, judged: Judged, option: str, part: Records, noted: Any, *, is_one: bool) -> set[str]:
     """The name of a state, if updates at another time than that of their records have missed windows that are final.
-    Refused, with the first of these records, if it is the only one."""
+    ``noted``: the offsets of these records. Refused, with the first of these records, if it is the only one."""
     if not len(noted):
         return set()
     if is_one:

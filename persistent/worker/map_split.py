@@ -123,8 +123,7 @@ def _process(job: Job, delta: Delta | Deltas, batch: Batch, aside: RowsAside, ta
         tally.dead.append(aside.rows(chosen, [failure.reason for failure in failures]))
         tally.account += Account(0, -len(failures), 0, len(failures), 0, 0)
         times = times[~np.isin(batch.offsets, failed)]
-    noted = delta.noted() if isinstance(delta, Deltas) else {"": delta.noted()}
-    tally.late += _partly_late(noted, aside)
+    tally.late += _partly_late(delta.noted() if isinstance(delta, Deltas) else {"": delta.noted()}, aside)
     if len(times):
         largest = int(times.max())
         tally.largest = largest if tally.largest is None else max(tally.largest, largest)
