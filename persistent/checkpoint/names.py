@@ -46,8 +46,8 @@ _DRIVER = re.compile(r"e([0-9]+)-([0-9a-f]{1,32})\.json")
 
 @dataclass(frozen=True)
 class Staged:
-    """A staged output file: its name (which determines its final name), rows and bytes; ``sha256`` if the checkpoint
-    reads it again."""
+    """A staged output file: its name (which determines its final name), rows and bytes; ``sha256`` if it is read
+    again before it is published."""
 
     name: str
     rows: int

@@ -116,7 +116,7 @@ def _applied(bench: Workbench, last: Entry, amendment: Amendment) -> Correction:
     with log.unless_fenced(last.manifest.id):
         manifest = log.put(_corrected(bench, last, amendment)).manifest
         log.check(manifest.id)
-        publish(bench.job, log, manifest)
+        publish(bench.job, log, manifest, is_own=True)
     return manifest.corrections[amendment.name]
 
 

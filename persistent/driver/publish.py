@@ -7,7 +7,7 @@ three, in the order of ``persistent.driver.effects``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.log import Log, Trace
@@ -35,7 +35,7 @@ from persistent.driver.output_batches import batches_of, claim_of, former_name, 
 from persistent.driver.sink_names import check_adds_up, check_inherits, check_named_as_before, check_takes_as_before
 from persistent.errors import CorruptCheckpoint, Fenced, InvalidPipeline, PersistentError, SinkMismatch, StagedMissing
 from persistent.sinks.outlet import Outlet
-from persistent.sinks.protocol import AnySink, BatchSink
+from persistent.sinks.protocol import AnySink, BatchSink, OutputBatch
 from persistent.storage import Storage, delete_all, put_once
 from persistent.text.shell import shell_word
 from persistent.worker.job import Job
@@ -137,8 +137,9 @@ def _was_given(log: Log, manifest: Manifest, name: str, id: int) -> bool:
     return any(batch.id == id for batch in found.sinks.get(name, SinkPart()).owed)
 
 
-def publish(job: Job, log: Log, manifest: Manifest) -> None:
+def publish(job: Job, log: Log, manifest: Manifest, *, is_own: bool = False) -> None:
     """Make visible the windows, late rows and dead letters that the manifest lists, each under the id that staged it.
+    ``is_own``: this driver has just committed it.
 
     If one sink raises, the others still receive theirs: an unreachable sink holds back no other. InvalidPipeline,
     before anything is done, if windows are listed for a sink that the job no longer has."""
@@ -148,6 +149,7 @@ def publish(job: Job, log: Log, manifest: Manifest) -> None:
         for name, outlet in job.all_outlets().items():
             try:
                 batches = batches_of(job, manifest, name, outlet.read)
+                _check_whole(job, outlet, [one for one in batches if not is_own or one.id != manifest.id])
                 outlet.publish(batches, retreat_of(job, manifest, name, batches))
             except Fenced:
                 raise
@@ -162,6 +164,19 @@ def publish(job: Job, log: Log, manifest: Manifest) -> None:
     except StagedMissing:
         log.check(manifest.id)
         raise
+
+
+def _check_whole(job: Job, outlet: Outlet, found: Sequence[OutputBatch]) -> None:
+    """Raise CorruptCheckpoint if a file that this driver has found staged has other bytes than were staged. Those of
+    its own step were written just before: to read all of them again would make every driver as slow as its outputs."""
+    place = outlet.ask("damaged", [one for batch in found for one in batch.staged]) if found else None
+    if place is not None:
+        url, first = shell_word(job.storage.url), found[0].id
+        raise CorruptCheckpoint(
+            f"{place}: its bytes are not those that were staged, and are not published yet. Restore the file from a "
+            f"copy; or go back to a checkpoint before {first}, after which the source is read again: 'persistent "
+            f"history {url}' lists them, 'persistent rollback {url} ID --outputs=retract' does it"
+        )
 
 
 def _named(failures: Mapping[str, Exception], sinks: Collection[str]) -> Exception:

@@ -58,7 +58,7 @@ def _performed(bench: Workbench, step: Step, effect: Effect) -> Step:
         case Effect.CHECK:
             bench.log.check(manifest.id)
         case Effect.PUBLISH:
-            publish(bench.job, bench.log, manifest)
+            publish(bench.job, bench.log, manifest, is_own=True)
         case Effect.COLLECT:
             _collect(bench, step, manifest)
     return step.past(effect)

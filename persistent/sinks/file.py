@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Sequence
+from hashlib import sha256
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -100,7 +101,16 @@ class FileSink:
         data = _parquet(outputs) if self.format == "parquet" else encode_json_lines(outputs)
         name = f"{_STAGED}/{attempt}.{_EXTENSIONS[self.format]}"
         self.storage.write(name, data)
-        return Staged(name=name, rows=outputs.num_rows, bytes=data.size)
+        return Staged(name=name, rows=outputs.num_rows, bytes=data.size, sha256=sha256(data).hexdigest())
+
+    def damaged(self, staged: Sequence[Staged]) -> str | None:
+        """The place of a file that is still staged, with other bytes than ``stage`` wrote; None if there is none. A
+        file without a hash is of an earlier release."""
+        for file in staged:
+            data = self._read_if_exists(file.name) if file.sha256 else None
+            if data is not None and sha256(data).hexdigest() != file.sha256:
+                return f"{self.url}/{file.name}"
+        return None
 
     def publish(self, staging_id: int, staged: Sequence[Staged]) -> None:
         """Rename every staged file to its final name, then list them. Completed work is not repeated.

@@ -11,6 +11,7 @@ import pytest
 
 from monoids import Count
 from persistent import (
+    CorruptCheckpoint,
     FileSink,
     InvalidPipeline,
     MemorySink,
@@ -18,9 +19,11 @@ from persistent import (
     PersistentTask,
     Pipeline,
     SinkMismatch,
+    StorageError,
     WindowState,
     tumbling,
 )
+from persistent.checkpoint.log import Log
 from persistent.engines.embedded import Embedded
 from persistent.operations import rollback
 from persistent.storage import LocalStorage
@@ -199,3 +202,37 @@ def test_a_sink_follows_another_that_has_shown_everything(tmp_path: Path) -> Non
     pipeline(storage, first, ROWS[:5]).run(engine=Embedded(threads=1))
     run(pipeline(storage, then))
     assert not first.rows() and then.rows()
+
+
+@pytest.mark.parametrize("end", [False, True])
+@pytest.mark.parametrize(
+    "damage", [lambda data: b"", lambda data: data[: len(data) // 2], lambda data: b"\0" + data[1:]]
+)
+def test_a_staged_file_that_was_damaged_before_it_was_published_is_not_published(
+    damage: Callable[[bytes], bytes], end: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its windows have left the state: the results would lack rows, and the run say that all is well."""
+
+    def job(step_rows: int) -> Pipeline:
+        source, sink = MemorySource(ROWS, timestamp="ts"), FileSink(tmp_path / "out", format="jsonl")
+        return Pipeline(source=source, task=Visits(), sink=sink, checkpoint=tmp_path / "a job", step_rows=step_rows)
+
+    def refuse(self: FileSink, staging_id: int, staged: Sequence[Any]) -> None:
+        raise StorageError("no space")
+
+    with monkeypatch.context() as full:
+        full.setattr(FileSink, "publish", refuse)
+        with pytest.raises(StorageError, match="no space"):
+            job(39 if end else 15).run(engine="embedded", end_of_input=end)
+    (left,) = (tmp_path / "out" / "_staged").iterdir()
+    left.write_bytes(damage(left.read_bytes()))
+    with pytest.raises(CorruptCheckpoint, match=rf"^{left}: its bytes are not those that were staged") as told:
+        job(15).run(engine="embedded", end_of_input=end)
+    assert f"'persistent rollback \"{tmp_path}/a job\" ID --outputs=retract'" in str(told.value)
+    newest = Log(LocalStorage(tmp_path / "a job")).newest()
+    assert newest is not None
+    rollback(str(tmp_path / "a job"), newest.manifest.base - 1, outputs="retract")
+    job(15).run(engine="embedded", end_of_input=True)
+    found = [json.loads(line) for path in (tmp_path / "out").glob("*.jsonl") for line in path.open()]
+    assert sum(row["value"] for row in found) == len(ROWS)
+    assert len({(row["page"], row["window_start"]) for row in found}) == len(found) == 12

@@ -9,7 +9,9 @@ import stat
 import subprocess
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -231,9 +233,24 @@ def test_the_final_name_is_fixed_when_staged(tmp_path: Path) -> None:
     """A publication repeated with another format set would publish the rows twice."""
     name = attempt(3, 41)
     staged = FileSink(tmp_path, format="jsonl").stage(outputs(1), 41, name)
-    assert staged == Staged(f"_staged/{name}.jsonl", 1, (tmp_path / "_staged" / f"{name}.jsonl").stat().st_size)
+    data = (tmp_path / "_staged" / f"{name}.jsonl").read_bytes()
+    assert staged == Staged(f"_staged/{name}.jsonl", 1, len(data), sha256(data).hexdigest())
     FileSink(tmp_path, format="parquet").publish(41, [staged])
     assert FileSink(tmp_path).storage.list("") == [f"{41:020d}-{name.rpartition('-')[2]}.jsonl"]
+
+
+def test_a_staged_file_that_was_damaged_is_found(tmp_path: Path) -> None:
+    """A driver that takes over publishes what another has staged; nobody has read it since."""
+    sink = FileSink(tmp_path, format="jsonl")
+    staged = [sink.stage(outputs(count), 7, attempt(1, 7)) for count in (1, 2)]
+    assert sink.damaged(staged) is None
+    path = tmp_path / staged[1].name
+    path.write_bytes(path.read_bytes()[:-1])
+    assert sink.damaged(staged) == str(path)
+    # A release before wrote no hash; what is published already is not staged any more.
+    assert sink.damaged([replace(one, sha256="") for one in staged]) is None
+    path.unlink()
+    assert sink.damaged(staged) is None
 
 
 def test_the_published_list_comes_last() -> None:
