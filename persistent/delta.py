@@ -16,9 +16,8 @@ from monoids.column import Columns, take
 from monoids.groupby.cells import Integers
 from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums, group_by
-from monoids.hashing import key_column
 from monoids.numbers.sums import Count
-from persistent.codec.key_types import agreed_types
+from persistent.codec.key_types import agreed_types, key_array, listed_key
 from persistent.event_times import TIMESTAMP_MAX, checked_timestamps, is_far_before, listed_timestamps
 from persistent.message import Batch
 from persistent.session_window import SessionWindow, group_sessions, values_of
@@ -29,7 +28,6 @@ from persistent.time_to_live import gaps_of
 
 _FOLD_PARTS = 32
 _TRIED_MAX = 1_000
-_CONTAINERS = {list, tuple, set, frozenset, dict}
 
 
 class _OwnKey:
@@ -321,7 +319,7 @@ class Delta:
         parts = keys if isinstance(keys, tuple) else (keys,)
         if len(parts) != len(names):
             raise ValueError(f"keys= has {len(parts)} columns, the task's key has {len(names)}: {', '.join(names)}")
-        return tuple(_key_array(part, rows, name) for part, name in zip(parts, names))
+        return tuple(key_array(part, rows, name) for part, name in zip(parts, names))
 
     def _listed_keys(self) -> Sequence[pa.Array]:
         names, given = self._key_names, self._given_keys
@@ -380,29 +378,3 @@ def _swapped_text(method: str, time: int, value: int) -> str:
         f"an update at {time} ({utc_text(time)}) whose value, {value}, is the timestamp of its message: the two are "
         f"swapped. Use state.{method}(timestamp, value)"
     )
-
-
-def _key_array(keys: Any, rows: int, name: str) -> pa.Array:
-    if isinstance(keys, pa.Array | pa.ChunkedArray | np.ndarray):
-        if len(keys) != rows:
-            raise ValueError(f"key column {name!r} has {len(keys)} rows, timestamps have {rows}")
-        return key_column(keys)
-    return listed_key([keys], name).take(pa.array(np.zeros(rows, np.int64)))
-
-
-def listed_key(keys: Sequence[Any], name: str) -> pa.Array:
-    """Python values as a key column. TypeError if they are of several types."""
-    kinds = {type(key) for key in keys} - {type(None)}
-    for key in keys if kinds & _CONTAINERS else ():
-        if type(key) in _CONTAINERS:
-            raise TypeError(
-                f"key column {name!r}: {repr(key)[:100]} is a {type(key).__name__}, but a key is one value: use "
-                "one of them, join them to text, or name a column for each"
-            )
-    if len(kinds) > 1:
-        named = ", ".join(sorted(kind.__name__ for kind in kinds))
-        raise TypeError(f"key column {name!r} is given values of different types: {named}")
-    try:
-        return key_column(pa.array(keys))
-    except (pa.ArrowException, TypeError, OverflowError) as error:
-        raise TypeError(f"key column {name!r}: {error}") from error

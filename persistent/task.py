@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.hashing import key_column, key_type
-from persistent.delta import Delta, listed_key
+from persistent.codec.key_types import listed_key
+from persistent.delta import Delta
 from persistent.deltas import Deltas
 from persistent.errors import AssignerFailed, InvalidPipeline
 from persistent.message import Batch, Message

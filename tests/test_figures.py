@@ -37,6 +37,7 @@ MANY_PARAMETERS = {
     "persistent.cli.rows.state": 11,  # Click gives a command each option by name.
     "persistent.cli.run.run": 10,
     "persistent.cli.clock.clock_command": 7,
+    "persistent.cli.operate.correct_command": 7,
     "persistent.worker.merge_runs.write_run": 7,  # The deltas and the key groups of the run are two ranges.
     "persistent.verify.rows.state_table_faults": 7,
 }
@@ -51,27 +52,28 @@ MANY_IMPORTS = {
     "persistent.driver.commit": 21,
     "persistent.driver.notes": 19,  # All that a run reports, and every caution.
     "persistent.driver.next_step": 20,
+    "persistent.operations.merging": 19,  # Two jobs are checked against each other in every part that they have.
     "persistent.operations.restarting": 23,  # State, sources and seen records are cut at one clock.
     "persistent.driver.step_effects": 24,  # Each effect of a step is performed there.
-    "persistent.driver.correction": 32,  # A checkpoint without a step: what the modules of a step do, in one place.
+    "persistent.driver.correction": 33,  # A checkpoint without a step: what the modules of a step do, in one place.
     "persistent.worker.job": 19,  # What a step is made of.
     "persistent.worker.correct_states": 19,  # Judges records as steps do, and in lives as nobody else does.
 }
 IMPORTERS_MAX = 40
 MANY_IMPORTERS = {
-    "persistent.errors": 209,  # Errors, columns and the one class all monoids derive from are everybody's words.
+    "persistent.errors": 212,  # Errors, columns and the one class all monoids derive from are everybody's words.
     "monoids.monoid": 60,
     "monoids.column": 67,
     "monoids.groupby.cells": 46,  # The types of arrays.
     "persistent.clock": 92,  # Durations and pauses; nobody else reads the time.
-    "persistent.codec": 55,
+    "persistent.codec": 56,
     "persistent.storage": 52,  # Where a checkpoint lies: what every command is given.
-    "persistent.checkpoint.manifest": 66,
-    "persistent.checkpoint.names": 45,  # What files are called.
-    "persistent.task": 48,  # What a user declares: its keys, and the names of its states.
-    "persistent.worker.job": 58,  # What a step is made of.
-    "persistent.text.figures": 44,  # How numbers, sizes and times are said.
-    "persistent.sources.protocol": 57,  # What a source is, said to each of them and to who drives it.
+    "persistent.checkpoint.manifest": 67,
+    "persistent.checkpoint.names": 46,  # What files are called.
+    "persistent.task": 50,  # What a user declares: its keys, and the names of its states.
+    "persistent.worker.job": 60,  # What a step is made of.
+    "persistent.text.figures": 45,  # How numbers, sizes and times are said.
+    "persistent.sources.protocol": 58,  # What a source is, said to each of them and to who drives it.
 }
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+
+from monoids.hashing import key_column
 
 _KEY_TYPES = {
     str(type_): type_
@@ -20,6 +24,7 @@ _KEY_TYPES = {
         pa.timestamp("us", "UTC"),
     )
 }
+_CONTAINERS = {list, tuple, set, frozenset, dict}
 _DECIMAL = re.compile(r"decimal128\(([1-9][0-9]?), (-?[0-9]{1,2})\)")
 
 
@@ -66,3 +71,30 @@ def type_of(name: str) -> pa.DataType:
     if name not in _KEY_TYPES:
         raise ValueError(f"{name!r:.60} is not a key type: use one of {', '.join(_KEY_TYPES)}, or decimal128")
     return _KEY_TYPES[name]
+
+
+def key_array(keys: Any, rows: int, name: str) -> pa.Array:
+    """A column, or one value for every row, as a key column."""
+    if isinstance(keys, pa.Array | pa.ChunkedArray | np.ndarray):
+        if len(keys) != rows:
+            raise ValueError(f"key column {name!r} has {len(keys)} rows, timestamps have {rows}")
+        return key_column(keys)
+    return listed_key([keys], name).take(pa.array(np.zeros(rows, np.int64)))
+
+
+def listed_key(keys: Sequence[Any], name: str) -> pa.Array:
+    """Python values as a key column. TypeError if they are of several types."""
+    kinds = {type(key) for key in keys} - {type(None)}
+    for key in keys if kinds & _CONTAINERS else ():
+        if type(key) in _CONTAINERS:
+            raise TypeError(
+                f"key column {name!r}: {repr(key)[:100]} is a {type(key).__name__}, but a key is one value: use "
+                "one of them, join them to text, or name a column for each"
+            )
+    if len(kinds) > 1:
+        named = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise TypeError(f"key column {name!r} is given values of different types: {named}")
+    try:
+        return key_column(pa.array(keys))
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise TypeError(f"key column {name!r}: {error}") from error

@@ -31,7 +31,7 @@ What a job may be:
  changes            what another value of an option leads to
  start_from         how a job starts from a savepoint
  evolution          how to migrate the state of a changed task; migration: does so
- correction         puts records into states by hand, or takes them out
+ correction         puts records into states by hand, or takes them out; undone_corrections: what a rollback left of it
  job_guarantee      what a job promises
 
 What a run reports:

@@ -29,7 +29,7 @@ from persistent.storage import Storage
 
 _ROWS = 4_000_000
 
-Read = Callable[[int], Manifest]
+ReadById = Callable[[int], Manifest]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _spans_text(spans: list[Span]) -> str:
     return f"in {files[0]}, {offsets}" if files else f"at {offsets}"
 
 
-def furthest(storage: Storage, newest: Manifest, read: Read | None = None) -> Furthest | None:
+def furthest(storage: Storage, newest: Manifest, read: ReadById | None = None) -> Furthest | None:
     """The furthest record of a job; None if it has counted none. ``read``: a kept manifest by its id, as by
     ``Log.read``; a few of them are read."""
     log = Log(storage)
@@ -114,7 +114,7 @@ def _largest(manifest: Manifest, source: str, partition: str) -> int:
     return -1 if part is None else part.largest.get(partition, -1)
 
 
-def _first_with(newest: Manifest, read: Read, has: Callable[[Manifest], bool]) -> tuple[Manifest | None, Manifest]:
+def _first_with(newest: Manifest, read: ReadById, has: Callable[[Manifest], bool]) -> tuple[Manifest | None, Manifest]:
     """The neighbours among the kept checkpoints that led to ``newest`` of which the first has not, and the second has:
     the largest timestamp of a partition never goes back."""
     ids = sorted(id for id in newest.bases if not newest.has_left(id) and id < newest.base)
@@ -136,7 +136,7 @@ def _first_with(newest: Manifest, read: Read, has: Callable[[Manifest], bool]) -
     return after, by
 
 
-def _step(log: Log, read: Read, by: Manifest, after: Manifest | None, source: str) -> SourceStep | None:
+def _step(log: Log, read: ReadById, by: Manifest, after: Manifest | None, source: str) -> SourceStep | None:
     """What was read of a source between two checkpoints, if that was one step, and its plan is kept."""
     if after is None or by.kind != "checkpoint" or by.parent is None:
         return None

@@ -12,6 +12,7 @@
  close_sessions   and the parts of sessions that are over
  expire_keys      takes back the keys whose time to live has passed
  revise_windows   publishes again what late records, or a changing state, have changed; revise_sessions: of sessions
+ undone_sessions  retracts sessions that a rollback has undone and left published
  correct_records  reads the records of a correction by hand; correct_states, correct_lives: sum them up
  merge_runs       reads, folds and writes the runs whose sum is the state
  state_tables     folds a whole state, for readers

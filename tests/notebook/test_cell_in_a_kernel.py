@@ -212,8 +212,12 @@ def test_a_task_of_a_cell_runs_on_spark_and_spark_survives_the_interrupt(tmp_pat
         ran = kernel.good(run, on_output=Stop(kernel, "% of"), timeout=300)
         stopped, rows = eval(ran.text)
         assert stopped and 0 < rows < 160 and rows % 20 == 0, ran
-        twice = each(Stop(kernel, "% of"), Stop(kernel, "stopping after"))
-        ran = kernel.run(run, on_output=twice, timeout=300)
+        for _ in range(3):
+            twice = each(Stop(kernel, "% of"), Stop(kernel, "stopping after"))
+            ran = kernel.run(run, on_output=twice, timeout=300)
+            if ran.error is not None or "True" not in ran.text:
+                break
+            # On a busy machine the second interrupt can miss the step that the first has made the last.
         assert ran.error is not None and ran.error[0] == "KeyboardInterrupt"
         assert kernel.good("spark.range(5).count()").text == "5", "the JVM lives"
         rest = (
