@@ -353,6 +353,18 @@ def test_an_heir_takes_back_what_the_origin_has_published(stop: int, options: di
         assert set(own) <= set(whole) and {one for one in whole if one[2] > final} <= set(own)
 
 
+def test_an_heir_takes_back_what_was_published_early_and_has_grown_since() -> None:
+    """What the origin had published is told from what it held back: both are of one session."""
+    rows = [*at(0, 60), *at(65), *at(70), *at(75, 76)]
+    task = Visits(early=50, cut=1000)
+    with run_of(rows, task=task, step_rows=1) as made, run_of(rows, task=task, step_rows=1) as heir:
+        made.run(rows[:4])
+        assert published(made) == [(0, 10, 1, False), (60, 75, 2, False)]
+        heir.run(start_from=savepoint(made.storage, "half"))
+        assert published(heir)[:2] == [(60, 75, 2, True), (60, 85, 4, False)]
+        assert current([*made.sink.rows(), *heir.sink.rows()]) == expected(rows, 10, 1000)
+
+
 def test_an_heir_of_an_empty_state_takes_nothing_back_that_was_never_published() -> None:
     """What it holds back itself is not what the origin has published."""
     rows = [*at(0), *at(500, key="z"), *at(1000, 1003, 1005), *at(1200, 1201, key="z")]

@@ -15,7 +15,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Staged
 from persistent.checkpoint.older_formats import SINK
 from persistent.checkpoint.output_parts import LATE_SINK, Inheritance, SinkPart
-from persistent.codec import type_of
+from persistent.codec import Run, type_of
 from persistent.lateness import CHANGE
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.task import key_names
@@ -106,12 +106,14 @@ def lacks_all(job: Job, manifest: Manifest) -> bool:
     return bool(state.runs and job.sinks) and (_was_published(manifest) or any(new) or any(emptied))
 
 
-def is_anew(manifest: Manifest) -> bool:
-    """Whether the next step publishes all that a state holds to sinks that may have it: from before a rollback, or from
-    the job whose place they take over. Nothing is known of what they have."""
-    inherits = bool(manifest.inherits) and not manifest.result_sinks()
-    goes_back = manifest.target is not None and _was_published(manifest)
-    return goes_back or (inherits and not manifest.operator.state.published)
+def told_anew(manifest: Manifest) -> tuple[Run, ...] | None:
+    """If the next step publishes all that a state holds to sinks that may have it, from before a rollback or from the
+    job whose place they take over: the runs of which they may have something. None if it does not."""
+    state, sinks = manifest.operator.state, manifest.result_sinks().values()
+    if manifest.inherits and all(part.last is None or part.emptied for part in sinks):
+        return tuple(run for run in state.runs if run.first <= state.published)
+    goes_back = manifest.target is not None and not any(part.emptied for part in sinks)
+    return state.runs if goes_back and _was_published(manifest) else None
 
 
 def _was_published(manifest: Manifest) -> bool:

@@ -22,7 +22,7 @@ from monoids.groupby.cells import Integers
 from persistent.driver.agenda_cache import SessionCache, of_shard
 from persistent.driver.commit import final_after, key_types
 from persistent.driver.expiry import lives_after
-from persistent.driver.output_batches import is_anew, lacks_all
+from persistent.driver.output_batches import lacks_all, told_anew
 from persistent.driver.publish import joining_sinks
 from persistent.driver.state_bench import StateBench
 from persistent.driver.step import Step, changing, closing_of, in_shards
@@ -145,13 +145,15 @@ def _changed(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> list[Cl
 
 
 def _changed_sessions(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> list[CloseShard]:
-    """Likewise of sessions. To sinks that may have those of the state, from another job or from before a rollback, all
-    are published anew, and what the step itself has joined is taken back."""
+    """Likewise of sessions. To sinks that may have those of some runs, from another job or from before a rollback, all
+    are published anew, and what has become a part of another is taken back."""
     last = step.last.manifest
-    closing = replace(_changing_sessions(bench, step, mapped), whole=joining_sinks(bench.job, last))
-    if is_anew(last):
-        own = closing.delta[len(last.operator.state.fresh()) :]
-        closing = replace(closing, runs=last.operator.state.runs, delta=own, anew=True)
+    closing, told = _changing_sessions(bench, step, mapped), told_anew(last)
+    if told is None:
+        closing = replace(closing, whole=joining_sinks(bench.job, last))
+    else:
+        delta = tuple(run for run in (*closing.runs, *closing.delta) if run not in told)
+        closing = replace(closing, runs=told, delta=delta, anew=True)
     return [closing] if closing.delta or ((closing.whole or closing.anew) and closing.runs) else []
 
 

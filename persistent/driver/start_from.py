@@ -97,9 +97,13 @@ def _inherited(copy: Manifest) -> dict[str, Inheritance]:
 
 
 def _renumbered(operator: OperatorState) -> OperatorState:
-    """Nothing of it is published yet: of a state without windows the sinks of the new job get every key."""
-    states = operator.states.items()
-    return replace(operator, states={name: renumbered(replace(state, published=0)) for name, state in states})
+    """Nothing of it is published yet: of a state without windows the sinks of the new job get every key. Sessions that
+    are published as they change get other borders: a sink that is taken over may have those that were published."""
+    states = {
+        name: renumbered(state if state.has_sessions and state.emit else replace(state, published=0))
+        for name, state in operator.states.items()
+    }
+    return replace(operator, states=states)
 
 
 def _check_origin(manifest: Manifest, theirs: Log, url: str) -> None:

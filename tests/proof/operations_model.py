@@ -68,7 +68,7 @@ class Snapshot:
     the clock of early results stood; ``shows``: whether any step has published some since.
     ``marked``: whether a rollback has come; then they are not held back until some are published. Of keys that expire,
     ``shown``: what readers hold, as they were told at the clock ``told``. ``anew``: whether all is published anew, to
-    readers who may hold it; of keys that expire, and of sessions."""
+    readers who may hold it; of keys that expire, and of sessions, of which ``shown`` is then what they may hold."""
 
     emission: Emission
     source: int
@@ -216,7 +216,8 @@ class Snapshot:
         known_from = max(self.known_from, _summed_up(self.watermark))
         ends = [self.emission.end(place[1]) for _, place in self.placed(rows) if self.emission.has_windows]
         ended = self.ended and not any(end > self.closed for end in ends)
-        return replace(self, rows=rows, known_from=known_from, unlisted=unlisted, ended=ended), shown
+        anew = self.anew and not (self.emission.has_sessions and self.emission.of_changes)
+        return replace(self, rows=rows, known_from=known_from, unlisted=unlisted, ended=ended, anew=anew), shown
 
     def restarted(self, clock: int, source: int, newest: Snapshot) -> Snapshot:
         """The state as of a clock, over a source of which nothing has been read; put after ``newest``."""
@@ -254,7 +255,10 @@ class Snapshot:
     def begun(self) -> Snapshot:
         """The first content of another job: nothing of it is published yet."""
         anew = self.emission.has_lives or self.anew or not self.unlisted
-        return replace(self, source=0, rows=self._all_fresh(), unlisted=True, shows=False, marked=False, anew=anew)
+        begun = replace(self, source=0, rows=self._all_fresh(), unlisted=True, shows=False, marked=False, anew=anew)
+        if not self.emission.has_sessions or (self.anew and self.unlisted):
+            return begun
+        return replace(begun, shown=self._folded(row for row in self.rows if not row.fresh))
 
     def gone_back(self, newest: Snapshot, *, again: bool) -> Snapshot:
         """What a rollback to it makes: a sink that came since lacks the totals, even if the input had ended; and
@@ -267,7 +271,9 @@ class Snapshot:
         lacks = self._lacks_totals() or (self.unlisted and changes and bool(self.rows)) or self._has_told_no_totals()
         if (lacks and not newest.unlisted) or (changes and again and self.rows):
             rows = self._all_fresh() if changes else self.rows
-            anew = replace(self, ended=False, rows=rows, shows=False, anew=again)
+            anew = replace(self, ended=False, rows=rows, shows=False, anew=again or self.anew)
+            if again and self.emission.has_sessions:
+                anew = replace(anew, shown=self._folded(self.rows))
             return replace(anew, unlisted=newest.unlisted, marked=not newest.unlisted)
         return replace(self, unlisted=newest.unlisted, marked=not newest.unlisted)
 
@@ -364,7 +370,7 @@ class Snapshot:
             due = {place for row, place in self.placed(self.rows) if plan.ends and row.fresh}
         if emission.of_changes and emission.has_sessions:
             # What is published anew takes back nothing but what is gone.
-            now, was = self._folded(rows), self._folded(self.rows if self.anew else before)
+            now, was = self._folded(rows), self.shown if self.anew else self._folded(before)
             was = {place: sums for place, sums in was.items() if place not in now or not self.anew}
             now = {place: sums for place, sums in now.items() if emission.end(place[1]) > self.final}
             return Counter(emission.outputs(was, now, (), (), self.closed))
