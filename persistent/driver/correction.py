@@ -275,9 +275,9 @@ def _written(bench: StateBench, step: Step, rows: GroupSums) -> Mapped:
 def _results(bench: StateBench, step: Step, rows: GroupSums | None, left: Left | None) -> Results:
     """What the correction publishes of a state: what it changes of closed windows, or of all that is published as it
     changes. Without rows it changes nothing. ``left``: what was left to be seen; of it only sessions are taken back."""
-    taken_back = undone_outputs(bench, step, left)
-    if taken_back is not None:
-        return Results(closed=(taken_back,))
+    undone = undone_outputs(bench, step, left)
+    if undone is not None:
+        return Results(closed=(undone,))
     if rows is None:
         return Results()
     mapped, lateness = _written(bench, step, rows), bench.job.state.lateness

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from monoids import Count, Sum, record
-from persistent import InvalidPipeline, Refused, UnknownCheckpoint, WindowState, session, sliding, tumbling
+from persistent import InvalidPipeline, MemorySink, Refused, UnknownCheckpoint, WindowState, session, sliding, tumbling
 from persistent.operations import compact, restart, rollback
 from persistent.verify import verify
 from tests.driver.test_correction import ROWS, Job, Task, placed, row, shown, sums
@@ -46,7 +46,15 @@ def corrected(window: Any, options: Any, *, ended: bool, job: Job | None = None)
     return job, target, held(job)
 
 
-@pytest.mark.parametrize("when, ended", [("before", False), ("after", False), ("before", True), ("after", True)])
+@pytest.mark.parametrize(
+    "when, ended",
+    [
+        ("before", True),
+        ("after", False),
+        pytest.param("before", False, marks=pytest.mark.check),
+        pytest.param("after", True, marks=pytest.mark.check),
+    ],
+)
 @pytest.mark.parametrize("window, options", [one[1:] for one in STATES], ids=[one[0] for one in STATES])
 def test_readers_hold_what_they_would_without_it(window: Any, options: Any, when: str, ended: bool) -> None:
     """Nobody reads its records again: their keys and windows would stay wrong for ever."""
@@ -150,3 +158,63 @@ def test_what_cannot_be_made_good_is_refused(task: Any, words: str) -> None:
     rollback(job.storage, target, outputs="again")
     with pytest.raises(Refused, match=words):
         job.correct("undo", undone="ticket")
+
+
+class Both(Task):
+    """Windows, and sessions beside them."""
+
+    def persistent_state(self) -> Any:
+        monoid = record(rows=Count(), total=Sum())
+        return {
+            "minute": WindowState(monoid, tumbling(20), allowed_lateness=1_000),
+            "stay": WindowState(monoid, session(10), allowed_lateness=1_000),
+        }
+
+    def process_message(self, state: Any, message: Any) -> None:
+        for one in state.values():
+            one.update(message.timestamp, {"rows": 1, "total": message.value["value"]})
+
+
+def test_of_several_states_each_is_made_good_that_can_be() -> None:
+    """By its name only the windows of a correction; by the id of the rollback the sessions too."""
+    job = Job(Both(), ROWS[:15])
+    job.sink = {"minute": MemorySink(), "stay": MemorySink()}
+
+    def shown_now() -> list[Any]:
+        found = []
+        for sink in job.sink.values():
+            rows = sorted(sink.rows(), key=lambda one: (one["revision"], not one.get("retracted", False)))
+            held = {(placed(one)[0], one["window_end"]): (0, one) if one.get("retracted") else (1, one) for one in rows}
+            found.append({place: placed(one)[1] for place, (is_held, one) in held.items() if is_held and one["rows"]})
+        return found
+
+    job.run()
+    target, before = job.newest.base, shown_now()
+    job.correct(add=[row(5, "a", 100), row(6, "new", 1)])
+    job.rows = list(ROWS)
+    job.run()
+    back = rollback(job.storage, target, outputs="again").manifest.id
+    assert job.correct("windows", undone="ticket").refused == ("stay",)
+    windows, sessions = shown_now()
+    assert {place: windows[place] for place in before[0]} == before[0] and sessions != before[1]
+    with pytest.raises(Refused, match="is to be that rollback"):
+        job.correct("all", undone=back)
+
+
+def test_by_its_id_all_that_a_rollback_has_left_is_made_good() -> None:
+    """Whoever goes back need not know which corrections there were."""
+    job = Job(Both(), ROWS[:15])
+    job.sink = {"minute": MemorySink(), "stay": MemorySink()}
+    job.run()
+    target = job.newest.base
+    told = [len(sink.rows()) for sink in job.sink.values()]
+    job.correct(add=[row(5, "a", 100), row(6, "new", 1)])
+    job.correct("more", add=[row(25, "b", 7)])
+    back = rollback(job.storage, target, outputs="again").manifest.id
+    made = job.correct("all", undone=back)
+    assert made.refused == () and made.is_neutral
+    for sink, count in zip(job.sink.values(), told):
+        rows = sorted(sink.rows(), key=lambda one: (one["revision"], not one.get("retracted", False)))
+        latest = {(placed(one)[0], one["window_end"]): (one.get("retracted"), placed(one)[1]) for one in rows}
+        first = {(placed(one)[0], one["window_end"]): (one.get("retracted"), placed(one)[1]) for one in rows[:count]}
+        assert {place: one for place, one in latest.items() if not one[0] and one[1][0]} == first
