@@ -3,6 +3,7 @@ of them is published anew. Its name makes it happen once."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -130,7 +131,9 @@ def _amendment(asked: Asked, manifest: Manifest) -> Amendment:
     form = _form(manifest)
     added, removed = given_records("add", asked.add, form), given_records("remove", asked.remove, form)
     if not (added.rows or removed.rows):
-        raise InvalidPipeline("give the records to add=, to remove=, or both: there are none")
+        files = [repr(str(one)) for one in (asked.add, asked.remove) if isinstance(one, (str, os.PathLike))]
+        where = f" in {' and '.join(files)}" if files else ""
+        raise InvalidPipeline(f"give the records to add=, to remove=, or both: there are none{where}")
     return Amendment(asked.name, added, removed)
 
 
