@@ -3,6 +3,7 @@ taken out, and the published results that this changes are published again."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -135,7 +136,9 @@ def _amendment(job: Job, asked: Asked, log: Log, manifest: Manifest) -> Amendmen
     form = _form(manifest)
     added, removed = given_records("add", asked.add, form), given_records("remove", asked.remove, form)
     if not (added.rows or removed.rows):
-        raise InvalidPipeline("give the records to add=, to remove=, or both: there are none")
+        files = [repr(str(one)) for one in (asked.add, asked.remove) if isinstance(one, (str, os.PathLike))]
+        where = f" in {' and '.join(files)}" if files else ""
+        raise InvalidPipeline(f"give the records to add=, to remove=, or both: there are none{where}")
     return Amendment(asked.name, added, removed)
 
 

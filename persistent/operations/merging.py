@@ -25,7 +25,6 @@ from persistent.sources.offsets import place_id
 from persistent.sources.schemas import from_json
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import changes_text
-from persistent.text.shell import shell_word
 
 
 def merge(first: Location, second: Location, into: Location) -> Entry:
@@ -95,8 +94,8 @@ def _check_at_rest(log: Log, manifest: Manifest) -> None:
     if manifest.retract is not None:
         raise Refused(
             f"{url}: went back to checkpoint {manifest.target}, and may not have taken back later outputs yet: {once}. "
-            f"If that run finds nothing to do, nothing is left to take back; then run 'persistent rollback "
-            f"{shell_word(url)} {manifest.base} --outputs=again'"
+            f"If that run finds nothing to do, nothing is left to take back; then run 'persistent rollback {url} "
+            f"{manifest.base} --outputs=again'"
         )
     if log.plan(manifest.base, manifest.replan) is not None:
         raise Refused(f"{url}: a step was begun but not committed: {once}")

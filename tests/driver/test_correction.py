@@ -684,6 +684,15 @@ def test_what_is_no_correction_is_refused(given: Any, words: str) -> None:
     assert job.newest.id == id
 
 
+def test_a_file_without_a_record_is_named(tmp_path: Any) -> None:
+    """It was given: to ask for records, as if it had not been, helps nobody."""
+    job = Job(Task())
+    job.run()
+    (tmp_path / "none.csv").write_text("ts,key,value\n")
+    with pytest.raises(InvalidPipeline, match=r"or both: there are none in '.*none\.csv'"):
+        job.correct(add=tmp_path / "none.csv")
+
+
 REFUSED: tuple[tuple[str, Task, Any, type[Exception], str], ...] = (
     ("final", Task(tumbling(20)), {"add": [row(5, "a", 1)]}, Refused, "is in a window that is final: windows that end"),
     ("partly final", Task(sliding(40, every=20)), {"add": [row(79, "a", 1)]}, Refused, "is in a window that is final"),
