@@ -118,7 +118,7 @@ def lateness_of(
     """
     if not isinstance(window, SessionWindow):
         return lateness
-    if changes not in (None, RETRACT):
+    if lateness.of_changes is not None and changes not in (None, RETRACT):
         raise ValueError(
             f"changes={changes!r}: a record can give a published session of {window} other borders, or join it to "
             'another, and a row of other borders replaces nothing: omit changes=, or use changes="retract"'

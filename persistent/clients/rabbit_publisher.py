@@ -1,6 +1,7 @@
 """A publisher sends messages to RabbitMQ, many at a time, and returns when the broker has confirmed each.
 
-A message that the broker cannot route is returned, yet confirmed: an error. A message that is refused (nack) or not
+A message that the broker cannot route is returned, yet confirmed: an error. After a connection was lost it is sent
+again for a while: a broker that starts can answer before it has its queues. A message that is refused (nack) or not
 confirmed in time may or may not be stored: it is sent again, and each time its confirmation is awaited twice as long.
 So are the messages in flight when the connection was lost.
 """
@@ -62,7 +63,7 @@ class Publisher:
     def publish(self, messages: Sequence[Outgoing]) -> None:
         """Send all messages. Unroutable, LinkRefused; LinkLost once the broker has been away for too long; Stopped."""
         open_ = list(messages)
-        wait_s, since = self.confirm_ms / 1_000, monotonic_s()
+        wait_s, since, was_lost = self.confirm_ms / 1_000, monotonic_s(), False
         while open_:
             left_s = since + self._limit_s - monotonic_s()
             # Each attempt has a connection of its own, so a late confirmation is not taken for another.
@@ -72,7 +73,9 @@ class Publisher:
                 one.run()
             except LinkLost as error:
                 one.error = error
-            if one.error is not None and not isinstance(one.error, LinkLost):
+            was_lost = was_lost or isinstance(one.error, LinkLost)
+            comes_back = isinstance(one.error, LinkLost) or (was_lost and isinstance(one.error, Unroutable))
+            if one.error is not None and not comes_back:
                 raise one.error
             self._has_answered |= one.begun
             if len(one.left) < len(open_):
@@ -180,7 +183,10 @@ class _Try:
             self._stop()
 
     def _answered(self, frame: Any) -> None:
-        """The broker has confirmed or refused a message, or all up to one."""
+        """The broker has confirmed or refused a message, or all up to one. After a failure nothing counts: what was
+        returned is confirmed too."""
+        if self.error is not None:
+            return
         method = frame.method
         self._moved_s = monotonic_s()
         last = method.delivery_tag

@@ -75,7 +75,9 @@ class Driver:
         if idle and not is_lost(bench, found):
             publish(bench.job, bench.log, last.manifest)
             sweep_dead_marks(bench.job.storage)
-            return self._report(last, began, 0.0, recovered=found is not None)
+            # Another driver may have gone on meanwhile, and have collected what the report counts.
+            with bench.log.unless_fenced(last.manifest.id):
+                return self._report(last, began, 0.0, recovered=found is not None)
         last = take_over(bench, self._notes, found)
         self._show(last)
         recovery_seconds = monotonic_s() - began

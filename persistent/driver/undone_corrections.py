@@ -88,6 +88,8 @@ def left_since(job: Job, log: Log, newest: Manifest, id: int) -> Left:
             f"{url}: undone={id}: between checkpoint {back.target} and this rollback are others, or an evolution, or "
             f"not all are kept, so what they published is not known. {NOTHING}"
         )
+    if len(line) == 1:
+        raise Refused(f"{url}: undone={id}: this rollback to checkpoint {back.target} has undone nothing. {NOTHING}")
     corrections = [one for one in line[1:] if one.kind == "correction"]
     sha256 = hashlib.sha256(f"{newest.job} {id}".encode()).hexdigest()
     steps = {

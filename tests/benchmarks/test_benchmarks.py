@@ -312,7 +312,7 @@ def test_page(tmp_path: Path) -> None:
     """Without it the page could be measured on errors, or on a few checkpoints."""
     line = run("page", tmp_path, "--keys", 2_000, "--checkpoints", 40, "--runs", 1, "--make", tmp_path / "made")
     found = values(line)
-    assert len(found) == 34 and {name.partition(":")[0] for name in found} == {"many keys", "many checkpoints"}
+    assert len(found) == 36 and {name.partition(":")[0] for name in found} == {"many keys", "many checkpoints"}
     place = tmp_path / "grown"
     pipeline = page.on_disk(place, place, 100, 100, 50, Retention(last=30))
     page.grow(place, 30)

@@ -12,13 +12,13 @@ from tests.crash.worlds import JOBS, CrashJob, Visits, World
 from tests.faults import Operations
 
 CASES = {
-    "visits": 290,
-    "peaks": 235,
-    "totals": 190,
+    "visits": 285,
+    "peaks": 230,
+    "totals": 185,
     "open": 300,
-    "files": 300,
-    "parquet": 235,
-    "disk": 235,
+    "files": 290,
+    "parquet": 230,
+    "disk": 230,
     "seam": 200,
     "states": 300,
     "copies": 430,

@@ -12,6 +12,7 @@ import pytest
 
 from monoids import Max
 from persistent import (
+    Fenced,
     FingerprintChanged,
     InvalidPipeline,
     MemorySink,
@@ -25,6 +26,7 @@ from persistent import (
     stopping,
     tumbling,
 )
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import DRIVERS
 from persistent.driver import loop
 from persistent.driver.loop import Driver
@@ -45,6 +47,24 @@ def test_a_run_goes_on_where_the_last_one_ended() -> None:
     assert (second.rows, second.recovered, second.open_windows) == (6, True, 0)
     assert shop.counted() == shop.expected()
     assert len(shop.sink.rows()) == len(shop.expected())
+
+
+def test_nothing_to_do_beside_a_driver_that_goes_on_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts the open windows of its checkpoint, whose files the other one has collected meanwhile."""
+    shop = Shop()
+    shop.run()
+    runs = Log(shop.storage).read(5).manifest.state_runs()
+
+    def gone_on(storage: Any) -> None:
+        monkeypatch.undo()
+        shop.add(60)
+        shop.run()
+        for run in runs:
+            shop.storage.delete(run.name)
+
+    monkeypatch.setattr(loop, "sweep_dead_marks", gone_on)
+    with pytest.raises(Fenced, match="another driver committed"):
+        shop.run()
 
 
 def test_the_end_of_the_input_can_be_declared_twice_and_taken_back() -> None:

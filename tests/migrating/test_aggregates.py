@@ -65,17 +65,13 @@ def test_each_line_computes_something() -> None:
 
 @pytest.mark.spark
 @pytest.mark.check
-def test_spark_computes_the_same() -> None:
+def test_spark_computes_the_same(spark: Any) -> None:
     """The page would promise what one of the two does not compute."""
-    from pyspark.sql import SparkSession, functions
+    from pyspark.sql import functions
 
-    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", False).getOrCreate()
-    try:
-        frame = spark.createDataFrame(ROWS, "x LONG, y DOUBLE, s STRING, b BOOLEAN").coalesce(1)
-        columns = [eval(line[0], vars(functions)).alias(f"a{place}") for place, line in enumerate(LINES)]
-        (row,) = frame.agg(*columns).collect()
-    finally:
-        spark.stop()
+    frame = spark.createDataFrame(ROWS, "x LONG, y DOUBLE, s STRING, b BOOLEAN").coalesce(1)
+    columns = [eval(line[0], vars(functions)).alias(f"a{place}") for place, line in enumerate(LINES)]
+    (row,) = frame.agg(*columns).collect()
     found = ours()
     for place, (name, *_) in enumerate(LINES):
         theirs, own = row[f"a{place}"], found[name]

@@ -36,9 +36,9 @@ def test_an_exception_that_is_swallowed_is_found(monkeypatch: pytest.MonkeyPatch
     """If a publish that failed could pass as done, the section would be blind."""
     publish = step_effects.publish
 
-    def careless(*arguments: Any) -> None:
+    def careless(*arguments: Any, **more: Any) -> None:
         with suppress(Struck):
-            publish(*arguments)
+            publish(*arguments, **more)
 
     monkeypatch.setattr(step_effects, "publish", careless)
     cases = Cases(System(), VISITS)

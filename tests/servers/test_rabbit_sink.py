@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 import threading
+import uuid
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from persistent import (
     tumbling,
 )
 from persistent.clients.rabbit_link import LinkLost, LinkRefused, RabbitPlace, patience
-from persistent.clients.rabbit_publisher import Outgoing, Publisher
+from persistent.clients.rabbit_publisher import Outgoing, Publisher, Unroutable
 from persistent.errors import Stopped
 from persistent.stopping import StopRequest, heard
 from tests.servers.proxy import Proxy
@@ -188,6 +190,27 @@ class Publishing:
                 self._one.publish([Outgoing(f"m-{n}", b"{}", {}) for n in range(self._count)])
         except BaseException as error:
             self.failed.append(error)
+
+
+def test_a_broker_that_comes_back_may_have_its_queues_later(rabbit: RabbitServer) -> None:
+    """It answered that a message has no queue, and then confirmed it: the run ended, or the message was lost."""
+    queue, proxy, ids = f"later-{uuid.uuid4().hex}", Proxy(rabbit.port), {f"m-{n}" for n in range(3_000)}
+    place = RabbitPlace(rabbit.url(port=proxy.port))
+    one = Publisher(place, "", queue, Topology(), patience("60 s", "60 s", "100 ms"), 5_000)
+    with pytest.raises(Unroutable, match="NO_ROUTE"):
+        one.publish([Outgoing("m", b"{}", {})])
+    proxy.target = 1
+    proxy.cut()
+    second = Publishing(one, len(ids))
+    second.thread.join(0.5)
+    proxy.target = rabbit.port
+    second.thread.join(1)
+    assert second.thread.is_alive(), second.failed
+    with closing(rabbit.connect()) as connection:
+        connection.channel().queue_declare(queue, durable=True)
+    second.thread.join(30)
+    proxy.close()
+    assert not second.failed and {properties.message_id for properties, _ in taken(rabbit, queue)} == ids
 
 
 def test_a_broker_that_goes_away_under_way_is_waited_for_as_long_as_was_said(rabbit: RabbitServer) -> None:
