@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from persistent.checkpoint.older_formats import MANIFEST, PLAN
-from persistent.checkpoint.shapes import FORMAT_FILE, FORMATS, check_format, check_known
+from persistent.checkpoint.shapes import _OPERATOR_NAME, FORMAT_FILE, FORMATS, check_format, check_known, is_of_several
 from persistent.codec import decode_document
 from persistent.codec.shapes import Misfit
 from persistent.errors import CorruptCheckpoint, NewerFormat
@@ -233,6 +233,18 @@ def test_bounds_of_named_parts(document: str, path: str, at: Any, beyond: Any, s
     check(document, path, at)
     with pytest.raises(Misfit, match=says):
         check(document, path, beyond)
+
+
+def test_the_name_of_a_state_has_a_longest_one() -> None:
+    """Of a task, and of a state of it."""
+    _OPERATOR_NAME("a" * 200 + "/" + "b" * 200)
+    with pytest.raises(Misfit, match="has 402 characters"):
+        _OPERATOR_NAME("a" * 200 + "/" + "b" * 201)
+
+
+def test_states_have_names_if_there_are_several_or_the_only_one_has_one() -> None:
+    """One state of a mapping has a name too."""
+    assert not is_of_several(["Visits"]) and is_of_several(["Visits/hourly"]) and is_of_several(["Visits", "Sales"])
 
 
 PARTS = {

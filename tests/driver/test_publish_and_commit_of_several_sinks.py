@@ -30,7 +30,7 @@ from persistent.checkpoint.retention import Retention
 from persistent.codec import decode_document
 from persistent.driver.commit import Results
 from persistent.driver.output_batches import former_name, part_of
-from persistent.driver.publish import _named, claim, newest_ids, publish, shown
+from persistent.driver.publish import _named, claim, joining_sinks, newest_ids, publish, shown
 from persistent.driver.sink_names import check_named_as_before
 from persistent.engines.embedded import Embedded
 from persistent.errors import Fenced, InvalidPipeline, Refused, SinkMismatch, StorageError
@@ -237,6 +237,19 @@ def test_a_sink_may_join(told: list[str]) -> None:
     job.rows.append({"ts": 140, "page": "p0"})
     job.run({"x": LedgerSink(job.x), "y": LedgerSink(job.y), "files": FileSink(folder)}, end=False)
     assert FileSink(folder).published()
+
+
+def test_a_sink_that_joins_gets_every_key_of_a_state_without_windows() -> None:
+    """It has none, and the others have all."""
+    job = Job()
+    job.run({"x": LedgerSink(job.x)}, task=AllVisits())
+    both = {"x": LedgerSink(job.x), "y": LedgerSink(job.y)}
+    assert joining_sinks(job.pipeline(both, AllVisits()).job(), job.newest) == ("y",)
+    before = of(job.x.rows())
+    job.rows.append({"ts": 140, "page": "p0"})
+    job.run(both, task=AllVisits())
+    assert len(of(job.y.rows())) == len(before) and len(of(job.x.rows())) == len(before) + 1
+    assert joining_sinks(job.pipeline(both, AllVisits()).job(), job.newest) == ()
 
 
 def test_a_sink_with_something_to_publish_cannot_be_left_out() -> None:

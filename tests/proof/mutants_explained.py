@@ -61,6 +61,11 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "runs=tuple(replace(run, first=number, last=number) for run, number in zip(runs, numbers, strict=True)),",
         "True to False",
     ): "one number was made for each run",
+    (
+        _RUNS,
+        "return rows.take(np.repeat(starts - ends + counts, counts) + np.arange(ends[-1] if len(ends) else 0))",
+        "0 to 1",
+    ): "of no row and of one, NumPy makes a sum of no row",
     (_COMPACTION, "if rows <= budget_rows:", "<= to <"): "with rows to the very budget the sum below is all groups too",
     (_COMPACTION, "return []", "return None"): "choose_all asks whether there are any: None is as good as none",
     (_COMPACTION, "return ()", "return None"): "choose asks whether there are any: None is as good as none",
