@@ -180,6 +180,17 @@ def test_what_was_published_early_and_has_ended_is_taken_back_once_it_is_joined(
         assert published(made) == [(0, 10, 1, False), (0, 10, 1, True), (0, 64, 7, False)]
 
 
+@pytest.mark.parametrize("allowed", [0, 5])
+def test_what_is_held_back_has_ended_before_its_session_closes(allowed: int) -> None:
+    """The end of the session is that of a record that is published. The clock stops between the two ends."""
+    rows = [*at(0, key="y"), *at(30), *at(31, key="z"), *at(25), *at(56, 57, 75, 76, 98, 99, key="z")]
+    with run_of(rows, task=Visits(early=1000, cut=1000, allowed_lateness=allowed), behind=20, step_rows=1) as made:
+        made.run(rows)
+        assert [one[1:4] for one in held(made.sink.rows()) if one[0] == "a"] == [(25, 40, 2)]
+        made.run()
+        assert held(made.sink.rows()) == expected(rows, 10, 1000)
+
+
 def test_early_sessions_wait_for_a_multiple_and_those_that_close_do_not() -> None:
     """The step over 30 closes the first; those over 52 and 103 are past a multiple."""
     rows = [*at(0, 5, 8), *at(30, 31, 52, 54, 103, key="z")]

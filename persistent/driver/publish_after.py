@@ -31,6 +31,9 @@ from persistent.session_window import SessionWindow
 from persistent.window import AnyWindow
 from persistent.worker.job import Closed, CloseShard, Job, Mapped
 
+_EVER = -(1 << 62)
+"""No session ends earlier."""
+
 
 def publishes_after(job: Job, step: Step) -> bool:
     """Whether what the step publishes depends on what it maps: windows that are not final take late records, or it
@@ -97,12 +100,14 @@ def _must_publish(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> bo
 
 
 def _closes_unpublished(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> bool:
-    """Whether a session closes, or has closed, of which something is not published. The fragments that may be in one
-    say which keys to look at: a session that ends holds none that ends later."""
+    """Whether a session closes, or has closed, of which something is not published. The agendas say which keys to look
+    at: the last fragment of such a session ends with it, published or not, and what is not published ends no later."""
     cache, last, close_at = bench.run_cache, step.last.manifest, step.plan.task.close_at
     assert isinstance(cache, SessionCache)
     closing = _changing_sessions(bench, step, mapped)
-    due = cache.due(closing.delta, last.final, close_at)
+    due = cache.due(closing.delta, _EVER, close_at)
+    if len(due):
+        due = np.intersect1d(due, cache.due((*closing.runs, *closing.delta), last.final, close_at))
     counting = replace(closing, close_at=close_at, counts=True, hashes=due)
     shards = in_shards(counting, bench.engine.parallelism, None) if len(due) else []
     items = [replace(one, hashes=hashes) for one in shards if len(hashes := of_shard(due, one))]

@@ -70,11 +70,11 @@ class _Fates:
             self.tally.late.append(self.aside.rows(rows, reason))
             self.late += self._without(rows)
 
-    def are_partly_late(self, rows: Integers, reasons: str | Sequence[str]) -> None:
-        """These are shown with the late ones, and are processed all the same."""
+    def are_partly_late(self, rows: Integers, reasons: str | Sequence[str], missing: Mapping[str, Mask]) -> None:
+        """These are shown with the late ones, and are processed all the same. ``missing``: by state, those it lacks."""
         if len(rows):
             self.tally.late.append(self.aside.rows(rows, reasons))
-            self.aside.partly.append(self.records.offsets[rows])
+            self.aside.partly.update({name: self.records.offsets[lacks] for name, lacks in missing.items()})
 
     def are_duplicates(self, rows: Integers) -> None:
         self.duplicate += self._without(rows)
@@ -172,7 +172,9 @@ def _judge_late(clocks: Clocks, fates: _Fates, lowest: int) -> None:
     partly = (np.any([partly for _, partly in found.values()], axis=0) | (refused > 0)) & ~is_late
     fates.are_late(np.flatnonzero(is_late), "late")
     rows = np.flatnonzero(partly)
-    fates.are_partly_late(rows, PARTLY_LATE if len(clocks) == 1 else _refusing(found, rows))
+    is_only = len(clocks) == 1
+    missing = {"" if is_only else state_name(name): (late | some) & partly for name, (late, some) in found.items()}
+    fates.are_partly_late(rows, PARTLY_LATE if is_only else _refusing(found, rows), missing)
 
 
 def _refused(clocks: Clocks, fates: _Fates, lowest: int) -> RefusedRows:

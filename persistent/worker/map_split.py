@@ -27,6 +27,8 @@ from persistent.worker.seen_items import SeenAfter
 from persistent.worker.seen_state import SeenCache, seen_job
 from persistent.worker.stage_aside import RowsAside, stage_aside, stage_late
 
+_NONE = np.zeros(0, np.int64)
+
 
 def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mapped:
     """Process one split. ``cache``: the runs of seen records that this worker has read."""
@@ -111,7 +113,7 @@ def _process(job: Job, delta: Delta | Deltas, batch: Batch, aside: RowsAside, ta
     failures: list[TaskFailure] = []
     with monoid_errors(job):
         process(job.task, delta, batch, failures, stop=not job.dead_letters)
-    times = batch.timestamps
+    times, failed = batch.timestamps, _NONE
     if failures:
         if not job.dead_letters:
             raise UserCodeError(
@@ -123,21 +125,26 @@ def _process(job: Job, delta: Delta | Deltas, batch: Batch, aside: RowsAside, ta
         tally.dead.append(aside.rows(chosen, [failure.reason for failure in failures]))
         tally.account += Account(0, -len(failures), 0, len(failures), 0, 0)
         times = times[~np.isin(batch.offsets, failed)]
-    tally.late += _partly_late(delta.noted() if isinstance(delta, Deltas) else {"": delta.noted()}, aside)
+    noted = delta.noted() if isinstance(delta, Deltas) else {"": delta.noted()}
+    if len(failed) or any(map(len, noted.values())):
+        listed = tally.late[:-1] if aside.partly else tally.late
+        order = list(delta) if isinstance(delta, Deltas) and len(delta) > 1 else [""]
+        missing = {name: np.union1d(noted.get(name, _NONE), aside.partly.get(name, _NONE)) for name in order}
+        tally.late = [*listed, *_partly_late(missing, failed, aside)]
     if len(times):
         largest = int(times.max())
         tally.largest = largest if tally.largest is None else max(tally.largest, largest)
 
 
-def _partly_late(noted: Mapping[str, Integers], aside: RowsAside) -> list[pa.RecordBatch]:
-    """The messages whose updates at other times have missed windows that were final, by state; without those that are
-    listed already."""
-    offsets = np.unique(np.concatenate([np.zeros(0, np.int64), *noted.values()]))
-    offsets = offsets[~np.isin(offsets, np.concatenate([np.zeros(0, np.int64), *aside.partly]))]
+def _partly_late(missing: Mapping[str, Integers], failed: Integers, aside: RowsAside) -> list[pa.RecordBatch]:
+    """The messages that a state lacks, or a window that was final: by their own times, which the judge has listed last,
+    and by updates at others. Those that have failed count nowhere, and are dead letters alone."""
+    offsets = np.setdiff1d(np.concatenate(list(missing.values())), failed)
     if not len(offsets):
         return []
     chosen = np.flatnonzero(np.isin(aside.records.offsets, offsets))
-    missing = [
-        [name for name, some in noted.items() if name and offset in some] for offset in aside.records.offsets[chosen]
-    ]
-    return [aside.rows(chosen, [f"{PARTLY_LATE} in {', '.join(names)}" if names else PARTLY_LATE for names in missing])]
+    names: list[list[str]] = [[] for _ in chosen]
+    for name, some in missing.items():
+        for place in np.flatnonzero(np.isin(aside.records.offsets[chosen], some)).tolist() if name else ():
+            names[place].append(name)
+    return [aside.rows(chosen, [f"{PARTLY_LATE} in {', '.join(some)}" if some else PARTLY_LATE for some in names])]

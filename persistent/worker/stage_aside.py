@@ -30,8 +30,8 @@ class RowsAside:
     path: str
     records: Records
     checkpoint: int
-    partly: list[Integers] = field(default_factory=list)
-    """The offsets of those that are partly late by their own time."""
+    partly: dict[str, Integers] = field(default_factory=dict)
+    """The offsets of those that are partly late by their own time, by the state that lacks them; an only one is ""."""
 
     def rows(self, chosen: Integers, reasons: str | Sequence[str]) -> pa.RecordBatch:
         """These rows of the batch."""

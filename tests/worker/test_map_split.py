@@ -29,6 +29,7 @@ from persistent import (
     UserCodeError,
     WindowState,
     sliding,
+    tumbling,
 )
 from persistent.checkpoint.names import Attempt
 from persistent.codec import decode_table
@@ -292,6 +293,44 @@ def test_a_message_with_an_update_that_misses_a_window_is_partly_late(
     assert (account.processed, account.late, account.dead) == (7, 0, 0)
     shown = {row["window_start"].microsecond // 1_000: row["value"] for row in first.rows()}
     assert shown == {990: 1, 0: {2: 1, 3: 101}[step_rows], 10: 1_111_110, 20: 1_001_010}
+
+
+class Apart(PersistentTask):
+    """What counts in one state by its own time counts in another by the time that it names."""
+
+    key = "page"
+
+    def persistent_state(self) -> Any:
+        return {
+            "own": WindowState(Sum(), tumbling("10 ms")),
+            "named": WindowState(Sum(), sliding("20 ms", every="10 ms"), allowed_lateness="20 ms"),
+            "total": NonWindowState(Sum()),
+        }
+
+    def process_message(self, state: Any, message: Any) -> None:
+        if message.value["n"] < 0:
+            raise ValueError("refused")
+        for name in state:
+            state[name].update(message.value["named"] if name == "named" else message.timestamp, message.value["n"])
+
+
+def test_a_message_names_each_state_that_lacks_it_and_none_if_it_fails(storage: MemoryStorage) -> None:
+    """One that lacked it by another time than its own was not named; a dead letter was listed as one that counts."""
+    times = [(5, 5, 1), (41, 41, 1), (42, 42, 1), (25, 15, 1), (25, 15, -1), (43, 15, 1), (25, 35, 1), (25, 35, -1)]
+    rows = [{"ts": ts, "named": named, "page": "a", "n": n} for ts, named, n in times]
+    names = ("own", "named", "total")
+    for step_rows in (1, 5):
+        storage.clear()
+        given: dict[str, Any] = {"late_sink": (late := MemorySink()), "on_error": "dead-letter", "step_rows": step_rows}
+        source = MemorySource([*rows[:3], *rows[2:3] * 2, *rows[3:]], timestamp="ts", ordered=True)
+        sinks = {name: MemorySink() for name in names}
+        job = Pipeline(source=source, task=Apart(), sink=sinks, checkpoint=storage, **given)
+        (account,) = run(job, end_of_input=True).ledger.values()
+        assert (account.processed, account.late, account.dead) == (8, 0, 2)
+        told = [(5, "partly-late in own, named"), (7, "partly-late in named"), (8, "partly-late in own")]
+        assert [(row["offset"], row["reason"]) for row in job.late().to_pylist()] == told
+        assert [row["offset"] for row in late.rows()] == [5, 7, 8]
+        assert [row["offset"] for row in job.dead_letters().to_pylist()] == [6, 9]
 
 
 def test_a_correction_is_refused_if_an_update_misses_a_window(storage: MemoryStorage) -> None:
