@@ -25,7 +25,7 @@ from persistent.project import (
     window_of,
     write,
 )
-from persistent.project.answers import SINKS, SOURCES, check_holds, checked_name
+from persistent.project.answers import SINKS, SOURCES, check_holds, checked_name, is_name
 from persistent.sources.timestamps import UNITS
 
 T = TypeVar("T")
@@ -181,6 +181,8 @@ def _from_files(source: End, questions: _Questions) -> Read:
         options = ", ".join(f"{name}={value!r}" for name, value in found.reading.items())
         other = "; --encoding names another" if "encoding" in found.reading and "encoding" not in given else ""
         click.echo(f"They are read with {options}{other}", err=True)
+    if strange := [repr(name) for name in found.fields if not is_name(name)]:
+        click.echo(f"Not proposed, as their names are none in Python: {', '.join(strange)}", err=True)
     if found.dead:
         click.echo(f"{found.dead:,} of them cannot be decoded, and will be dead letters: {found.why_dead}", err=True)
     first = next(iter(found.times))

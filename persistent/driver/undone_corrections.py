@@ -190,7 +190,8 @@ def _why_not(job: Job) -> str:
     if isinstance(job.state.window, SessionWindow):
         return (
             "sessions keep the times of their records, and have other borders now. With allowed_lateness= and "
-            "emit='close' give the id of the rollback instead, before the job runs; else take later outputs back"
+            "emit='close' give the id of the rollback instead, before the job runs; else go back to the same "
+            "checkpoint again, with --outputs=retract, which takes later outputs back"
         )
     if job.state.time_to_live is not None:
         return "a key with a time to live keeps the times of its records: take later outputs back instead"

@@ -22,6 +22,11 @@ from persistent.storage import Storage
 
 logger = logging.getLogger("persistent.operations")
 
+_SESSIONS = (
+    ". Sessions need the id of this rollback instead, undone=%d; if they are published as they change, only another "
+    "rollback, with --outputs=retract, takes them back"
+)
+
 Location = str | os.PathLike[str] | Storage
 """A checkpoint: its storage or its URL."""
 
@@ -85,5 +90,8 @@ def committed(log: Log, manifest: Manifest, before: Manifest | None = None) -> E
     shown = manifest.target if manifest.retract is not None and manifest.target is not None else manifest.id
     undone = [name for name, one in gone.items() if one.checkpoint <= shown and not one.is_neutral]
     if undone and before is not None and before.result_sinks():
-        logger.warning("%s: %s", log.storage.url, left_shown_text(undone))
+        states = [one.state for one in before.operators.values()]
+        is_of_sessions = manifest.kind == "rollback" and any(state.has_sessions for state in states)
+        said = left_shown_text(undone) + (_SESSIONS % manifest.id if is_of_sessions else "")
+        logger.warning("%s: %s", log.storage.url, said)
     return entry

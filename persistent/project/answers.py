@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -19,7 +20,6 @@ _GAP: Final = "30 min"
 _CUT_MS: Final = 86_400_000
 _LONGEST_MS: Final = 3_650 * _CUT_MS
 _OURS: Final = ("window_start", "window_end", "revision", "retracted")
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TOPIC: Final = re.compile(r"([^/]+:\d+)/([A-Za-z0-9._-]{1,249})")
 _PASSWORD: Final = re.compile(r"://[^/@]*:[^/]*@|\bpassword=")
 
@@ -154,8 +154,9 @@ def checked_name(name: str, option: str) -> str:
     if option == "--key":
         by_hand = f'key = {{"name": lambda message: {by_hand}}}'
     raise InvalidPipeline(
-        f"{option} {name!r}: a project is made for names of letters from a to z, digits and _, which do not begin with "
-        f"a digit. Rename the column in the file; or choose another one here, and then write {by_hand} in task.py"
+        f"{option} {name!r}: a project is made for names of letters (ä as one character), digits and _, which do not "
+        "begin with a digit. Rename the column in the file; or choose another one here, and then write "
+        f"{by_hand} in task.py"
     )
 
 
@@ -169,8 +170,12 @@ def check_holds(sink: End, window: WindowChoice, key: Field | None) -> None:
 
 
 def is_name(name: str) -> bool:
-    """Whether a field can be called so in Python and in every sink."""
-    return _NAME.fullmatch(name) is not None and name not in _OURS
+    """Whether a field can be called so in Python, which reads composed letters only, and in every sink.
+
+    >>> is_name("größe"), is_name("Betrag (€)"), is_name("gro\\u0308ße")
+    (True, False, False)
+    """
+    return name.isidentifier() and unicodedata.is_normalized("NFKC", name) and name not in _OURS
 
 
 def _topic_of(text: str, option: str) -> End:

@@ -274,9 +274,10 @@ def _type_of(kind: pa.DataType) -> str | None:
 
 
 def _key_of(batch: pa.RecordBatch, fields: list[Field]) -> str | None:
-    """The text whose values repeat most; then the number of an id; then any text; None without one."""
+    """The first text whose values repeat, or number of an id; then any text, one with several values first; or None."""
     texts = [one.name for one in fields if one.type == "str"]
     ids = [one.name for one in fields if one.type == "int" and _ID_WORDS.search(one.name)]
     distinct = {name: pc.count_distinct(batch.column(name)).as_py() for name in (*texts, *ids)}
     repeated = [name for name in (*texts, *ids) if 1 < distinct[name] <= batch.num_rows // 2]
-    return next(iter([*repeated, *texts, *ids]), None)
+    several = [name for name in texts if distinct[name] > 1]
+    return next(iter([*repeated, *several, *texts, *ids]), None)

@@ -133,7 +133,8 @@ def _words(entry: Entry) -> Iterator[tuple[str, str]]:
         yield from _source(name, source, len(manifest.sources))
     for name, sink in sorted(manifest.sinks.items()):
         last = "no batch yet" if sink.last is None else f"last batch {sink.last}"
-        batches = f"{len(sink.owed)} batches wait to be published" if sink.owed else "all published"
+        waiting = "1 batch waits" if len(sink.owed) == 1 else f"{len(sink.owed):,} batches wait"
+        batches = f"{waiting} to be published" if sink.owed else "all published"
         yield f"sink {name}", f"takes {sink_words(sink)}; {last}, {batches}"
     for one in corrections_words(manifest):
         by = f"by checkpoint {one['checkpoint']}{'' if manifest.origin is None else ' (its own, or of the job before)'}"

@@ -28,7 +28,7 @@ from persistent.errors import (
     UnknownCheckpoint,
     UserCodeError,
 )
-from persistent.lateness import CHANGE, EARLY
+from persistent.lateness import ACCUMULATE, CHANGE, DELTA, EARLY, RETRACT
 from persistent.storage.failures import without_secrets
 from persistent.text.figures import count_text, utc_text
 from persistent.text.fingerprints import part_text, shown_text
@@ -136,18 +136,23 @@ def published_words(part: SinkPart, newest: Manifest) -> str:
     before = [batch.id for batch in part.owed if batch.id != newest.base]
     if not before:
         return "all, the last batch perhaps not yet"
+    if len(part.owed) == 1:
+        return f"1 batch perhaps not, that of checkpoint {before[0]:,}"
     return f"{len(part.owed):,} batches perhaps not, from that of checkpoint {before[0]:,} on"
+
+
+_CORRECTED_BY = {ACCUMULATE: "a new row", RETRACT: "a retraction and a new row", DELTA: "a row of the difference"}
 
 
 def when_words(state: StateRuns) -> str:
     """When the results of a state are published, and how one that was published is corrected.
 
     >>> when_words(StateRuns({"window": {"size_ms": 1}})), when_words(StateRuns({}, emit="early", late="retract"))
-    ('when a window closes', 'early, and at the end of the input; corrected by retract')
+    ('when a window closes', 'early, and at the end of the input; corrected by a retraction and a new row')
     """
     end = "when a window closes" if state.has_windows else "at the end of the input"
     when = {None: end, CHANGE: "as it changes", EARLY: f"early, and {end}"}[state.emit]
-    return when if state.late is None else f"{when}; corrected by {state.late}"
+    return when if state.late is None else f"{when}; corrected by {_CORRECTED_BY.get(state.late, state.late)}"
 
 
 def corrections_words(manifest: Manifest) -> list[dict[str, Any]]:

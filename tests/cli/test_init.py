@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pty
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,27 @@ def test_a_file_of_ones_own(here: Path) -> None:
     (here / "job").rename(here / "moved")
     report = load_pipeline("moved/task.py:pipeline").run(engine="embedded", end_of_input=True)
     assert (report.rows, report.dead) == (7, 1)
+
+
+def test_names_of_other_letters(here: Path) -> None:
+    """Without it the key of a German file would be passed over without a word, and another be proposed."""
+    lines = [
+        "Zeit;Geschäft;Größe;Betrag (€)",
+        *(f"2024-05-01T10:0{n}:00+02:00;{'aü'[n % 2]};{n};1.5" for n in range(6)),
+    ]
+    (here / "käufe.csv").write_text("\n".join(lines), "utf-8")
+    result = command("init", "job", "--source", "files:käufe.csv", "--sink", "sqlite", "--yes")
+    assert result.exit_code == 0, result.output
+    assert "Not proposed, as their names are none in Python: 'Betrag (€)'" in result.stderr
+    report = load_pipeline("job/task.py:pipeline").run(engine="embedded", end_of_input=True)
+    assert (report.rows, report.dead, report.outputs) == (6, 0, 2)
+    with closing(sqlite3.connect(here / "job" / "results.db")) as database:
+        rows = database.execute("SELECT * FROM totals ORDER BY 1").fetchall()
+    assert [row[:1] + row[3:6] for row in rows] == [("a", 3, 6, 4), ("ü", 3, 9, 5)]
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "job"], capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stdout
 
 
 def test_the_file_of_a_spreadsheet(here: Path) -> None:

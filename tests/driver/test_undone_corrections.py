@@ -160,6 +160,32 @@ def test_what_cannot_be_made_good_is_refused(task: Any, words: str) -> None:
         job.correct("undo", undone="ticket")
 
 
+class Changing(Task):
+    def persistent_state(self) -> Any:
+        monoid = record(rows=Count(), total=Sum())
+        return WindowState(monoid, session(10), allowed_lateness=1_000, emit="change")
+
+
+@pytest.mark.parametrize("task", [Stays(), Changing()], ids=["closed", "changing"])
+def test_the_rollback_says_what_sessions_need(task: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The remedy that it names would be refused, and the next one too."""
+    job = Job(task)
+    job.run()
+    target, shown = job.newest.base, held(job)
+    job.correct(add=[row(30, "a", 100)])
+    assert held(job) != shown
+    back = rollback(job.storage, target, outputs="again").manifest.id
+    assert f"Sessions need the id of this rollback instead, undone={back}" in caplog.text
+    if isinstance(task, Changing):
+        with pytest.raises(Refused, match="go back to the same checkpoint again, with --outputs=retract"):
+            job.correct("undo", undone=back)
+        rollback(job.storage, target, outputs="retract")
+        job.run()
+    else:
+        job.correct("undo", undone=back)
+    assert held(job) == shown
+
+
 class Both(Task):
     """Windows, and sessions beside them."""
 

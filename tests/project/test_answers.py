@@ -26,7 +26,7 @@ from tests.visits import says
         (window_of, "600 weeks", ("--window '600 weeks'", "at most ten years")),
         (window_of, "session 3 days", ("--window 'session 3 days'", "at most a day")),
         (lambda name: checked_name(name, "--key"), "my key", ("--key 'my key'", "Rename", "message.value['my key']")),
-        (lambda name: checked_name(name, "--value"), "größe", ("--value 'größe'", "Rename", "task.py")),
+        (lambda name: checked_name(name, "--value"), "größe €", ("--value 'größe €'", "Rename", "task.py")),
         (lambda name: checked_name(name, "--key"), "revision", ("--key 'revision'", "results", "rename the column")),
         (lambda name: checked_name(name, "--key"), '"', ("--key", "Rename", "task.py")),
     ],

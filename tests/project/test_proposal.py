@@ -117,6 +117,13 @@ def test_a_line_that_does_not_decode_is_counted(tmp_path: Path) -> None:
     assert (found.read, found.dead) == (4, 1)
 
 
+def test_a_text_of_one_value_is_no_key(tmp_path: Path) -> None:
+    """Without it everything would be summed up under the name of the currency."""
+    path = csv(tmp_path / "a.csv", "t,currency,user", *(f"2024-05-01,EUR,{name}" for name in "abcd"))
+    assert proposal_of(path).key == "user"
+    assert proposal_of(csv(tmp_path / "b.csv", "t,currency", "2024-05-01,EUR", "2024-05-01,EUR")).key == "currency"
+
+
 def test_a_compressed_file(tmp_path: Path) -> None:
     """Without it only plain files would be proposed for, although the source reads both."""
     (tmp_path / "a.csv.gz").write_bytes(

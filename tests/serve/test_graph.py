@@ -186,6 +186,7 @@ def test_what_a_sink_lacks_is_no_guess() -> None:
     words = {
         (): "all",
         (newest.base,): "all, the last batch perhaps not yet",
+        (3,): "1 batch perhaps not, that of checkpoint 3",
         (3, newest.base): "2 batches perhaps not, from that of checkpoint 3 on",
     }
     for ids, said in words.items():
