@@ -118,7 +118,8 @@ def lateness_of(
     """
     if not isinstance(window, SessionWindow):
         return lateness
-    if lateness.of_changes is not None and changes not in (None, RETRACT):
+    takes_back = lateness.of_changes is not None or (lateness.emit == CLOSE and lateness.allowed_ms)
+    if takes_back and changes not in (None, RETRACT):
         raise ValueError(
             f"changes={changes!r}: a record can give a published session of {window} other borders, or join it to "
             'another, and a row of other borders replaces nothing: omit changes=, or use changes="retract"'
@@ -131,7 +132,6 @@ def lateness_of(
         )
     if interval_ms is not None:
         raise ValueError(f"{window} can be read as of the multiples of its cut: omit interval_ms=, or change the cut")
-    takes_back = lateness.of_changes is not None or (lateness.emit == CLOSE and lateness.allowed_ms)
     return replace(lateness, answer=RETRACT) if takes_back else lateness
 
 

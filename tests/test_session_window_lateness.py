@@ -283,6 +283,12 @@ def test_what_sessions_cannot_do_is_refused_where_it_is_made(options: dict[str, 
         WindowState(Count(), session(10), **options)
 
 
+def test_sessions_that_are_published_once_take_every_answer_to_changes() -> None:
+    """Nothing of them changes, so none is needed."""
+    for options in ({"emit": "final", "allowed_lateness": 5}, {"emit": "close"}):
+        assert WindowState(Count(), session(10), changes="update", **options).lateness.answer != "retract"
+
+
 def test_a_sink_that_cannot_take_back_is_refused_where_the_pipeline_is_made(tmp_path: Path) -> None:
     table = SqliteSink(str(tmp_path / "t.db"), "t", mode="upsert")
     with (
