@@ -132,11 +132,11 @@ class Snapshot:
                 late.append(row["id"])
                 late_count += 1
             else:
-                # What is late is decided before the task sees it.
-                late += [row["id"]] if len(open_) < len(starts) else []
                 if row["n"] < 0:
                     dead.append(row["id"])
                     continue
+                # Of those that have failed no window is missed: they count nowhere.
+                late += [row["id"]] if len(open_) < len(starts) else []
                 counted += [((row["page"], start), row["n"]) for start in open_]
                 largest[name] = max(time, largest.get(name, time))
         sums, own = dict(self.sums), []

@@ -25,6 +25,7 @@ _POLL_SECONDS = 0.02
 _PR_SET_PDEATHSIG = 1
 _PORTS = range(12_000, 32_000)
 """Below those that Linux gives to connections."""
+_TAKEN: list[socket.socket] = []
 
 
 def kept(begin: AbstractContextManager[T]) -> T:
@@ -53,11 +54,17 @@ def java() -> str:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on, and that no connection is given: a server takes seconds to begin, and
-    is killed and begins again."""
+    """A port of 127.0.0.1 that nobody listens on, that no connection is given, and that no other call of this function
+    gives while this process lives, whoever calls: a server takes seconds to begin, and is killed and begins again."""
     for port in random.SystemRandom().sample(_PORTS, 100):
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
+        with ExitStack() as stack, suppress(OSError):
+            # A name without a file, of which the kernel lets one process have one: it goes with that process.
+            taken = stack.enter_context(socket.socket(socket.AF_UNIX))
+            taken.bind(f"\0a-port-of-tests-{port}")
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+            stack.pop_all()
+            _TAKEN.append(taken)
             return port
     raise RuntimeError("of 100 ports of 127.0.0.1 none is free")
 

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from persistent.storage import open_storage
+from tests.servers import processes
 from tests.servers.drivers import descendants
 from tests.servers.processes import Server, free_port, java
 from tests.servers.rabbit import RabbitServer
@@ -132,6 +133,25 @@ def test_a_server_does_not_outlive_who_started_it(tmp_path: Path) -> None:
     assert select.select([ended], [], [], 30)[0], "it goes on"
     os.close(ended)
     parent.stdout.close()
+
+
+def test_a_port_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two servers that are given one port the second would die for it, now and then: while the first is starting, or
+    while it is down."""
+    ports = range(12_000, 12_100)
+    script = (
+        f"import time; from tests.servers import processes; processes._PORTS = {ports!r}\n"
+        "print(*(processes.free_port() for _ in range(40)), flush=True); time.sleep(60)"
+    )
+    other = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
+    assert other.stdout is not None
+    with other, other.stdout:
+        theirs = [int(port) for port in other.stdout.readline().split()]
+        monkeypatch.setattr(processes, "_PORTS", ports)
+        monkeypatch.setattr(processes, "_TAKEN", [])
+        ours = [processes.free_port() for _ in range(40)]
+        other.kill()
+    assert len({*theirs, *ours}) == len(theirs) + len(ours) == 80
 
 
 def test_a_missing_server_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
