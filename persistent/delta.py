@@ -238,6 +238,7 @@ class Delta:
             held = window.holds(times)
             if window.may_be_late(int(times.min()), self._watermark):
                 late, partly = window.late(times, self._watermark)
+                own = own if own is not None else self._copied_own(times)
                 ended = self._refused(times, late, own) if self._drops else late
                 if ended.any():
                     raise ValueError(
@@ -257,24 +258,31 @@ class Delta:
             self._pending.append(self._grouped(keys, times, columns))
 
     def _note_partly(self, missed: Mask, own: _Messages | None) -> None:
-        """Note the messages of these updates. ValueError if they are unknown: that of a batch of one message is
-        known."""
-        if not missed.any():
-            return
-        if own is not None:
-            self._pending_partly.append(own.offsets[missed])
-        elif self._batch is None or len(self._batch) != 1:
-            raise ValueError("updates at other times than their messages', of which some windows were final")
-        else:
-            self._pending_partly.append(self._batch.offsets)
+        """Note the messages of these updates."""
+        if missed.any():
+            # Where they are unknown, the batch is of one.
+            offsets = own.offsets[missed] if own is not None else self._batch_of_one().offsets
+            self._pending_partly.append(offsets)
+
+    def _copied_own(self, times: Integers) -> _Messages | None:
+        """The messages of updates at the times of a whole batch."""
+        batch = self._batch
+        is_own = batch is not None and np.array_equal(times, batch.timestamps)
+        return _Messages(batch.timestamps, batch.offsets) if is_own and batch is not None else None
+
+    def _batch_of_one(self) -> Batch:
+        """The batch, if it holds one message, to which every update then belongs. ValueError otherwise: the batch is
+        halved until it does."""
+        if self._batch is None or len(self._batch) != 1:
+            raise ValueError("updates of which it is unknown whether they are at the time of their own message")
+        return self._batch
 
     def _refused(self, times: Integers, ended: Mask, own: _Messages | None) -> Mask:
         """The updates that are too late, except those at the time of their message: that is counted as late."""
-        if own is None:
-            own_times = self._batch.timestamps if self._batch is not None else np.zeros(0, np.int64)
-            mask: Mask = ended & ~np.isin(times, own_times)
-            return mask
-        other: Mask = times != own.timestamps
+        if not ended.any():
+            return ended
+        own_times = own.timestamps if own is not None else self._batch_of_one().timestamps
+        other: Mask = times != own_times
         return ended & other
 
     def _grouped(self, keys: Sequence[pa.Array], times: Integers, columns: Columns) -> GroupSums:

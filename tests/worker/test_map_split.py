@@ -27,6 +27,7 @@ from persistent import (
     Refused,
     State,
     UserCodeError,
+    Window,
     WindowState,
     sliding,
     tumbling,
@@ -331,6 +332,49 @@ def test_a_message_names_each_state_that_lacks_it_and_none_if_it_fails(storage: 
         assert [(row["offset"], row["reason"]) for row in job.late().to_pylist()] == told
         assert [row["offset"] for row in late.rows()] == [5, 7, 8]
         assert [row["offset"] for row in job.dead_letters().to_pylist()] == [6, 9]
+
+
+class NamedByColumns(PersistentTask):
+    """Counts at times of its own, which it gives as a column of which nobody knows the messages."""
+
+    key = "page"
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+
+    def persistent_state(self) -> Any:
+        return {"named": WindowState(Sum(), self.window), "total": NonWindowState(Sum())}
+
+    def process_batch(self, state: Any, batch: Batch) -> None:
+        state["named"].update_batch(np.array(batch["named"]), batch["n"], keys=batch.keys)
+        state["total"].update_batch(batch.timestamps, batch["n"])
+
+
+@pytest.mark.parametrize("window", [tumbling("10 ms"), sliding("20 ms", every="10 ms")])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_an_update_at_the_late_time_of_another_message_is_not_its_own(
+    window: Window, at_once: bool, storage: MemoryStorage
+) -> None:
+    """It was taken for that of the message which is late there, and was missing without a word."""
+    times = [(35, 35, 1), (25, 25, 10), (42, 25, 100), (43, 43, 1_000)]
+    rows = [{"ts": ts, "named": named, "page": "a", "n": n} for ts, named, n in times]
+    sinks = {name: MemorySink() for name in ("named", "total")}
+    given: dict[str, Any] = {"checkpoint": storage, "sink": sinks, "on_error": "dead-letter"}
+    for stop in (1, 4) if at_once else (1, 2, 3, 4):
+        source = MemorySource(rows[:stop], timestamp="ts", ordered=True)
+        job = Pipeline(source=source, task=NamedByColumns(window), **given)
+        (account,) = run(job, end_of_input=stop == 4).ledger.values()
+    counted, late, dead = sum(row["value"] for row in sinks["named"].rows()), job.late(), job.dead_letters()
+    if window == tumbling("10 ms"):
+        assert (account.processed, counted, late["offset"].to_pylist(), dead["offset"].to_pylist()) == (
+            (3, 1_001, [1], [2])
+        )
+        assert "every window of that time ended before" in dead["reason"][0].as_py()
+    else:
+        assert (account.processed, counted, late["offset"].to_pylist()) == (4, 1 + 1 + 10 + 100 + 2_000, [1, 2])
+    assert set(late["reason"].to_pylist()) == {"partly-late in named"}
+    (total,) = sinks["total"].rows()
+    assert total["value"] == (1_111 if account.processed == 4 else 1_011)
 
 
 def test_a_correction_is_refused_if_an_update_misses_a_window(storage: MemoryStorage) -> None:
