@@ -98,7 +98,11 @@ class Delta:
         self._values.append(value)
 
     def update_batch(self, timestamps: Any, values: Any, *, keys: Any = _OWN_KEY) -> None:
-        """Add many: Arrow and NumPy arrays are columns, anything else is one value for every row."""
+        """Add many: Arrow and NumPy arrays are columns, anything else is one value for every row.
+
+        Give ``batch.timestamps``, or those of ``batch.filter(mask)``. Of other arrays of times it is unknown whose they
+        are: if one of them is late, the batch is processed again in halves, until its message is alone.
+        """
         # The listed updates came before: a monoid need not commute.
         self._sum_listed()
         own = self._batch.of_timestamps(timestamps) if self._batch is not None else None
