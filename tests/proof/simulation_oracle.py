@@ -116,7 +116,7 @@ class Oracle:
         if new.kind == "rollback":
             assert new.target is not None
             self.read_at[new.id] = self.read_at[new.target]
-            return self.snapshots[new.target].gone_back()
+            return self.snapshots[new.target].gone_back(self.snapshots[old.id])
         if new.kind != "checkpoint":
             self.read_at[new.id] = self.read_at[old.id]
             return self.snapshots[old.id]

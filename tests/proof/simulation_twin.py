@@ -163,9 +163,10 @@ class Snapshot:
             dead=tuple(sorted(dead)),
         )
 
-    def gone_back(self) -> Snapshot:
-        """What a rollback to it makes."""
-        return replace(self, marked=self.began)
+    def gone_back(self, newest: Snapshot) -> Snapshot:
+        """What a rollback from the newest to it makes: the sinks of a job that had begun may have been given something,
+        also where it goes back to before its first step."""
+        return replace(self, marked=newest.began or newest.marked)
 
     def _fate(self, row: Mapping[str, Any]) -> str:
         """Of a row of one half of a source made of two; the border, "at", stands in such a row."""

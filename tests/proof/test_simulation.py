@@ -129,11 +129,14 @@ def test_the_twin_holds_nothing_back_after_a_rollback() -> None:
     rows = [{"id": number, "ts": ts, "page": "a", "n": 1} for number, ts in enumerate((3, 4, 5, 6))]
     first = Snapshot().after(Step({"p": rows[:1]}, 0, False, CLOCK), emission, 0)
     second = first.after(Step({"p": rows[1:2]}, 3, False, CLOCK), emission, 0)
-    again = first.gone_back().after(Step({"p": rows[1:2]}, 3, False, CLOCK), emission, 0)
+    again = first.gone_back(second).after(Step({"p": rows[1:2]}, 3, False, CLOCK), emission, 0)
     third = again.after(Step({"p": rows[2:]}, 4, False, CLOCK), emission, 0)
     assert (first.outputs, second.outputs, third.outputs) == ((), (), ())
     assert again.outputs == (("a", 0, 2, 2, 1),)
-    assert not Snapshot().gone_back().marked
+    anew = Snapshot().gone_back(second).after(Step({"p": rows[:1]}, 0, False, CLOCK), emission, 0)
+    assert not anew.outputs
+    assert anew.after(Step({"p": rows[1:2]}, 3, False, CLOCK), emission, 0).outputs == again.outputs
+    assert not Snapshot().gone_back(Snapshot()).marked
 
 
 def test_the_twin_tells_the_halves_apart(tmp_path: Path) -> None:
