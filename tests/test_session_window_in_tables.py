@@ -26,7 +26,7 @@ from tests.crash.worlds import InTurn
 from tests.few import one_in
 from tests.sessions import Row, Run, Session, Visits, expected, kept_of, run_of, sessions_in, straggling
 from tests.test_session_window_changes import current
-from tests.test_session_window_lateness import at, small_folds
+from tests.test_session_window_lateness import Two, at, small_folds
 
 OPTIONS: tuple[dict[str, Any], ...] = ({}, {"emit": "change"}, {"early": 25}, {"early": 30, "early_by": "processing"})
 """Published as they close, as they change, and now and then; all of them are taken back by late records."""
@@ -333,3 +333,26 @@ def test_a_table_that_the_sink_has_made_shows_rows_without_the_mark(tmp_path: Pa
         made.run(None if stop is None else rows[:stop], sink=made.table())
     assert made.shown() == expected(rows, 10, 50)
     made.storage.clear()
+
+
+def test_of_several_states_each_has_a_table(tmp_path: Path) -> None:
+    """One of sessions that are taken back, and one of those that are published once."""
+    rows = [*at(0, 18), *at(40, 41, key="z"), *at(9)]
+    path = str(tmp_path / "t.db")
+    sinks = {name: SqliteSink(path, name, mode="upsert") for name in ("patient", "strict")}
+    with run_of(rows, task=Two(), step_rows=1) as made:
+        made.run(sink=sinks)
+    with closing(sqlite3.connect(path)) as database:
+        patient = database.execute("SELECT value FROM patient WHERE key = 'a' AND NOT retracted").fetchall()
+        strict = database.execute("SELECT value FROM strict WHERE key = 'a'").fetchall()
+    assert (patient, strict) == ([(3,)], [(1,), (1,)])
+
+
+@pytest.mark.check
+@pytest.mark.spark
+def test_on_spark_the_table_is_what_a_reader_of_all_rows_holds(spark: Any, tmp_path: Path) -> None:
+    """Rows are staged by workers, and published by the driver."""
+    made = Run(straggling(8, 40, 4, 10, 60), Visits(emit="change", allowed_lateness=60), 4, 8, str(tmp_path / "c"))
+    table = Shown([], path=tmp_path)
+    made.pipeline(sink=table.sink["table"]).run(spark, end_of_input=True)
+    assert table.shown() == expected(kept_of(made), 10, 50)
