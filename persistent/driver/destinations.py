@@ -14,7 +14,7 @@ from persistent.lateness import ACCUMULATE, CHANGE
 from persistent.session_window import SessionWindow
 from persistent.sinks.column_limits import check_distinct
 from persistent.sinks.file import FileSink
-from persistent.sinks.protocol import AnySink, BatchSink, Sink
+from persistent.sinks.protocol import AnySink, BatchSink, Sink, replaces
 from persistent.sinks.sqlite import SqliteSink
 from persistent.sources.file import FileSource
 from persistent.sources.protocol import Source, parts_of
@@ -82,14 +82,10 @@ def check_destinations(
     option, other = f"late={state.lateness.answer!r}", 'late="accumulate"'
     if state.lateness.emit == CHANGE:
         option, other = 'changes="retract"', 'changes="update"'
-    for sink in sinks.values() if state.lateness.answer not in (None, ACCUMULATE) else ():
-        if getattr(sink, "replaces", False) and isinstance(state.window, SessionWindow):
-            raise InvalidPipeline(
-                f"{sink!r} keeps one row of a key and window, the newest, and a published session whose borders other "
-                "records change is taken back by a row of its own: use a sink that adds rows, such as FileSink, "
-                'LogSink, KafkaSink, or a table with mode="append"; or emit="final", which publishes each session once'
-            )
-        if getattr(sink, "replaces", False):
+    # A session is taken back with its own borders, so the newest row of its key and borders says what it is.
+    counts_together = state.lateness.answer not in (None, ACCUMULATE) and not isinstance(state.window, SessionWindow)
+    for sink in sinks.values() if counts_together else ():
+        if replaces(sink):
             raise InvalidPipeline(
                 f"{sink!r} keeps one row of a key and window, the newest, and {option} publishes rows that count "
                 f'together: use {other}, whose new value replaces the old one; or mode="append", which keeps all rows'
@@ -106,7 +102,7 @@ def _check_late_sink(job: Job) -> None:
             f"sink={{{LATE_SINK!r}: ...}} has the name that the sink of late records has in the checkpoint: give the "
             "one of results another"
         )
-    if getattr(sink, "replaces", False):
+    if replaces(sink):
         raise InvalidPipeline(
             f"late_sink={sink!r} keeps one row of a key, the newest, and late records are added, each once: use "
             'mode="append", which keeps all rows'

@@ -17,10 +17,10 @@ from persistent.checkpoint.older_formats import SINK
 from persistent.checkpoint.output_parts import LATE_SINK, Inheritance, SinkPart
 from persistent.codec import Run, type_of
 from persistent.lateness import CHANGE
-from persistent.sinks.protocol import Claim, OutputBatch, Retreat
+from persistent.sinks.protocol import Claim, OutputBatch, Retreat, replaces
 from persistent.task import key_names
 from persistent.worker.job import Job
-from persistent.worker.output_tables import empty_outputs, marks_of, output_key
+from persistent.worker.output_tables import empty_outputs, marks_of, newest_rows, output_key
 
 _NOTHING = Inheritance((), 0)
 
@@ -45,8 +45,13 @@ def claim_of(job: Job, manifest: Manifest, sink: str) -> Claim:
 
 
 def batches_of(job: Job, manifest: Manifest, sink: str, read: Callable[[Staged], pa.Table]) -> tuple[OutputBatch, ...]:
-    """The batches of a sink that may still be unpublished, oldest first."""
-    oldest = manifest.revision_base + manifest.oldest
+    """The batches of a sink that may still be unpublished, oldest first. One that keeps one row of a key and window is
+    given one: the rows of a key are staged in one file."""
+    oldest, key = manifest.revision_base + manifest.oldest, _key(job, sink)
+
+    def read_newest(staged: Staged) -> pa.Table:
+        return newest_rows(read(staged), key)
+
     return tuple(
         OutputBatch(
             job=manifest.job,
@@ -55,9 +60,9 @@ def batches_of(job: Job, manifest: Manifest, sink: str, read: Callable[[Staged],
             oldest=oldest,
             id=batch.id,
             url=job.storage.url,
-            key=_key(job, sink),
+            key=key,
             staged=batch.staged,
-            read=read,
+            read=read_newest if replaces(job.all_sinks[sink]) else read,
         )
         for batch in part_of(job, manifest, sink).unpublished
     )
@@ -150,7 +155,9 @@ def _number(manifest: Manifest, sink: str, id: int | None) -> int:
 
 
 def _key(job: Job, sink: str) -> tuple[str, ...]:
-    return LATE_KEY if _is_late(job, sink) else output_key(job.of_sink(sink).state, key_names(job.task))
+    if _is_late(job, sink):
+        return LATE_KEY
+    return output_key(job.of_sink(sink).state, key_names(job.task), job.all_sinks[sink])
 
 
 def _is_late(job: Job, sink: str) -> bool:

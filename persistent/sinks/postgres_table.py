@@ -10,7 +10,7 @@ import pyarrow as pa
 from persistent.clients.postgres_session import Moved, Session
 from persistent.errors import SinkMismatch
 from persistent.sinks.postgres_columns import fits, short_name, type_of
-from persistent.sinks.sql import BATCH, REVISION, images_name, no_unique_index, quoted, wrong_column
+from persistent.sinks.sql import BATCH, REVISION, default_of, images_name, no_unique_index, quoted, wrong_column
 
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence", "c": "a type"}
 _OTHER_TABLE = "Give the sink another table"
@@ -63,7 +63,8 @@ class PostgresTable:
         lines = []
         for field in columns:
             grows = pa.types.is_decimal(field.type) and field.name in key
-            lines.append(f"{quoted(field.name)} {'numeric' if grows else type_of(field.type)}")
+            kind = "numeric" if grows else type_of(field.type)
+            lines.append(f"{quoted(field.name)} {kind}{default_of(columns, field.name)}")
         if self.mode == "upsert":
             lines.append(f"PRIMARY KEY ({', '.join(map(quoted, key))})")
         return f"CREATE TABLE {self.target} ({', '.join(lines)})"
@@ -74,7 +75,7 @@ class PostgresTable:
             return False
         found = {name: (kind, is_wanted) for name, kind, is_wanted in self._columns(session, self.target)}
         for field in columns:
-            self._check_column(field, found.get(field.name, ("", False))[0])
+            self._check_column(field, found.get(field.name, ("", False))[0], default_of(columns, field.name))
         for name, (kind, is_wanted) in found.items():
             if is_wanted and name not in columns.names and len(columns) > 1:
                 remedy = f"Allow nulls: ALTER TABLE {self.target} ALTER COLUMN {quoted(name)} DROP NOT NULL"
@@ -153,10 +154,10 @@ class PostgresTable:
                 )
         return bool(found)
 
-    def _check_column(self, field: pa.Field, kind: str) -> None:
+    def _check_column(self, field: pa.Field, kind: str, default: str) -> None:
         expected = type_of(field.type)
         if not kind:
-            remedy = f"Add it: ALTER TABLE {self.target} ADD COLUMN {quoted(field.name)} {expected}"
+            remedy = f"Add it: ALTER TABLE {self.target} ADD COLUMN {quoted(field.name)} {expected}{default}"
             raise wrong_column(str(self), field.name, "missing", f"one of type {expected}", remedy)
         if not pa.types.is_null(field.type) and not fits(kind, expected):
             remedy = (

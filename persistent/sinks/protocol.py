@@ -88,7 +88,8 @@ class OutputBatch:
     ``number``: grows from batch to batch, even into a job that starts from a savepoint of another; ``before``: the
     number of the previous batch for this sink, 0 for the first. The sink may forget how to take back batches with a
     number at or below ``oldest``. ``id``: of the checkpoint, as users see it; ``url``: of the checkpoint. ``key``: as
-    in a ``Claim``. ``tables`` reads the staged outputs, and raises ``StagedMissing``.
+    in a ``Claim``. ``rows``: how many are staged; a sink that ``replaces`` is given fewer, if rows are taken back and
+    published again. ``tables`` reads the staged outputs, and raises ``StagedMissing``.
     """
 
     job: str
@@ -147,8 +148,9 @@ class BatchSink(Protocol):
     stage, so a batch sink can be pickled.
     ``newest(job)``: the number in the mark of this job, -1 if there is none.
     ``guarantee()``, ``close()`` and ``address``: as for a ``Sink``.
-    ``replaces``: whether it keeps only the newest row of a key and window; a correction that takes back a row, or adds
-    to it, is then refused.
+    ``replaces``: whether it keeps only the newest row of a key and window. A batch then has one row of each, by
+    ``key``; of a session that is taken back, it is the one with ``retracted`` = true, or the new one of the same
+    borders. Other corrections that take back a row, or add to it, are refused.
     """
 
     def claim(self, claim: Claim) -> None: ...
@@ -157,3 +159,8 @@ class BatchSink(Protocol):
 
 
 AnySink: TypeAlias = Sink | BatchSink
+
+
+def replaces(sink: AnySink) -> bool:
+    """Whether a sink keeps only the newest row of a key and window."""
+    return bool(getattr(sink, "replaces", False))

@@ -13,6 +13,7 @@ from persistent.sinks.protocol import NUMBERED, Retreat
 from persistent.text.shell import shell_word
 
 REVISION = "revision"
+RETRACTED = "retracted"
 MARKS = "persistent_marks"
 BATCH = "persistent_batch"
 INCOMING = "persistent_incoming"
@@ -77,8 +78,9 @@ class Statements:
         )
 
     def upsert(self, source: str) -> str:
-        """Upsert the rows of ``source``; the largest revision of a key wins."""
-        newer = f"coalesce({self.target}.{quoted(REVISION)}, 0) <= excluded.{quoted(REVISION)}"
+        """Upsert the rows of ``source``; the largest revision of a key wins. A batch has a key once: a second row of it
+        is not taken, and is missing in the count of rows."""
+        newer = f"coalesce({self.target}.{quoted(REVISION)}, 0) < excluded.{quoted(REVISION)}"
         return f"{self._put(source)} WHERE {newer}"
 
     def forget(self, oldest: int) -> str:
@@ -141,6 +143,16 @@ def columns_of(schema: pa.Schema, key: Sequence[str], mode: str, place: str) -> 
     return schema
 
 
+def default_of(columns: pa.Schema, name: str) -> str:
+    """The default of a column of the table. A row counts unless it is marked as taken back: those from before the
+    outputs had that mark, which is their last column, and those since they have it no more.
+
+    >>> default_of(pa.schema([("page", pa.string()), ("revision", pa.int64()), ("retracted", pa.bool_())]), "retracted")
+    ' DEFAULT false'
+    """
+    return " DEFAULT false" if name == RETRACTED and columns.names[-2:] == [REVISION, RETRACTED] else ""
+
+
 def check_keys(outputs: pa.Table, key: Sequence[str], place: str) -> None:
     """InvalidPipeline for a null in a key: nulls are never equal, so the row would never be replaced."""
     for name in key:
@@ -177,7 +189,7 @@ def check_unclaimed(place: str, target: str, highest: int, number: int) -> None:
 def check_taken(place: str, taken: int, rows: int, mode: str) -> None:
     """SinkMismatch if the table has accepted another number of rows than it was given."""
     if taken != rows:
-        others = f", or has a higher {REVISION} under the same key" if mode == "upsert" else ""
+        others = f", or has a higher {REVISION} under the same key, or a key is there twice" if mode == "upsert" else ""
         raise SinkMismatch(
             f"{place} has accepted {taken} of {rows} rows: a trigger drops the others{others}. Nothing of this batch "
             "was written. Remove the cause, then run again: the last checkpoint is good"

@@ -13,7 +13,7 @@ from monoids.arrays import python_list
 from monoids.encoding import to_json
 from persistent.errors import SinkMismatch
 from persistent.sinks.json_lines import iso_texts
-from persistent.sinks.sql import BATCH, REVISION, images_name, no_unique_index, quoted, wrong_column
+from persistent.sinks.sql import BATCH, REVISION, default_of, images_name, no_unique_index, quoted, wrong_column
 
 INSERT = "INSERT OR ABORT"
 """Overrides the conflict clauses of the table's constraints, such as REPLACE and IGNORE."""
@@ -51,7 +51,7 @@ class SqliteTable:
             return False
         self._check_kind(database)
         for field in columns:
-            self._check_column(field, found, remedy)
+            self._check_column(field, found, default_of(columns, field.name), remedy)
         for name, kind in self._wanted(database).items():
             if name not in columns.names and len(columns) > 1:
                 raise wrong_column(str(self), name, f"{kind} NOT NULL without a default", "to omit it", remedy)
@@ -63,7 +63,7 @@ class SqliteTable:
 
     def creation(self, columns: pa.Schema, key: Sequence[str]) -> str:
         """The statement that creates the table."""
-        lines = [f"{quoted(field.name)} {_type_of(field.type)}" for field in columns]
+        lines = [f"{quoted(field.name)} {_type_of(field.type)}{default_of(columns, field.name)}" for field in columns]
         if self.mode == "upsert":
             lines = [f"{line} NOT NULL" if name in key else line for name, line in zip(columns.names, lines)]
             lines.append(f"PRIMARY KEY ({', '.join(map(quoted, key))})")
@@ -101,14 +101,14 @@ class SqliteTable:
             what = "a view" if kind == "view" else "a virtual table"
             raise SinkMismatch(f"{self!s} is {what}, and the sink needs a table. Give the sink another table")
 
-    def _check_column(self, field: pa.Field, found: dict[str, str], remedy: str) -> None:
+    def _check_column(self, field: pa.Field, found: dict[str, str], default: str, remedy: str) -> None:
         expected, kind = _type_of(field.type), found.get(field.name)
         other = next((name for name in found if name.lower() == field.name.lower()), None)
         if kind is None and other is not None:
             rename = f"ALTER TABLE {self.target} RENAME COLUMN {quoted(other)} TO {quoted(field.name)}"
             raise wrong_column(str(self), field.name, f"named {other!r}", "this name", f"Rename it: {rename}")
         if kind is None:
-            add = f"Add it: ALTER TABLE {self.target} ADD COLUMN {quoted(field.name)} {expected}"
+            add = f"Add it: ALTER TABLE {self.target} ADD COLUMN {quoted(field.name)} {expected}{default}"
             raise wrong_column(str(self), field.name, "missing", f"one of type {expected}", add)
         if kind == _COMPUTED:
             raise wrong_column(str(self), field.name, "computed by SQLite", "one to write into", remedy)

@@ -23,7 +23,7 @@ from monoids.groupby.summing import GroupSums
 from persistent.errors import InvalidPipeline
 from persistent.lateness import RETRACT
 from persistent.session_window import ends_of, presented_fields, values_of
-from persistent.sinks.protocol import NUMBERED
+from persistent.sinks.protocol import NUMBERED, AnySink, replaces
 from persistent.state import PersistentState
 from persistent.window import AnyWindow
 
@@ -64,10 +64,25 @@ def output_names(state: PersistentState, key_names: Sequence[str]) -> list[str]:
     return [*key_names, *borders, *values_of(monoid).output_fields(), *(mark.name for mark in marks_of(state, 0))]
 
 
-def output_key(state: PersistentState, key_names: Sequence[str]) -> tuple[str, ...]:
-    """The columns that identify the rows of a checkpoint."""
-    retracted = (RETRACTED,) if state.lateness.answer == RETRACT else ()
+def output_key(state: PersistentState, key_names: Sequence[str], sink: AnySink) -> tuple[str, ...]:
+    """The columns that identify the rows of a checkpoint that a sink is given: see ``newest_rows``."""
+    retracted = (RETRACTED,) if state.lateness.answer == RETRACT and not replaces(sink) else ()
     return (*key_names, START, END, *retracted) if state.window else (*key_names, *retracted)
+
+
+def newest_rows(outputs: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The rows for a sink that keeps one of each key and window: the last of each. The new row of a window comes after
+    the one that takes it back, in whatever order they are given. The others are published once already."""
+    names = outputs.schema.names
+    takes_back = names[-2:] == [REVISION, RETRACTED] and outputs.schema.field(REVISION).metadata == NUMBERED
+    if not takes_back or not pc.any(outputs[RETRACTED]).as_py():
+        return outputs
+    order = np.asarray(pc.sort_indices(outputs, sort_keys=[(REVISION, "ascending"), (RETRACTED, "descending")]))
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    keys = pa.table([*(outputs[name] for name in key), pa.array(places)], [*map(str, range(len(key))), "place"])
+    last = keys.group_by(keys.column_names[:-1]).aggregate([("place", "max")])["place_max"].to_numpy()
+    return outputs if len(last) == len(order) else outputs.take(pa.array(np.sort(order[last])))
 
 
 def window_outputs(

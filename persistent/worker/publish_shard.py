@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -59,20 +59,10 @@ def close_shard(job: Job, item: CloseShard) -> Closed:
     if failing and not job.dead_letters:
         raise no_result(job, failing[0])
     dead = stage_failing_keys(job, item.attempt, failing)
-    outlets = job.outlets()
-    changed, _ = _presented(job, item) if item.whole and outlets.keys() - set(item.whole) else (most, failing)
-    key = output_key(job.state, key_names(job.task))
-    outputs = {name: most if name in item.whole else changed for name in outlets}
-    return Closed(
-        {
-            name: outlets[name].stage(pa.concat_tables(tables), item.attempt.id, item.attempt.name(), key)
-            for name, tables in outputs.items()
-            if tables
-        },
-        dead,
-        _corrected(job, item, most),
-        expired=expired,
-    )
+    changed, _ = _presented(job, item) if item.whole and job.sinks.keys() - set(item.whole) else (most, failing)
+    outputs = {name: most if name in item.whole else changed for name in job.sinks}
+    staged = _staged(job, item, outputs)
+    return replace(staged, dead=dead, corrected=_corrected(job, item, most), expired=expired)
 
 
 def stage_rows(job: Job, item: CloseShard, rows: Iterable[GroupSums]) -> Closed:
@@ -82,10 +72,17 @@ def stage_rows(job: Job, item: CloseShard, rows: Iterable[GroupSums]) -> Closed:
     tables = _tables(job, item, rows, failing)
     if failing and not job.dead_letters:
         raise no_result(job, failing[0])
-    key = output_key(job.state, key_names(job.task))
+    return _staged(job, item, dict.fromkeys(job.sinks, tables))
+
+
+def _staged(job: Job, item: CloseShard, outputs: Mapping[str, Sequence[pa.Table]]) -> Closed:
+    """The outputs of each sink, staged. A sink that is given none stages nothing."""
+    outlets, attempt, names = job.outlets(), item.attempt, key_names(job.task)
     staged = {
-        name: one.stage(pa.concat_tables(tables), item.attempt.id, item.attempt.name(), key)
-        for name, one in job.outlets().items()
+        name: outlets[name].stage(
+            pa.concat_tables(tables), attempt.id, attempt.name(), output_key(job.state, names, job.sinks[name])
+        )
+        for name, tables in outputs.items()
         if tables
     }
     return Closed(staged)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from persistent import InvalidPipeline, MemorySink, SqliteSink
+from persistent import InvalidPipeline, MemorySink, Pipeline, SqliteSink, session
 from persistent.window import tumbling
 from tests.late import Late, Run
 
@@ -24,6 +25,18 @@ def test_a_table_of_newest_rows_holds_no_rows_that_count_together(late: str, tmp
     assert made(SqliteSink(table, "late", mode="append"), late=late)
     assert made(SqliteSink(table, "late", mode="upsert"), late="accumulate")
     assert made(SqliteSink(table, "late", mode="upsert"))
+
+
+@pytest.mark.parametrize("options", [{"allowed_lateness": 1}, {"emit": "change"}, {"early": 5}])
+def test_a_table_of_newest_rows_holds_sessions_that_are_taken_back(options: dict[str, Any], tmp_path: Any) -> None:
+    """Of equal borders, so that the row that takes one back replaces it, whenever it is published."""
+    for window, is_taken in ((session(10), True), (tumbling(10), False)):
+        late = {} if is_taken else {"changes": "retract"} if "emit" in options else {"late": "retract"}
+        task = Late(window, **options, **late)
+        parts = {"source": made(None, discard_closed=True).source, "checkpoint": "memory://destinations"}
+        parts["sink"] = SqliteSink(tmp_path / "late.db", "late", mode="upsert")
+        with nullcontext() if is_taken else pytest.raises(InvalidPipeline, match="keeps one row of a key and window"):
+            assert Pipeline(task=task, **parts)
 
 
 def test_lateness_that_corrects_nothing_is_refused() -> None:

@@ -36,7 +36,10 @@ from persistent.worker.job import Job
 from tests.checkpoint.samples import manifest
 from tests.faults import FaultyStorage, Killed, Operations
 from tests.few import one_in
+from tests.sessions import Visits as SessionVisits
+from tests.sessions import run_of, straggling
 from tests.sinks.ledger import Ledger, LedgerSink
+from tests.test_session_window_lateness import small_folds
 
 ROWS = [{"ts": time, "page": f"p{time % 3}"} for time in range(1, 40)]
 
@@ -148,6 +151,37 @@ def test_a_rollback_settles_what_was_published_since(outputs: str, part: int) ->
         rollback(storage, target, outputs=outputs, take_over=True)
 
     assert at_every_operation(begin, part) > 20
+
+
+class Newest(LedgerSink):
+    """Keeps the batches that it was given: their key, and their rows by file."""
+
+    replaces = False
+    given: list[tuple[tuple[str, ...], list[list[dict[str, Any]]]]]
+
+    def deliver(self, batch: OutputBatch) -> None:
+        self.given.append((batch.key, [table.to_pylist() for table in batch.tables()]))
+        super().deliver(batch)
+
+
+@pytest.mark.parametrize("replaces", [True, False])
+def test_a_sink_that_keeps_one_row_of_a_session_is_given_one(replaces: bool) -> None:
+    """It cannot tell which of two counts: the session as it was, or as it is. A sink that adds rows needs both."""
+    rows = straggling(1, 40, 4, 10, 60)
+    with (
+        small_folds(0),
+        run_of(rows, task=SessionVisits(emit="change", allowed_lateness=60), behind=4, step_rows=7) as made,
+    ):
+        sink = Newest(Ledger())
+        sink.given, sink.replaces = [], replaces
+        made.run(sink=sink, engine=Embedded(threads=3))
+    assert any(len(files) > 1 for _, files in sink.given)
+    twice = 0
+    for key, files in sink.given:
+        assert key == ("key", "window_start", "window_end", *(() if replaces else ("retracted",)))
+        found = [tuple(row[name] for name in key[:3]) for file in files for row in file]
+        twice += len(found) - len(set(found))
+    assert (twice == 0) == replaces
 
 
 def test_a_driver_that_slept_through_a_rollback_publishes_nothing() -> None:

@@ -230,6 +230,22 @@ def test_the_largest_revision_of_a_key_stays(path: Path) -> None:
     assert rows(path) == {("a", 1, 7)} and sink.newest("job") == 7
 
 
+@pytest.mark.parametrize("files", [1, 2])
+def test_a_batch_that_has_a_key_twice_is_refused(path: Path, files: int) -> None:
+    """The last of its rows would stay, whichever that is."""
+
+    class Twice(OutputBatch):
+        def tables(self) -> Any:
+            return iter(both if files == 2 else [pa.concat_tables(both)])
+
+    both = [outputs_of({"a": 1}), outputs_of({"a": 2})]
+    sink = SqliteSink(path, "visits", mode="upsert")
+    sink.claim(Claim("job", key=KEY))
+    with pytest.raises(SinkMismatch, match=r"has accepted . of . rows: .* or a key is there twice"):
+        sink.deliver(Twice("job", 1, 0, 0, 1, "file:///c", KEY, (), lambda staged: both[0]))
+    assert sink.newest("job") == 0
+
+
 def test_rows_of_others_are_replaced_and_put_back(path: Path) -> None:
     """They have no revision: they would stay as they are, or be gone after a rollback."""
     with closing(sqlite3.connect(path)) as database:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import decimal
 import json
+import random
 import re
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from monoids import Monoid, Product, Sum
@@ -14,7 +17,9 @@ from persistent import (
     sliding,
     tumbling,
 )
+from persistent.sinks.protocol import NUMBERED
 from persistent.verify import verify
+from persistent.worker.output_tables import END, RETRACTED, REVISION, START, TIMESTAMP, newest_rows
 from tests.totals import HIGH, LOW, One, pipeline, published, rows, run
 
 WINDOWS = {"none": None, "tumbling": tumbling("1 min"), "sliding": sliding(60_000, every=20_000)}
@@ -83,3 +88,60 @@ def test_with_dead_letters_only_its_row_is_set_aside(
     found = verify(job.storage)
     assert found.ok and found.findings == []
     assert sum(account.processed for account in report.ledger.values()) == len(given)
+
+
+KEYS: dict[pa.DataType, list[Any]] = {
+    pa.string(): ["", "a", "long" * 9],
+    pa.binary(): [b"", b"\0", b"a"],
+    pa.int64(): [-(1 << 63), 0, 5],
+    pa.float64(): [float("nan"), 0.0, 1.5],
+    pa.bool_(): [True, False],
+    pa.decimal128(5, 2): [decimal.Decimal("1.50"), decimal.Decimal("-2.25")],
+    pa.timestamp("us", "UTC"): [-1, 0, 1],
+    pa.date32(): [0, 1, 2],
+}
+
+
+def taken_back(kind: pa.DataType, rows: list[tuple[Any, int, int, int, bool]]) -> pa.Table:
+    """Sessions of a key: start, end, revision, and whether it is taken back."""
+    keys, starts, ends, revisions, marks = map(list, zip(*rows))
+    columns = [pa.array(keys, kind), *(pa.array(one, TIMESTAMP) for one in (starts, ends)), pa.array(range(len(rows)))]
+    fields = [pa.field(REVISION, pa.int64(), metadata=NUMBERED), pa.field(RETRACTED, pa.bool_())]
+    names = [pa.field(name, one.type) for name, one in zip(("key", START, END, "value"), columns)]
+    return pa.table([*columns, pa.array(revisions), pa.array(marks)], schema=pa.schema([*names, *fields]))
+
+
+@pytest.mark.parametrize("kind", KEYS, ids=str)
+def test_of_a_key_and_window_the_newest_row_stays(kind: pa.DataType) -> None:
+    """A table would refuse the second row of a key, or keep the one that takes back what has a new value."""
+    rng = random.Random(3)
+    rows = [
+        (key, start, start + length, revision, mark)
+        for key in KEYS[kind]
+        for start in (0, 7)
+        for length in (5, 9)
+        for revision in (3, 4)
+        for mark in (True, False)
+        if rng.random() < 0.7
+    ]
+    for _ in range(5):
+        rng.shuffle(rows)
+        table = taken_back(kind, rows)
+        best: dict[Any, tuple[int, bool, int]] = {}
+        for number, (key, start, end, revision, mark) in enumerate(rows):
+            one = (revision, not mark, number)
+            best[str(key), start, end] = max(best.get((str(key), start, end), one), one)
+        kept = newest_rows(table, ("key", START, END))
+        assert kept["value"].to_pylist() == sorted(number for *_, number in best.values())
+        assert kept.schema.equals(table.schema, check_metadata=True)
+
+
+def test_rows_that_take_nothing_back_stay_as_they_are() -> None:
+    """A field of the record can have that name."""
+    table = taken_back(pa.string(), [("a", 0, 5, 3, True), ("a", 0, 5, 3, False)])
+    key = ("key", START, END)
+    assert newest_rows(table, key).num_rows == 1
+    fields = table.cast(pa.schema([field.remove_metadata() for field in table.schema]))
+    moved = table.select(["key", START, END, RETRACTED, "value", REVISION])
+    for other in (fields, moved, table.slice(1, 1), table.slice(0, 0)):
+        assert newest_rows(other, key) is other
