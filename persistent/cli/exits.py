@@ -23,7 +23,7 @@ from persistent.errors import (
 
 _NAME = re.compile(r"(^|say which, )name='([^']*)'")
 _OPTION = re.compile(
-    r"\b(?:outputs=\"(?P<outputs>\w+)\"(?: \(--outputs=\w+\))?"
+    r"(?<!\()(?<!Python )\b(?:outputs=\"(?P<outputs>\w+)\"(?: \(--outputs=\w+\))?"
     r"|(?P<flag>end_of_input|follow|take_over)=True"
     r"|undone=(?:'(?P<name>[^']*)'|(?P<id>\d+)|(?!\w))"
     r"|(?P<given>add|remove)=(?!\w))"

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from persistent.checkpoint.names import manifest_name
+from persistent.checkpoint.running import put_mark
+from persistent.cli.load import load_pipeline
 from tests.cli.made import ROOT
 from tests.cli.visits import FIRST, VISITS, command, json_of
 
@@ -148,6 +150,18 @@ def test_garbage_that_is_unknown_says_what_to_do(operated: Path, spoiled: str, w
         "'persistent rollback " in result.stderr or f"'persistent verify {operated}/checkpoint' says" in result.stderr
     )
     assert sorted((operated / "checkpoint").rglob("*")) == files
+
+
+@pytest.mark.parametrize(
+    "words", ["gc checkpoint", f"{RESTART} 2024-05-01T10:01Z {AGAIN_OUT}", f"{CORRECT} --add good.csv"]
+)
+def test_beside_a_driver_the_way_out_is_one_of_this_command(operated: Path, words: str) -> None:
+    """Who is to take over would be told twice how, or in words of Python alone."""
+    put_mark(load_pipeline("visits.py:pipeline").storage, 99, "ab")
+    result = command(*shlex.split(words))
+    assert result.exit_code == 5 and "a driver runs" in result.stderr
+    assert "with --take-over (take_over=True) that driver is fenced" in result.stderr
+    assert command(*shlex.split(words), "--take-over").exit_code == 0
 
 
 def test_after_a_restart_a_correction_says_that_a_run_comes_first(operated: Path) -> None:
