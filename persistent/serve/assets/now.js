@@ -129,7 +129,7 @@ function clockCard(data) {
     clock.partitions.length > 1 && { name: "", kind: "text", cell: (one) => [one.name === clock.held_by && clock.partitions.length > 1 && h("span", { class: "tag warn" }, "holds the clock back"), one.idle && h("span", { class: "tag" }, "idle: not waited for"), one.lists && h("span", { class: "tag" }, "has files not read yet")] },
   ].filter(Boolean);
   const facts = [
-    data.windows ? `Windows are closed up to ${format.clock(clock.closed)}.` : "No windows: nothing waits for the clock.",
+    data.windows ? (clock.closed ? `Windows are closed up to ${format.clock(clock.closed)}.` : "No window is closed yet.") : "No windows: nothing waits for the clock.",
     clock.not_after !== null && `Timestamps after ${format.utc(clock.not_after)} are dead letters.`,
     clock.quiet_ms > 0 && `Every source has been quiet for ${format.span(clock.quiet_ms)}.`,
     clock.ended && "The input was declared complete.",
