@@ -49,7 +49,8 @@ def check_wheel(wheel: Path) -> list[str]:
     faults = [f"{wheel.name} lacks {name}" for name in sorted(expected() - own)]
     faults += [f"{wheel.name} has {name}, which is none of its parts" for name in sorted(own - expected())]
     points = next((text for name, text in about.items() if name.endswith("entry_points.txt")), "")
-    for point in ("persistent = persistent.cli:main", "monoids = pytest_monoids", "persistent = pytest_persistent"):
+    wanted = ("persistent = persistent.__main__:main", "monoids = pytest_monoids", "persistent = pytest_persistent")
+    for point in wanted:
         faults += [] if point in points.splitlines() else [f"{wheel.name} has no entry point {point!r}"]
     faults += [] if any("licenses/LICENSE" in name or name.endswith("/LICENSE") for name in names) else ["no licence"]
     return faults

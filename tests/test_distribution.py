@@ -91,7 +91,8 @@ def test_what_is_not_whole_is_told(spoil: Callable[[set[str]], set[str]], fault:
     with zipfile.ZipFile(wheel, "w") as archive:
         for name in spoil(expected()):
             archive.writestr(name, "")
-        points = "[x]\npersistent = persistent.cli:main\nmonoids = pytest_monoids\npersistent = pytest_persistent\n"
+        names = ("persistent = persistent.__main__:main", "monoids = pytest_monoids", "persistent = pytest_persistent")
+        points = "\n".join(["[x]", *names, ""])
         archive.writestr("persistent.dist-info/entry_points.txt", points)
         archive.writestr("persistent.dist-info/licenses/LICENSE", "")
     (found,) = check_wheel(wheel)

@@ -22,6 +22,12 @@ from persistent.errors import (
 )
 
 _NAME = re.compile(r"(^|say which, )name='([^']*)'")
+_OPTION = re.compile(
+    r"(?<!\()(?<!Python )\b(?:outputs=\"(?P<outputs>\w+)\"(?: \(--outputs=\w+\))?"
+    r"|(?P<flag>end_of_input|follow|take_over)=True"
+    r"|undone=(?:'(?P<name>[^']*)'|(?P<id>\d+)|(?!\w))"
+    r"|(?P<given>add|remove)=(?!\w))"
+)
 
 
 @dataclass(frozen=True)
@@ -57,8 +63,19 @@ def worded(text: str) -> str:
 
     >>> worded("Two has the states short, total: say which, name='short'")
     'Two has the states short, total: say which, --name short'
+    >>> worded("undone='x': omit add= and remove=, or run with follow=True")
+    '--undone x: omit --add and --remove, or run with --follow'
     """
-    return _NAME.sub(r"\1--name \2", text)
+    return _OPTION.sub(_in_words, _NAME.sub(r"\1--name \2", text))
+
+
+def _in_words(found: re.Match[str]) -> str:
+    one = found.groupdict()
+    if one["outputs"]:
+        return f"--outputs={one['outputs']}"
+    if name := one["flag"] or one["given"]:
+        return f"--{name.replace('_', '-')}"
+    return f"--undone {one['name'] or one['id'] or ''}".rstrip()
 
 
 def exit_code(error: PersistentError) -> int:

@@ -51,16 +51,21 @@ take_over_option = click.option(
 
 def storage_of(target: str) -> Storage:
     """The checkpoint of a target: a URL, or a pipeline."""
+    _check_no_file(target)
+    return load_pipeline(target).storage if names_pipeline(target) else open_checkpoint(target)
+
+
+def _check_no_file(target: str) -> None:
     if target.endswith(".py") and os.path.isfile(target):
         raise click.UsageError(f"{target} is a file: name the pipeline in it, as in {target}:pipeline")
-    return load_pipeline(target).storage if names_pipeline(target) else open_checkpoint(target)
 
 
 def pipeline_of(target: str) -> Pipeline:
     """The pipeline of a target; UsageError for a URL."""
+    _check_no_file(target)
     if not names_pipeline(target):
         raise click.UsageError(
-            f"{target}: reading a state needs the task's own monoid: give the pipeline as FILE.py:NAME "
+            f"{target}: this command needs the task's own monoid: give the pipeline as FILE.py:NAME "
             "(the pipeline names its checkpoint)"
         )
     return load_pipeline(target)

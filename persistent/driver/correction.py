@@ -130,7 +130,7 @@ def _amendment(job: Job, asked: Asked, log: Log, manifest: Manifest) -> Amendmen
     try:
         check_name(asked.name, "the name of the correction")
     except (TypeError, ValueError) as error:
-        raise InvalidPipeline(f"name={asked.name!r}: {error}") from error
+        raise InvalidPipeline(str(error)) from error
     if asked.undone is not None:
         return Amendment(asked.name, Given("add"), Given("remove"), _left(job, asked, log, manifest))
     form = _form(manifest)

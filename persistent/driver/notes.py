@@ -41,6 +41,10 @@ _SUMMED = (
     "expired",
 )
 
+_LOGGED: set[tuple[str, str]] = set()
+"""The likely mistakes in pipelines that this process has logged, each with its task: they stay as they are from run to
+run, while what happens to records is logged of each run. The report of each run has all of them."""
+
 
 class Notes:
     """``steps``: the number of completed steps."""
@@ -74,7 +78,7 @@ class Notes:
                 f"{self._bench.job.storage.url} --not-after none'",
             )
         for text in of_job(self._bench.job, self._bench.options.bare) if found.base == 0 else ():
-            self.note(text, text)
+            self.note(text, text, once=True)
 
     def remember(self, report: StepReport, first_dead: str, committed: Manifest) -> None:
         """Add a completed step. ``first_dead``: the reason of its first dead letter; the first one is kept."""
@@ -97,10 +101,15 @@ class Notes:
         if self._bench.options.on_step is not None:
             self._bench.options.on_step(report)
 
-    def note(self, what: str, text: str) -> None:
-        """Log a note once, when it first arises; the report has its last text."""
-        if what not in self._notes:
+    def note(self, what: str, text: str, *, once: bool = False) -> None:
+        """Log a note once, when it first arises; the report has its last text. ``once``: not in a later run of this
+        task in this process either."""
+        task = type(self._bench.job.task)
+        known = (f"{task.__module__}.{task.__qualname__}", text)
+        if what not in self._notes and not (once and known in _LOGGED):
             logger.warning("%s: %s", self._bench.job.storage.url, text)
+        if once:
+            _LOGGED.add(known)
         self._notes[what] = text
 
     def _note_fates(self, *, ended: bool) -> None:

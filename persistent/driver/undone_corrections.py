@@ -86,10 +86,14 @@ def left_since(job: Job, log: Log, newest: Manifest, id: int) -> Left:
     if first < newest.oldest or any(one.kind not in _CHANGE_NOTHING for one in line[1:]):
         raise Refused(
             f"{url}: undone={id}: between checkpoint {back.target} and this rollback are others, or an evolution, or "
-            f"not all are kept, so what they published is not known. {NOTHING}"
+            f"not all are kept, so what they published is not known. Of each correction: {_BY_HAND[0].lower()}"
+            f"{_BY_HAND[1:]}. {NOTHING}"
         )
     if len(line) == 1:
-        raise Refused(f"{url}: undone={id}: this rollback to checkpoint {back.target} has undone nothing. {NOTHING}")
+        raise Refused(
+            f"{url}: undone={id}: this rollback to checkpoint {back.target} has undone nothing, so there is nothing to "
+            f"make good. {NOTHING}"
+        )
     corrections = [one for one in line[1:] if one.kind == "correction"]
     sha256 = hashlib.sha256(f"{newest.job} {id}".encode()).hexdigest()
     steps = {

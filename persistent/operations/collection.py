@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from types import MappingProxyType
 
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
@@ -14,11 +13,12 @@ from persistent.checkpoint.names import STAGED
 from persistent.checkpoint.running import fenced_marks
 from persistent.driver.naming import several
 from persistent.driver.publish import collectable, sweepable
-from persistent.errors import CorruptCheckpoint
+from persistent.errors import CorruptCheckpoint, NewerFormat
 from persistent.operations.fencing import Location, check_not_running, fenced, log_of, running
 from persistent.sinks.outlet import outlet
 from persistent.sinks.protocol import AnySink, Claim
 from persistent.storage import Storage
+from persistent.text.shell import shell_word
 
 
 def collect_garbage(
@@ -41,10 +41,11 @@ def collect_garbage(
         if take_over or not running(log, newest.epoch):
             newest = replace(newest, id=newest.id + 1, epoch=newest.epoch + 1, kind="fence")
         waiting = (name for one in sinks for name in _staged_names(one, log.storage, newest))
-        return (*_names(log, newest), *waiting)
+        return (*_names(log, newest, _kept(log)), *waiting)
     newest = newest_of(log).manifest
     check_not_running(log, newest.epoch, take_over=take_over)
     # Before the fence: if a manifest cannot be read, nothing has changed.
+    log.check_whole(newest)
     known = _kept(log)
     manifest = fenced(log, take_over=take_over).manifest
     log.check(manifest.id)
@@ -72,13 +73,19 @@ def _kept(log: Log) -> dict[int, Manifest]:
     try:
         log.plan(newest.base, newest.replan)
         return log.kept(newest)
-    except CorruptCheckpoint:
+    except NewerFormat:
+        raise
+    except CorruptCheckpoint as error:
         if newest_of(log).manifest.id == newest.id:
-            raise
+            url = log.storage.url
+            raise CorruptCheckpoint(
+                f"{error}. What it names is unknown, and would be taken for garbage. Nothing was deleted. Restore the "
+                f"file from a copy of {url}; or 'persistent verify {shell_word(url)}' says how to continue without it"
+            ) from error
         return _kept(log)
 
 
-def _names(log: Log, manifest: Manifest, known: Mapping[int, Manifest] = MappingProxyType({})) -> Iterator[str]:
+def _names(log: Log, manifest: Manifest, known: Mapping[int, Manifest]) -> Iterator[str]:
     kept = log.kept(manifest, known)
     folders = dict.fromkeys(folder for one in _readable(log, kept) for folder in sorted(one.folders()))
     pending = log.plan(manifest.base, manifest.replan)

@@ -28,7 +28,7 @@ from persistent.codec import Run
 from persistent.driver.commit import first_manifest
 from persistent.driver.evolution import holds_deltas
 from persistent.driver.same_job import check_same_job
-from persistent.errors import Refused
+from persistent.errors import Refused, UnknownCheckpoint
 from persistent.operations.fencing import check_not_running, committed, fenced
 from persistent.operations.restarting_seen import check_cuts, check_remembers, rows_between, seen_until
 from persistent.operations.restarting_sources import check_begins_again, check_read, was_read
@@ -70,7 +70,12 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     _check_adds_up(kept.newest.manifest, log.storage.url)
     check_cuts(job, kept.newest.manifest, first_manifest(job, ""), clock, pipeline.allow_dropped)
     states = {one.name: one.state for one in job.each().values()}
-    found = checkpoint_as_of(log, job.task, states, clock, unpublished=True)
+    try:
+        found = checkpoint_as_of(log, job.task, states, clock, unpublished=True)
+    except UnknownCheckpoint as error:
+        said = str(error).removesuffix(", or a kept checkpoint (persistent state --at ID)")
+        to_one = "to go back to a kept checkpoint: 'persistent rollback'"
+        raise UnknownCheckpoint(f"{said}. Nothing was changed; {to_one}") from error
     job = _in_zones_of(job, found.manifest)
     check_begins_again(job)
     check_remembers(job, found.manifest, clock)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from persistent.checkpoint.parts import SourcePart, partition_name
 from persistent.checkpoint.plan import SourceStep
 from persistent.checkpoint.positions import CODECS
 from persistent.driver.run_cache import RunCache
-from persistent.errors import CorruptCheckpoint, Refused, UnknownCheckpoint
+from persistent.errors import CorruptCheckpoint, Refused, RetentionGap, UnknownCheckpoint
 from persistent.pipeline import Pipeline
 from persistent.sources.protocol import Budget, Position, Source, SourceState, Span, Split
 from persistent.storage import Storage
@@ -172,8 +172,8 @@ class FoundRecord:
 
 
 def find_record(pipeline: Pipeline, found: Furthest) -> FoundRecord | None:
-    """The furthest record, from the source: its span is read again. None if it no longer holds it. Refused if the
-    pipeline lacks the source; errors as those of the source."""
+    """The furthest record, from the source: its span is read again, or what is left of it. None if it no longer holds
+    it. Refused if the pipeline lacks the source; errors as those of the source."""
     source = pipeline.sources.get(found.source)
     if source is None:
         raise Refused(
@@ -182,13 +182,39 @@ def find_record(pipeline: Pipeline, found: Furthest) -> FoundRecord | None:
         )
     name = partition_name(found.source, found.partition, len(found.by.sources))
     for split, recorded in _to_read(pipeline.storage, source, found):
-        paths = {span.ordinal: span.at.get("path") for span in split.spans}
-        for records in source.read(split, recorded):
-            for row in np.flatnonzero(records.timestamps == found.timestamp)[:1].tolist():
-                (value,) = python_list(pa.Table.from_batches([records.batch.slice(row, 1)]))
-                offset = int(records.offsets[row])
-                return FoundRecord(name, paths.get(records.ordinal), records.ordinal, offset, value)
+        try:
+            record = _in_split(source, split, recorded, found.timestamp, name)
+        except RetentionGap:
+            record = _in_split(source, _rest(source, split, recorded), recorded, found.timestamp, name)
+        if record is not None:
+            return record
     return None
+
+
+def _in_split(source: Source, split: Split, recorded: Any, timestamp: int, name: str) -> FoundRecord | None:
+    """The first record of that timestamp in a split."""
+    paths = {span.ordinal: span.at.get("path") for span in split.spans}
+    for records in source.read(split, recorded):
+        for row in np.flatnonzero(records.timestamps == timestamp)[:1].tolist():
+            (value,) = python_list(pa.Table.from_batches([records.batch.slice(row, 1)]))
+            offset = int(records.offsets[row])
+            return FoundRecord(name, paths.get(records.ordinal), records.ordinal, offset, value)
+    return None
+
+
+def _rest(source: Source, split: Split, recorded: Any) -> Split:
+    """What a source still has of a split of offsets whose first ones it has deleted."""
+    (span,) = split.spans
+    gone, there = span.start, span.stop
+    while there - gone > 1:
+        middle = (gone + there) // 2
+        try:
+            for _ in source.read(replace(split, spans=(replace(span, start=middle, stop=middle + 1),)), recorded):
+                pass
+            there = middle
+        except RetentionGap:
+            gone = middle
+    return replace(split, spans=(replace(span, start=there),) if there < span.stop else ())
 
 
 def _to_read(storage: Storage, source: Source, found: Furthest) -> Iterator[tuple[Split, Any]]:
@@ -204,7 +230,12 @@ def _to_read(storage: Storage, source: Source, found: Furthest) -> Iterator[tupl
     positions, end = {**part.positions, partition: start}, part.positions[partition]
     index = RunCache(storage, None).index(found.by, found.source)
     while positions[partition] < end:
-        plan = source.plan(SourceState(positions, part.recorded, index), Budget(_ROWS))
+        try:
+            plan = source.plan(SourceState(positions, part.recorded, index), Budget(_ROWS))
+        except RetentionGap:
+            # Offsets need no plan, and a plan would have to begin with the first ones.
+            yield Split(partition, (Span(0, positions[partition], end),)), part.recorded
+            return
         mine = [split for split in plan.splits if split.partition == partition]
         if not mine:
             return

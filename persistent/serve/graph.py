@@ -28,7 +28,7 @@ from persistent.text.figures import count_text
 from persistent.text.fingerprints import window_text
 
 _PARTITIONS_MAX = 6
-_NOT_YET = "known after three checkpoints that are kept"
+_NOT_YET = "Rows a second, and how long a step takes, are known after three checkpoints that are kept."
 _BEYOND = "only the source knows what it holds beyond"
 
 Node = dict[str, Any]
@@ -82,10 +82,11 @@ class _Known:
 
     @property
     def steps_text(self) -> str:
-        """What a rate is the rate of."""
+        """What a rate is the rate of; or when there will be one: until then it is left out."""
         if self.steps is None:
-            return ""
-        return f"between the plans of checkpoints {self.steps.first['id']:,} and {self.steps.last['id']:,}"
+            return _NOT_YET
+        ids = f"{self.steps.first['id']:,} and {self.steps.last['id']:,}"
+        return f"Rows a second are those between the plans of checkpoints {ids}."
 
     @cached_property
     def ends(self) -> tuple[Manifest, Manifest] | None:
@@ -129,8 +130,8 @@ def _unknown(name: str, why: str) -> dict[str, Any]:
     return {"name": name, "value": None, "form": "unknown", "why": why}
 
 
-def _rate(name: str, value: float | None) -> dict[str, Any]:
-    return _unknown(name, _NOT_YET) if value is None else _fact(name, value, "rate")
+def _rate(name: str, value: float | None) -> dict[str, Any] | None:
+    return None if value is None else _fact(name, value, "rate")
 
 
 def _tag(level: str, text: str) -> dict[str, str]:
@@ -254,7 +255,7 @@ def _task(found: _Known, name: str) -> Node:
         _fact("clock", manifest.clock.watermark, "clock"),
         _fact("processed", processed),
         _rate("rows a second", None if None in rates or not rates else sum(one or 0 for one in rates)),
-        _unknown("step, plan to plan", _NOT_YET) if usual is None else _fact("step, plan to plan", usual, "span"),
+        None if usual is None else _fact("step, plan to plan", usual, "span"),
         _fact("checkpoint", manifest.id),
         _fact("key", ", ".join(operator.key_names) or "none", "text"),
         says=f"task, epoch {manifest.epoch:,}",

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from persistent.serve.shown import CheckpointFacts
 
 RATE_STEPS = 20
+_PARTS_MAX = 60
+_STEPS = 4
+"""So many steps are a part of many: an even number, as every second may read nothing."""
+_PAUSE_MS, _PAUSE_STEPS = 60_000, 20
+"""A pause is longer than a minute, and than twenty usual steps."""
+_RATED = ("processed", "late", "dead", "duplicate")
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,69 @@ def last_steps(recent: Sequence[CheckpointFacts]) -> LastSteps | None:
     first, last, before = timed[0], timed[-1], timed[1:]
     steps = sorted(b["committed_ms"] - a["committed_ms"] for a, b in pairwise(before) if follows(a, b))
     return LastSteps(first, timed[-2], last["committed_ms"] - before[0]["committed_ms"], tuple(steps))
+
+
+def rates(recent: Sequence[CheckpointFacts]) -> list[dict[str, float]]:
+    """Rows a second by their fate, in parts of the time since the last pause, oldest first.
+
+    A part is several steps: one that waits for input, or that only moves the clock, makes no gap. The rows of a step
+    are read from its plan to the next one; those of checkpoints that are no longer kept count with the next.
+    """
+    steps = _since_pause([*_timed_steps([facts for facts in recent if facts["committed_ms"]])])
+    if not steps:
+        return []
+    least = max(1, (steps[-1].stop_ms - steps[0].start_ms) // _PARTS_MAX)
+    parts, many = list[_Timed](), _STEPS if len(steps) >= _STEPS * _STEPS else 2
+    open_, count = steps[0], 0
+    for step in steps:
+        open_, count = (open_.with_next(step), count + 1) if count else (step, 1)
+        if count >= many and open_.stop_ms - open_.start_ms >= least:
+            parts.append(open_)
+            count = 0
+    if count:
+        parts[-1:] = [parts[-1].with_next(open_)] if parts else [open_]
+    return [{"from_ms": one.start_ms, "to_ms": one.stop_ms, **one.rates()} for one in parts]
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """What a step, or several, have read, and when: from the plan to the next one."""
+
+    start_ms: int
+    stop_ms: int
+    rows: Mapping[str, int]
+
+    def with_next(self, other: _Timed) -> _Timed:
+        return _Timed(self.start_ms, other.stop_ms, {fate: self.rows[fate] + other.rows[fate] for fate in _RATED})
+
+    def rates(self) -> dict[str, float]:
+        return {fate: 1000 * rows / (self.stop_ms - self.start_ms) for fate, rows in self.rows.items()}
+
+
+def _timed_steps(timed: Sequence[CheckpointFacts]) -> Iterator[_Timed]:
+    """The steps of these checkpoints. What one has read in no time, as the time of day was set back, counts with the
+    next."""
+    held: _Timed | None = None
+    for a, b, c in zip(timed, timed[1:], timed[2:], strict=False):
+        rows = {fate: max(0, b[fate] - a[fate]) for fate in _RATED}
+        step = _Timed((b if follows(a, b) else a)["committed_ms"], c["committed_ms"], rows)
+        if held is not None and (held.stop_ms <= held.start_ms or not follows(a, b)):
+            step = replace(held.with_next(step), start_ms=min(held.start_ms, step.start_ms))
+        elif held is not None:
+            yield held
+        held = step
+    if held is not None and held.stop_ms > held.start_ms:
+        yield held
+
+
+def _since_pause(steps: Sequence[_Timed]) -> Sequence[_Timed]:
+    """The steps after the last pause, if they are more than two: a night without a driver would be the whole picture.
+    Of a time of day that was set back, those since."""
+    spans = sorted(step.stop_ms - step.start_ms for step in steps)
+    pause = max(_PAUSE_MS, _PAUSE_STEPS * spans[len(spans) // 2]) if spans else 0
+    cuts = [place + 1 for place, step in enumerate(steps[:-3]) if step.stop_ms - step.start_ms > pause]
+    back = [place + 1 for place, (a, b) in enumerate(pairwise(steps)) if b.start_ms < a.start_ms]
+    return steps[max([0, *cuts, *back]) :]
 
 
 def follows(a: CheckpointFacts, b: CheckpointFacts) -> bool:

@@ -14,7 +14,7 @@ from persistent.checkpoint.running import Mark
 from persistent.clock import wall_ms
 from persistent.errors import PersistentError
 from persistent.reading import ClockReading
-from persistent.serve.last_steps import RATE_STEPS, follows, last_steps
+from persistent.serve.last_steps import RATE_STEPS, follows, last_steps, rates
 from persistent.serve.partly_late import NOTHING, Partly
 from persistent.serve.shown import FATES, CheckpointFacts, Shown, closed_of, has_windows
 from persistent.serve.wording import place_text, published_words, said_of, sink_words, time_to_live, when_words
@@ -64,6 +64,7 @@ def now(shown: Shown) -> dict[str, Any]:
         "clock": _clock(clock),
         "speed": speed,
         "series": _series(recent),
+        "rates": rates(recent),
         "verdicts": verdicts(shown, recent, at_ms),
     }
 

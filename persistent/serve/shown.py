@@ -295,9 +295,15 @@ def own_corrections(manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def named(targets: Sequence[tuple[str, Storage, Pipeline | None]]) -> dict[str, Shown]:
-    """The shown jobs by a short name: the last part of the URL, numbered where two would be equal."""
+    """The shown jobs by a short name: the last part of the URL, numbered where two would be equal. Of a folder
+    ``checkpoint``, as in a project of ``persistent init``, it is the folder around."""
     found: dict[str, Shown] = {}
     for target, storage, pipeline in targets:
-        name = short_name(storage.url, found)
+        name = short_name(_without_checkpoint(storage.url), found)
         found[name] = Shown(name, target, storage, pipeline)
     return found
+
+
+def _without_checkpoint(url: str) -> str:
+    around, _, last = url.rstrip("/").rpartition("/")
+    return around if last == "checkpoint" and around.strip("./") and not around.endswith(("/", ":")) else url

@@ -15,6 +15,7 @@ import pyarrow.csv
 
 from monoids.groupby.sorting import Integers
 from persistent.errors import SourceError
+from persistent.sources import remedies
 from persistent.sources.csv_dialect import USUAL, UTF_8, CsvDialect
 from persistent.sources.formats import TO_THE_END, InputFile
 from persistent.sources.lines import (
@@ -38,14 +39,12 @@ _MISTYPED = "CSV conversion error"
 _PADDED = r'(?m)(?:^|[%s"])[+-]?0[0-9]'
 _PADDED_FIELD = "^[+-]?0[0-9]"
 _NO_UTF8 = "invalid UTF8 data"
-_NO_UTF8_HINT = (
-    "A CSV file is UTF-8: give another encoding=, as in encoding='cp1252', or write it so, as with iconv -t UTF-8"
-)
+_NO_UTF8_HINT = f"A CSV file is UTF-8: {remedies.ENCODING}write it so, as with iconv -t UTF-8"
 _MARKS_OF_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _ROW = re.compile(r"Row #\d+: ")
 _UNPAIRED = (
     "the line is not one record: a quote in it is not closed, or there is a carriage return in it; "
-    "fields of several lines need multiline=True"
+    f"{remedies.MULTILINE}"
 )
 
 

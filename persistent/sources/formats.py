@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from monoids.groupby.sorting import Integers
 from persistent.errors import SourceError, StorageError
+from persistent.sources import remedies
 from persistent.sources.layout import Layout
 from persistent.sources.listing import EDGE_BYTES, Files, fingerprint
 from persistent.sources.protocol import DeadRecord, Records
@@ -107,19 +108,12 @@ def inconsistent(where: str) -> StorageError:
 
 def bad_file(file: InputFile, fault: str) -> SourceError:
     """The error for a file that no plan holds yet."""
-    return SourceError(
-        f"{file.where}: {fault}. Repair or remove the file, give the columns with schema=, or count such files as "
-        "dead letters with on_bad_file='dead-letter'"
-    )
+    return SourceError(f"{file.where}: {fault}. {remedies.FILE}")
 
 
 def bad_listed(file: InputFile, fault: str) -> SourceError:
     """The error for a file that a plan may already name: repairing it would change it, removing it would lose it."""
-    return SourceError(
-        f"{file.where}: {fault}. The file is listed, so it can be neither repaired in its place nor just removed. Run "
-        "with on_bad_file='dead-letter': the unreadable part becomes one dead letter, which names the offset where "
-        "it begins; and put the missing records into a file with a new name"
-    )
+    return SourceError(f"{file.where}: {fault}. {remedies.LISTED}")
 
 
 def confirmed(file: InputFile, attempt: Callable[[InputFile], T]) -> T:
@@ -252,6 +246,6 @@ def format_of(files: Files, listed: Listed) -> str:
     if found is None or (found == "parquet" and plain != name):
         raise SourceError(
             f"{files.where(listed.path)}: its name does not show its format (.parquet, .json, .jsonl, "
-            ".ndjson, .csv; the text ones also with .gz or .zst); give format=, or narrow the path"
+            f".ndjson, .csv; the text ones also with .gz or .zst); {remedies.FORMAT}"
         )
     return found

@@ -19,6 +19,7 @@ from hashlib import sha256
 from typing import Any, TypeVar
 
 from persistent.errors import InputGone, InvalidPipeline, SourceError
+from persistent.sources import remedies
 from persistent.sources.patterns import WILD, ignored, is_text, located, regex
 from persistent.sources.reader import Handle, Reader, Request, Witness, require_size
 from persistent.sources.walk import Listed, listed_twice, local_hint, walk
@@ -104,7 +105,7 @@ class Files:
         if not has_listed:
             raise SourceError(
                 f"{self.url}: no file exists (names that start with '_' or '.' or end in '.tmp' do not "
-                "count); check the path, or run with follow=True to wait for files"
+                f"count); {remedies.NO_FILE}"
             )
         root = self._root()[0]
         if self.local and not self._is_folder(root):

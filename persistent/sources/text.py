@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.groupby.sorting import Integers
+from persistent.sources import remedies
 from persistent.sources.formats import (
     TO_THE_END,
     UNKNOWN,
@@ -259,7 +260,7 @@ def _concatenated(
 def mistyped(message: str) -> str:
     """Why a line whose value has another type than its column is not a record, from the parser's message."""
     shown = without_row(message.splitlines()[0])[:_MESSAGE_MAX]
-    return f"{shown}. If the value is right, give all columns their types with schema=, which applies to later records"
+    return f"{shown}. {remedies.TYPES}"
 
 
 def _reason(error: Exception) -> str:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from monoids.groupby.sorting import Integers
 from persistent.errors import SourceError
+from persistent.sources import remedies
 from persistent.sources.protocol import NO_TIMESTAMP
 
 UNITS: Final = ("s", "ms", "us", "ns")
@@ -27,7 +28,6 @@ _SHOWN = 40
 _COUNT = re.compile(r"[+-]?[0-9]+")
 _VALUE = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)|\d{4}-\d\d-\d\d(?:[T ].*)?")
 _YEAR = re.compile(r"(?:19|20)\d\d")
-_REPAIR = "correct it where it is written, or give timestamp= with another column"
 
 
 def require_readable(schema: pa.Schema, name: str, unit: str | None, *, of_csv: bool = False) -> None:
@@ -36,7 +36,7 @@ def require_readable(schema: pa.Schema, name: str, unit: str | None, *, of_csv: 
     places = schema.get_all_field_indices(name)
     if len(places) != 1:
         fault = f"there is no column {name!r} to take the timestamp from" if not places else f"{name!r} occurs twice"
-        remedy = (of_csv and misread(schema.names, "")) or "Give timestamp= with one of them"
+        remedy = (of_csv and misread(schema.names, "")) or remedies.COLUMN
         raise SourceError(f"{fault}; the columns are {', '.join(schema.names)}. {remedy}")
     kind = schema.field(name).type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or _is_text(kind):
@@ -111,13 +111,11 @@ def why_none(column: pa.Array, name: str, unit: str | None, row: int) -> str:
     shown = repr(text[:_SHOWN] + "..." if len(text) > _SHOWN else text) if _is_text(kind) else text
     counts = _COUNT.fullmatch(text) is not None
     if unit is not None and counts:
-        expected = f"too many for timestamp_unit={unit!r}: give its unit"
+        expected = f"too many for timestamp_unit={unit!r}: {remedies.UNIT}"
     elif unit is not None:
-        expected = (
-            f"where timestamp_unit={unit!r} expects digits: give timestamp_unit=None, if these are ISO 8601 times"
-        )
+        expected = f"where timestamp_unit={unit!r} expects digits: {remedies.ISO}"
     else:
-        remedy = "give its unit, timestamp_unit='s', 'ms', 'us' or 'ns'" if counts else _REPAIR
+        remedy = f"{remedies.UNIT}, timestamp_unit='s', 'ms', 'us' or 'ns'" if counts else remedies.OTHER_COLUMN
         expected = f"where ISO 8601 is expected, as in '2024-05-01T10:00:00Z': {remedy}"
     return (
         f"timestamp unreadable: column {name!r} holds {shown} ({kind}), {expected}. Another timestamp= or "

@@ -12,19 +12,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from persistent.errors import InvalidPipeline, Refused
+from persistent.errors import InvalidPipeline, Refused, SourceError
 from persistent.message import Message
 from persistent.sinks.json_lines import json_rows
 from persistent.sources import Budget, FileSource, MemorySource, SourceState
 from persistent.sources.csv_dialect import USUAL, CsvDialect
 from persistent.sources.layout import carried
-from persistent.sources.protocol import Records
+from persistent.sources.protocol import DeadRecord, Records
+from persistent.sources.remedies import fault_of
 from persistent.sources.schemas import from_json, to_json, widens
 
 _ROWS = 1_000_000
 _TIME = "persistent.timestamp"
 _OTHERS = (".json", ".jsonl", ".ndjson", ".parquet")
 NOTHING = "Nothing was changed"
+CORRECT_IT = "Correct the record or omit it, and give all of them again"
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,8 @@ def given_records(option: str, given: Any, form: Form | None) -> Given:
         example = 'FileSource(path, timestamp="ts")' if is_path else 'MemorySource(rows, timestamp="ts")'
         raise InvalidPipeline(
             f"{option}=: which column has the timestamp is not known from the sources of this pipeline, or they "
-            f"differ in their columns: give {option}={example}"
+            f"differ in their columns: give {option}={example}, from Python; or run the pipeline first, if the job has "
+            "gone back to a clock"
         )
     if not is_path:
         return _read(option, *form.rows(given))
@@ -154,25 +157,38 @@ def _read(option: str, source: MemorySource | FileSource, record: Mapping[str, A
     """All records of a source, which no checkpoint knows. ``record``: its own, if it has one."""
     parts: list[Records] = []
     schema = pa.schema([])
-    for part, found in _parts(source, record or {}):
-        for dead in part.dead:
-            raise Refused(f"{option}=: the record at offset {dead.offset} cannot be read: {dead.reason}. {NOTHING}")
-        parts.append(part)
-        schema = found
+    try:
+        for part, found in _parts(option, source, record or {}):
+            parts.append(part)
+            schema = found
+    except SourceError as error:
+        fault, file = fault_of(str(error)), isinstance(source, FileSource)
+        remedy = "Correct the file or its path, and give it again. " if file and fault != str(error) else ""
+        raise type(error)(f"{option}=: {fault}. {remedy}{NOTHING}") from error
     return Given(option, tuple(parts), schema)
 
 
-def _parts(source: MemorySource | FileSource, record: Mapping[str, Any]) -> Iterator[tuple[Records, pa.Schema]]:
-    """The records of a source with their columns, step by step."""
+def _parts(
+    option: str, source: MemorySource | FileSource, record: Mapping[str, Any]
+) -> Iterator[tuple[Records, pa.Schema]]:
+    """The records of a source with their columns, step by step. Refused for one that cannot be read."""
     state = SourceState({}, recorded=record)
     while (plan := source.plan(state, Budget(_ROWS, ends=True))).splits:
         schema = source.schema(plan.recorded)
-        for split in plan.splits:
-            for part in source.read(split, plan.recorded):
-                yield part, schema
         tables = [one for one in (state.index, plan.appended) if one is not None]
         index = pa.concat_tables(tables, promote_options="default") if tables else None
+        for split in plan.splits:
+            for part in source.read(split, plan.recorded):
+                for dead in part.dead:
+                    raise Refused(f"{option}=: {_unread(index, dead)}. {CORRECT_IT}. {NOTHING}")
+                yield part, schema
         state = replace(state, positions=plan.end, recorded=plan.recorded, index=index)
+
+
+def _unread(index: pa.Table | None, dead: DeadRecord) -> str:
+    """Which record cannot be read, and why."""
+    where = "" if index is None else f" of {index.column('path')[dead.ordinal].as_py()!r}"
+    return f"the record at offset {dead.offset}{where} cannot be read: {fault_of(dead.reason)}"
 
 
 def _without_time(given: Given) -> Given:

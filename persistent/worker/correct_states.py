@@ -30,7 +30,7 @@ from persistent.task import TaskFailure, check_key, key_columns, key_names, proc
 from persistent.text.figures import utc_text
 from persistent.worker.close_sessions import with_values
 from persistent.worker.correct_lives import Points, by_moment, judged_points, state_text
-from persistent.worker.correct_records import NOTHING, Given
+from persistent.worker.correct_records import CORRECT_IT, NOTHING, Given
 from persistent.worker.job import Job
 from persistent.worker.merge_runs import monoid_errors
 from persistent.worker.time_limit import TimeLimit
@@ -150,7 +150,7 @@ def _delta_of(job: Job, judged: Judged, limit: TimeLimit, *, drops: bool) -> Del
 def _check_alive(option: str, part: Records, limit: TimeLimit) -> None:
     """Refused for a record that would be a dead letter; the first one is named."""
     for row in np.flatnonzero(limit.dead(part.timestamps))[:1].tolist():
-        raise Refused(f"{option}=: {_record(part, row)}: {limit.reason(part, row)}. {NOTHING}")
+        raise Refused(f"{option}=: {_record(part, row)}: {limit.fault(part, row)}. {CORRECT_IT}. {NOTHING}")
 
 
 def _refusing(job: Job, judged: Mapping[str, Judged], option: str, part: Records) -> set[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from monoids.groupby.sorting import Integers, Mask
+from persistent.sources import remedies
 from persistent.sources.protocol import NO_TIMESTAMP, Records
 from persistent.text.figures import date_text
 from persistent.window import AnyWindow
@@ -52,7 +53,7 @@ class TimeLimit:
         if time > self.ahead:
             return (
                 f"timestamp too far ahead: {date_text(time)} is after {date_text(self.ahead)}, the time of day plus "
-                "max_future; or timestamp_unit= is wrong"
+                f"max_future; {remedies.UNIT_IS_WRONG}"
             )
         if time <= self.last:
             return records.unreadable(row)
@@ -60,3 +61,7 @@ class TimeLimit:
             f"timestamp after the limit: {date_text(time)} is after {date_text(self.last)}, the limit of a clock that "
             "was set back ('persistent clock URL --not-after none' lifts it)"
         )
+
+    def fault(self, records: Records, row: int) -> str:
+        """The same without what to do about the source."""
+        return remedies.fault_of(self.reason(records, row))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +23,8 @@ from persistent import (
 from persistent.cli import main
 from persistent.cli.exits import EXITS, exit_code
 from tests.cli.visits import VISITS, command
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -55,6 +61,40 @@ def test_errors_are_one_line_and_have_their_exit_codes(
 def test_a_supervisor_restarts_only_what_a_restart_can_mend(error: type[PersistentError], code: int) -> None:
     """A store that is away comes back; the folder of another job stays its own, and was tried again for ever."""
     assert exit_code(error("...")) == code
+
+
+@pytest.mark.parametrize(
+    ("module", "stop", "code"),
+    [
+        ("click", signal.SIGINT, 130),
+        ("pyarrow", signal.SIGINT, 130),
+        ("click", signal.SIGTERM, -signal.SIGTERM),
+        ("pyarrow", signal.SIGTERM, -signal.SIGTERM),
+    ],
+)
+def test_a_stop_while_it_is_loaded_is_quiet(module: str, stop: signal.Signals, code: int, tmp_path: Path) -> None:
+    """Ctrl-C after a typing error printed the modules that were being loaded. A shell says 143 of SIGTERM."""
+    (tmp_path / f"{module}.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(60)\n")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    words = [sys.executable, "-m", "persistent", "history", str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": path}
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == "loading\n"
+        run.send_signal(stop)
+        assert (*run.communicate(timeout=30), run.returncode) == ("", "", code)
+
+
+def test_an_interrupt_that_is_ignored_stays_so(tmp_path: Path) -> None:
+    """A command in the background of a script would end by the Ctrl-C that ends what is in front."""
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nprint('on')\n")
+    run = subprocess.run(
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "persistent", "--version"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+        capture_output=True,
+        text=True,
+    )
+    assert run.stdout == "on\n" and "has no attribute" in run.stderr
 
 
 def test_an_error_in_the_task_names_the_message(folder: Path) -> None:

@@ -45,11 +45,11 @@ def serving(folder: Path, *words: str) -> Iterator[str]:
 def test_a_page_on_loopback(made: Path) -> None:
     """Nothing would be shown; or the page would not end."""
     with serving(made, "visits.py:pipeline", "checkpoint") as line:
-        found = re.match(r"(http://127\.0\.0\.1:\d+/) shows checkpoint, checkpoint-2; Ctrl-C ends it", line)
+        found = re.match(rf"(http://127\.0\.0\.1:\d+/) shows {made.name}, {made.name}-2; Ctrl-C ends it", line)
         assert found, line
         assert "<title>persistent</title>" in httpx.get(found[1]).text
-        assert httpx.get(f"{found[1]}api/checkpoint/state").json()["rows"]
-        assert httpx.get(f"{found[1]}api/checkpoint-2/state").json()["error"]["kind"] == "pipeline"
+        assert httpx.get(f"{found[1]}api/{made.name}/state").json()["rows"]
+        assert httpx.get(f"{found[1]}api/{made.name}-2/state").json()["error"]["kind"] == "pipeline"
 
 
 def test_other_machines_need_the_token(made: Path) -> None:
@@ -66,8 +66,8 @@ def test_the_address_for_programs(made: Path) -> None:
     """A script would have to read a sentence."""
     with serving(made, "checkpoint", "--json") as line:
         found = json.loads(line)
-        assert (found["token"], found["jobs"]) == (None, ["checkpoint"])
-        assert httpx.get(f"{found['url']}api/jobs").json()["jobs"][0]["name"] == "checkpoint"
+        assert (found["token"], found["jobs"]) == (None, [made.name])
+        assert httpx.get(f"{found['url']}api/jobs").json()["jobs"][0]["name"] == made.name
 
 
 @pytest.mark.parametrize(

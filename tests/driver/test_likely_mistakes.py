@@ -44,6 +44,12 @@ class Visits(PersistentTask):
         state.update(message.timestamp, 1)
 
 
+@pytest.fixture(autouse=True)
+def nothing_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another test has logged in this process would not be logged again."""
+    monkeypatch.setattr("persistent.driver.notes._LOGGED", set())
+
+
 def pipeline_of(task: PersistentTask, rows: Any = ROWS, url: str = "", **options: Any) -> Pipeline:
     return Pipeline(
         source=MemorySource(rows, timestamp="ts", ordered=True),
@@ -166,6 +172,26 @@ def test_a_bare_number_that_may_be_seconds_is_told(window: Any, says: str | None
     notes = run(task, ROWS[:2]).notes
     assert [note.startswith(says) for note in notes] == [True] if says else notes == ()
     assert window == replace(window, bare=""), "how it was written is no part of what it is"
+
+
+def test_what_is_written_so_is_logged_once_and_what_happens_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    """A notebook or a service that runs its pipelines again and again would bury the rest of its log."""
+    dead = [{**row, "page": None} for row in ROWS]
+
+    class Own(Visits):
+        window = tumbling(7_001)
+
+    class Other(Own):
+        pass
+
+    with caplog.at_level(logging.WARNING, "persistent"):
+        reports = [run(Own(), dead) for _ in range(3)]
+        said = [record.getMessage() for record in caplog.records]
+        run(Other(), dead)
+    assert sum("as a bare number is milliseconds" in one for one in said) == 1
+    assert sum("as a bare number is milliseconds" in record.getMessage() for record in caplog.records) == 2
+    assert sum("became dead letters" in one for one in said) == 3
+    assert all(any("as a bare number" in note for note in report.notes) for report in reports)
 
 
 @pytest.mark.parametrize(

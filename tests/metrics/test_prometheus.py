@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,6 +23,7 @@ from persistent.operations import rollback
 from persistent.storage import MemoryStorage
 from persistent.testing.faults import Killed
 from persistent.testing.scripted import CRASH, ScriptedSource
+from tests.metrics.promtool import promtool
 from tests.metrics.scrapes import OURS, Scrape, parsed, records, scrape
 from tests.visits import GOOD, Visits
 
@@ -280,11 +280,18 @@ def running(folder: Path) -> tuple[subprocess.Popen[str], str]:
 
 
 @pytest.mark.check
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is Prometheus' own (Debian: prometheus)")
 def test_prometheus_own_check_finds_nothing() -> None:
     """A name could break the rules that its tools rely on."""
     registry = CollectorRegistry()
     pipeline = pipeline_of(source_of(GOOD), MemoryStorage("linted"))
     pipeline.run(engine="embedded", metrics=PrometheusMetrics(registry=registry))
-    done = subprocess.run(["promtool", "check", "metrics"], input=generate_latest(registry), capture_output=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    promtool("check", "metrics", given=generate_latest(registry))
+
+
+@pytest.mark.parametrize("ci, outcome", [("true", pytest.fail.Exception), ("", pytest.skip.Exception)])
+def test_where_nothing_may_skip_it_is_not_skipped(ci: str, outcome: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check of everything would pass without what only Prometheus can tell."""
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(outcome, match="no promtool found: apt-get install prometheus"):
+        promtool("--version")

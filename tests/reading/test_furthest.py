@@ -174,6 +174,23 @@ def test_of_several_partitions() -> None:
     assert record is not None and (record.partition, record.offset) == ("b", 3)
 
 
+@pytest.mark.parametrize("planned", [True, False])
+def test_what_a_topic_has_forgotten_before_it_is_passed_over(planned: bool) -> None:
+    """Records that nobody asks for would hide the one that is there; or the next run would be named as the remedy."""
+    topic = Topic(a=[1, 2, 3], b=[*range(9), AT, *range(10, 20)])
+    pipeline = job(TopicSource(topic), step_rows=40)
+    pipeline.run(engine="embedded")
+    found = found_in(pipeline)
+    found = found if planned else replace(found, step=None, after=None)
+    for first in range(10):
+        topic.first["b"] = first
+        record = find_record(pipeline, found)
+        assert record is not None and (record.partition, record.offset) == ("b", 9)
+    for first in (10, 15, 20):
+        topic.first["b"] = first
+        assert find_record(pipeline, found) is None
+
+
 def test_a_step_is_one_between_neighbours() -> None:
     """The plan of the last of several steps would be named as that of all."""
     pipeline = job(MemorySource(rows(40, 13), timestamp="ts", ordered=True))

@@ -121,7 +121,7 @@ def main(into: Path) -> None:
 
     def feed() -> None:
         number = STEPS
-        while not stop.wait(1):
+        while not stop.wait(0.2):
             write(folder / "in", number, wall_ms(), chance)
             number += 1
 
@@ -142,7 +142,7 @@ def main(into: Path) -> None:
         threads = [Thread(target=one, daemon=True) for one in (feed, follow)]
         for one in threads:
             one.start()
-        time.sleep(6)
+        time.sleep(15)
         reader = job(folder)
         shown = Shown("views", "visits.py:pipeline", Plain(reader.storage, "checkpoints/views"), reader)
         with serving(shown) as url:

@@ -91,11 +91,23 @@ def test_what_a_checkpoint_does_not_say_is_unknown() -> None:
     """A figure would be made up, or be shown as zero."""
     shown = ran("unsaid", count=5)
     source = facts(nodes(shown)["source/memory"])
-    assert source["rows a second"] == "known after three checkpoints that are kept"
     assert source["not read yet"] == "only the source knows what it holds beyond"
     assert source["place"] == "the checkpoint names none for this kind of source"
     without = Shown("unsaid", "memory://serve-unsaid", shown.storage)
     assert nodes(without)["sink/memory"]["says"] == "sink of a kind that only the pipeline knows"
+
+
+def test_what_is_known_later_is_left_out_with_one_sentence() -> None:
+    """A job of one step would say five times that something is unknown, and nothing of what is known."""
+    found = graph(ran("graph-first", count=5))
+    shown = [fact for one in found["nodes"] for fact in one["facts"]]
+    assert [one["name"] for one in shown if one["form"] == "unknown"] == ["place", "not read yet"]
+    assert not {"rows a second", "step, plan to plan"} & {one["name"] for one in shown}
+    assert found["steps"].startswith("Rows a second, and how long a step takes, are known after three checkpoints")
+    later = graph(ran("graph-later"))
+    assert later["steps"].startswith("Rows a second are those between the plans of checkpoints ")
+    rated = [one["id"] for one in later["nodes"] if "rows a second" in facts(one)]
+    assert rated == ["source/memory", "task", "late", "dead"]
 
 
 def test_a_rate_of_checkpoints_that_are_kept() -> None:

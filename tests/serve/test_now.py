@@ -16,7 +16,7 @@ from persistent.checkpoint.subfolder import open_checkpoint
 from persistent.serve import now as module
 from persistent.serve.now import brief, driver_of, now
 from persistent.serve.partly_late import Partly
-from persistent.serve.shown import Shown
+from persistent.serve.shown import FATES, Shown
 from persistent.storage import MemoryStorage
 from persistent.testing import ManualClock
 from tests.serve.jobs import pipeline, ran, several
@@ -196,6 +196,19 @@ def test_speed_is_rows_between_plans() -> None:
     steps = [{"committed_ms": 1_000 * n, "read": 100 * n} for n in range(1, 5)]
     assert module._speed(steps) == {"rows_per_s": 100.0, "step_ms": 1_000, "steps": 2}
     assert module._speed(steps[:2])["rows_per_s"] is None
+
+
+def test_the_picture_of_rows_holds_those_of_the_steps_that_are_over() -> None:
+    """It would show another job than the figures above it."""
+    with ManualClock(1_000_000) as time:
+        job = pipeline("drawn", 100)
+        job.run(engine="embedded", on_step=lambda _: time.advance(1_000))
+        found = now(Shown("drawn", "none", job.storage))
+    for one in found["rates"]:
+        assert sum(one[fate] for fate in FATES if fate in one.keys() - {"read"}) == pytest.approx(
+            found["speed"]["rows_per_s"]
+        )
+    assert found["speed"]["rows_per_s"] == 10 and len(found["rates"]) == 4
 
 
 def test_what_several_checkpoints_read_is_no_bar_of_one() -> None:

@@ -150,6 +150,26 @@ def test_names_are_short_and_unique() -> None:
     assert list(named([(one.name, one, None) for one in storages])) == ["visits", "visits-2", "v-sits-"]
 
 
+@pytest.mark.parametrize(
+    ("urls", "names"),
+    [
+        (("/jobs/sales/checkpoint", "/jobs/visits/checkpoint/"), ["sales", "visits"]),
+        (("/a/sales/checkpoint", "/b/sales/checkpoint"), ["sales", "sales-2"]),
+        (
+            ("s3://me:pass@bucket/checkpoint", "hdfs://checkpoint", "/checkpoint"),
+            ["bucket", "checkpoint", "checkpoint-2"],
+        ),
+        (("checkpoint", "./checkpoint", "/jobs/checkpoint/s/monday"), ["checkpoint", "checkpoint-2", "monday"]),
+    ],
+)
+def test_projects_have_the_names_of_their_folders(urls: tuple[str, ...], names: list[str]) -> None:
+    """The projects that init writes keep their checkpoints in folders of one name: none could be told from another."""
+    storages = [MemoryStorage(f"named-{number}") for number in range(len(urls))]
+    for storage, url in zip(storages, urls, strict=True):
+        storage.url = url
+    assert list(named([(url, storage, None) for url, storage in zip(urls, storages, strict=True)])) == names
+
+
 def test_a_correction_among_those_of_a_job_before() -> None:
     """A correction of the job that this one continues, under the same id, would be left out, or shown at every
     checkpoint."""

@@ -46,7 +46,7 @@ def test_nothing_is_nothing() -> None:
 def test_what_cannot_be_read_is_refused(tmp_path: Any) -> None:
     """A dead letter of a correction would be half a correction."""
     (tmp_path / "a.jsonl").write_text('{"ts": 1, "page": "a"}\nno json\n')
-    with pytest.raises(Refused, match="the record at offset 23 cannot be read"):
+    with pytest.raises(Refused, match=r"the record at offset 23 of 'a.jsonl' cannot be read"):
         given_records("add", FileSource(str(tmp_path / "a.jsonl"), timestamp="ts", timestamp_unit="ms"), None)
     with pytest.raises(InvalidPipeline, match="not int"):
         given_records("add", 5, TIMES)

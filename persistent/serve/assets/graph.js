@@ -17,7 +17,7 @@ export async function graphView(context) {
     data = found;
     const places = layers(found.nodes, found.edges);
     renew(box, edges, ...places.map((layer, place) => h("div", { class: "layer", "data-key": `layer ${place}` }, layer.map((one) => node(context, one, found)))));
-    renew(foot, `As checkpoint ${format.number(found.id)} says, whether the job runs or not. `, found.steps && `Rows a second are those ${found.steps}. `, "Arrow keys go along the graph, Enter opens.");
+    renew(foot, `As checkpoint ${format.number(found.id)} says, whether the job runs or not. `, `${found.steps} `, "Arrow keys go along the graph, Enter opens.");
     if (!box.isConnected) context.put(h("section", { class: "card" }, box), foot);
     redraw();
   });

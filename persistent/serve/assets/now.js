@@ -51,26 +51,30 @@ function figures(data) {
 
 const H = 128, BASE = 106, TOP = 16;
 
+const FATES = ["processed", "late", "dead", "duplicate"];
+
+// By time, not by checkpoint: a step that waits for input, or only moves the clock, is no gap.
 function rowsCard(data) {
-  const series = data.series;
-  if (series.length < 2) return card("Records read by each checkpoint", h("p", { class: "empty" }, "Two checkpoints make a picture: this one has begun."));
-  const most = Math.max(1, ...series.map((one) => (one.several ? 0 : one.read))), W = room(640, 2);
-  const wide = W / series.length, gaps = series.filter((one) => one.several).length;
-  const bars = series.map((one, place) => {
-    // What several checkpoints read is no bar of one.
-    if (one.several) return s("g", {}, s("title", {}, `checkpoints ${one.after + 1} to ${one.id}: read ${format.number(one.read)} together, late ${one.late}, dead ${one.dead}; those between are no longer kept`),
-      s("line", { class: "axis gap hit", "stroke-dasharray": "2 3", x1: ((place + 0.5) * wide).toFixed(2), x2: ((place + 0.5) * wide).toFixed(2), y1: TOP, y2: BASE }));
+  const parts = data.rates;
+  if (!parts.length) return card("Rows a second", h("p", { class: "empty" }, "Known after three checkpoints that are kept."));
+  const whole = (one) => FATES.reduce((sum, fate) => sum + one[fate], 0);
+  const most = Math.max(...parts.map(whole), 1e-9), W = room(640, 2);
+  const begin = parts[0].from_ms, scale = W / (parts.at(-1).to_ms - begin);
+  const times = (one) => `${format.seconds(one.from_ms)} to ${format.seconds(one.to_ms).slice(11)}`;
+  const bars = parts.map((one) => {
     let y = BASE;
-    const parts = ["processed", "late", "dead", "duplicate"].map((fate) => {
+    const drawn = FATES.map((fate) => {
       const tall = ((BASE - TOP) * one[fate]) / most;
       y -= tall;
-      return one[fate] > 0 && s("rect", { class: `${fate} hit`, x: (place * wide + 0.5).toFixed(2), y: y.toFixed(2), width: Math.max(wide - 1, 0.6).toFixed(2), height: Math.max(tall, 0.8).toFixed(2) });
+      return one[fate] > 0 && s("rect", { class: `${fate} hit`, x: ((one.from_ms - begin) * scale).toFixed(2), y: y.toFixed(2), width: Math.max((one.to_ms - one.from_ms) * scale, 0.6).toFixed(2), height: Math.max(tall, 0.8).toFixed(2), "shape-rendering": "crispEdges" });
     });
-    return s("g", {}, s("title", {}, `checkpoint ${one.id}: read ${format.number(one.read)}, late ${one.late}, dead ${one.dead}\n${format.utc(one.committed_ms)}`), parts);
+    const said = FATES.filter((fate) => one[fate] > 0).map((fate) => `${fate} ${format.rate(one[fate])}`).join(", ") || "nothing read";
+    return s("g", {}, s("title", {}, `${times(one)}: ${said}${said === "nothing read" ? "" : " a second"}`), drawn);
   });
-  return card("Records read by each checkpoint", picture(W, H, `records read by the last ${series.length} checkpoints, at most ${format.number(most)}`,
-    bars, s("line", { class: "axis", x1: 0, x2: W, y1: BASE, y2: BASE }), ends(series, W), s("text", { x: W, y: 9, "text-anchor": "end" }, `at most ${format.count(most, "row")}`)),
-    h("div", { class: "legend small soft" }, ["processed", "late", "dead", series.some((one) => one.duplicate) && "duplicate"].filter(Boolean).map((fate) => h("span", {}, h("span", { class: `key ${fate}` }), fate)), gaps > 0 && h("span", {}, `${gaps === 1 ? "1 dashed line stands" : `${gaps} dashed lines stand`} for several checkpoints, of which those between are no longer kept`)));
+  const from = format.seconds(begin), to = format.seconds(parts.at(-1).to_ms);
+  return card("Rows a second", picture(W, H, `rows read a second from ${from} to ${to}, at most ${format.rate(most)}`,
+    bars, s("line", { class: "axis", x1: 0, x2: W, y1: BASE, y2: BASE }), s("text", { x: 0, y: H - 4 }, from), s("text", { x: W, y: H - 4, "text-anchor": "end" }, to), s("text", { x: W, y: 9, "text-anchor": "end" }, `at most ${format.rate(most)} a second`)),
+    h("div", { class: "legend small soft" }, FATES.filter((fate) => fate !== "duplicate" || parts.some((one) => one.duplicate)).map((fate) => h("span", {}, h("span", { class: `key ${fate}` }), fate))));
 }
 
 const ends = (series, W) => [s("text", { x: 0, y: H - 4 }, `checkpoint ${series[0].id}`), s("text", { x: W, y: H - 4, "text-anchor": "end" }, String(series.at(-1).id))];
@@ -125,7 +129,7 @@ function clockCard(data) {
     clock.partitions.length > 1 && { name: "", kind: "text", cell: (one) => [one.name === clock.held_by && clock.partitions.length > 1 && h("span", { class: "tag warn" }, "holds the clock back"), one.idle && h("span", { class: "tag" }, "idle: not waited for"), one.lists && h("span", { class: "tag" }, "has files not read yet")] },
   ].filter(Boolean);
   const facts = [
-    data.windows ? `Windows are closed up to ${format.clock(clock.closed)}.` : "No windows: nothing waits for the clock.",
+    data.windows ? (clock.closed ? `Windows are closed up to ${format.clock(clock.closed)}.` : "No window is closed yet.") : "No windows: nothing waits for the clock.",
     clock.not_after !== null && `Timestamps after ${format.utc(clock.not_after)} are dead letters.`,
     clock.quiet_ms > 0 && `Every source has been quiet for ${format.span(clock.quiet_ms)}.`,
     clock.ended && "The input was declared complete.",

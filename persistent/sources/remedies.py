@@ -1,0 +1,42 @@
+"""What to do about a record or a file that a source cannot read, where an option of the source is the remedy.
+
+What a source says is a fault and one of these. A correction reads a file that no source has listed, with no options of
+its own: it says the fault alone, and another remedy.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+TYPES: Final = "If the value is right, give all columns their types with schema=, which applies to later records"
+FILE: Final = (
+    "Repair or remove the file, give the columns with schema=, or count such files as dead letters with "
+    "on_bad_file='dead-letter'"
+)
+LISTED: Final = (
+    "The file is listed, so it can be neither repaired in its place nor just removed. Run with "
+    "on_bad_file='dead-letter': the unreadable part becomes one dead letter, which names the offset where it begins; "
+    "and put the missing records into a file with a new name"
+)
+NO_FILE: Final = "check the path, or run with follow=True to wait for files"
+FORMAT: Final = "give format=, or narrow the path"
+ENCODING: Final = "give another encoding=, as in encoding='cp1252', or "
+COLUMN: Final = "Give timestamp= with one of them"
+OTHER_COLUMN: Final = "correct it where it is written, or give timestamp= with another column"
+UNIT: Final = "give its unit"
+ISO: Final = "give timestamp_unit=None, if these are ISO 8601 times"
+MULTILINE: Final = "fields of several lines need multiline=True"
+UNIT_IS_WRONG: Final = "or timestamp_unit= is wrong"
+
+_OF_OPTIONS = (TYPES, FILE, LISTED, NO_FILE, FORMAT, COLUMN, OTHER_COLUMN, UNIT, ISO, MULTILINE, UNIT_IS_WRONG)
+
+
+def fault_of(text: str) -> str:
+    """What a source says, without its remedy.
+
+    >>> fault_of(f"a.csv: it is torn. {FILE}"), fault_of("a.csv: it is torn")
+    ('a.csv: it is torn', 'a.csv: it is torn')
+    """
+    for remedy in (*_OF_OPTIONS, "give delimiter="):
+        text = text.partition(remedy)[0]
+    return text.replace(ENCODING, "").rstrip(" .,;:")
