@@ -175,10 +175,11 @@ class BatchSink(Protocol):
     A second call has no effect.
     ``resume(retreat)``, for a sink that cannot take back: publish ``retreat.staged`` and move the mark to
     ``retreat.number``; later outputs stay, so ``retreat.first`` is None.
+    ``look(known, on_progress)``: as for a ``Sink``.
     ``check(outputs, key)``: raise ``InvalidPipeline`` for rows that it can never accept; workers call it where they
     stage, so a batch sink can be pickled.
     ``newest(job)``: the number in the mark of this job, -1 if there is none.
-    ``look(known, on_progress)``, ``guarantee()``, ``close()`` and ``address``: as for a ``Sink``.
+    ``guarantee()``, ``close()`` and ``address``: as for a ``Sink``.
     ``replaces``: whether it keeps only the newest row of a key and window; a correction that takes back a row, or adds
     to it, is then refused.
     """

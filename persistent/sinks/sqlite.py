@@ -148,22 +148,24 @@ class SqliteSink:
         """The number of the last batch of this job here, -1 if there is none."""
         if not os.path.exists(self.path):
             return -1
-        with self._transaction("read") as database:
-            found = self._mark(database)
+        with self._transaction("read", changes=False) as database:
+            found = self._mark(database) if self._table.columns(database, MARKS) else None
         return found.number if found is not None and found.job == job else -1
 
     # -- the mark ------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _transaction(self, what: str) -> Iterator[sqlite3.Connection]:
-        """A transaction that alone may write, from its first statement on."""
+    def _transaction(self, what: str, *, changes: bool = True) -> Iterator[sqlite3.Connection]:
+        """A transaction that alone may write, from its first statement on; without ``changes``, one that reads."""
         try:
             with closing(self._connect()) as database:
-                database.execute("BEGIN IMMEDIATE")
-                database.execute(
-                    f"CREATE TABLE IF NOT EXISTS {MARKS} (target TEXT COLLATE NOCASE PRIMARY KEY, job TEXT NOT NULL, "
-                    "number INTEGER NOT NULL, mode TEXT NOT NULL, kept_from INTEGER NOT NULL, made INTEGER NOT NULL)"
-                )
+                database.execute("BEGIN IMMEDIATE" if changes else "BEGIN")
+                if changes:
+                    database.execute(
+                        f"CREATE TABLE IF NOT EXISTS {MARKS} (target TEXT COLLATE NOCASE PRIMARY KEY, "
+                        "job TEXT NOT NULL, number INTEGER NOT NULL, mode TEXT NOT NULL, kept_from INTEGER NOT NULL, "
+                        "made INTEGER NOT NULL)"
+                    )
                 yield database
                 database.execute("COMMIT")
         except sqlite3.Error as error:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from persistent.checkpoint.names import Staged, published_name
+from persistent.checkpoint.names import Staged, published_name, retraction_name
 from persistent.sinks import FileSink
 from persistent.sinks.protocol import Known, Looked
 from persistent.storage import MemoryStorage
@@ -97,12 +97,40 @@ def test_a_rollback_during_a_look_is_no_damage() -> None:
     class Rolling(MemoryStorage):
         def read(self, name: str) -> Any:
             data = super().read(name)
-            sink.mark(6, 9)
+            if name == f"_published/{6:020d}.json":
+                sink.mark(6, 9)
             return data
 
-    assert isinstance(sink.storage, MemoryStorage)
-    rolling = FileSink(Rolling(sink.storage.url.removeprefix("memory://")))
+    rolling = FileSink(Rolling(sink.url.removeprefix("memory://")))
     assert look(rolling, batches=batches) == []
+
+
+def test_what_is_published_during_a_look_is_not_gone() -> None:
+    """A file that was not there when the folder was listed, and is on a list a moment later, would be called gone."""
+    sink, batches = sink_with(6)
+    staged = sink.stage(OUTPUTS, 7, f"e1-c7-{uuid.uuid4().hex}")
+    batches[7] = (staged,)
+
+    class Publishing(MemoryStorage):
+        def list(self, folder: str) -> Any:
+            names = super().list(folder)
+            if folder == "":
+                sink.publish(7, [staged])
+            return names
+
+    publishing = FileSink(Publishing(sink.url.removeprefix("memory://")))
+    assert look(publishing, batches=batches, owed={7}) == []
+
+
+def test_what_is_taken_back_before_it_was_published_is_not_missing() -> None:
+    """A rollback puts its mark first; the list that it empties, and the files, come later."""
+    sink, batches = sink_with(6)
+    batches[7] = (sink.stage(OUTPUTS, 7, f"e1-c7-{uuid.uuid4().hex}"),)
+    sink.storage.delete(batches[7][0].name)
+    assert look(sink, batches=batches, owed={7})
+    sink.storage.put_if_absent("_retracted/" + retraction_name(7, 9), b"")
+    assert look(sink, batches=batches, owed={7}) == []
+    assert look(sink, batches=batches) == []
 
 
 def test_what_may_still_be_published_need_not_be() -> None:

@@ -6,7 +6,8 @@ import shutil
 import sqlite3
 import threading
 import uuid
-from contextlib import closing
+from contextlib import closing, suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,10 @@ from persistent.checkpoint.log import Log
 from persistent.engines.embedded import Embedded
 from persistent.operations import compact, pin, rollback, savepoint
 from persistent.sinks.protocol import AnySink
-from persistent.storage import MemoryStorage, open_storage
+from persistent.storage import MemoryStorage, Storage, open_storage
 from persistent.verify import Finding, verify_sinks
+from tests.faults import DEATHS, FaultyStorage, Killed, Operations
+from tests.few import one_in, share
 from tests.verify.checkpoints import Visits, rows
 
 Sinks = dict[str, AnySink]
@@ -275,6 +278,16 @@ def test_a_mark_that_is_not_where_it_was_left_is_told(copy: Path) -> None:
     assert "has no mark of this job" in only(job(copy), "fault", "table").text
 
 
+def test_a_look_changes_nothing(copy: Path) -> None:
+    """A database that is not the job's, or may only be read, would get a table of ours by being looked at."""
+    with closing(sqlite3.connect(copy / "table.db")) as database:
+        database.execute("DROP TABLE persistent_marks")
+        database.commit()
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+    assert "has no mark of this job" in only(job(copy), "fault", "table").text
+    assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
+
+
 def test_a_mark_between_two_batches_is_told(tmp_path: Path) -> None:
     """In a sink that gets few batches, a mark can stand where no batch ever was."""
 
@@ -406,11 +419,119 @@ def test_what_operations_leave_is_no_damage(tmp_path: Path, outputs: str) -> Non
     assert found(heir) == []
 
 
-def test_a_run_without_its_sink_leaves_no_damage(tmp_path: Path) -> None:
-    """What such a run discards was perhaps never published: its list is not lost."""
-    job(tmp_path, sink={"columns": FileSink(tmp_path / "columns")}).run(engine="embedded")
-    job(tmp_path, 1300, sink=None, discard_closed=True).run(engine="embedded")
-    assert found(job(tmp_path, 1300, sink={"columns": FileSink(tmp_path / "columns")})) == []
+@pytest.mark.parametrize("steps", [1, 14])
+def test_what_a_run_without_its_sink_discards_is_not_missing(tmp_path: Path, steps: int) -> None:
+    """Nobody has published it, and nobody will; a checkpoint that is pinned still names it, when all others are gone
+    that know it was discarded."""
+
+    def made(count: int) -> Pipeline:
+        return job(tmp_path, count, sink={"lines": FileSink(tmp_path / "lines", format="jsonl")})
+
+    made(600).run(engine="embedded")
+    storage = open_storage(tmp_path / "checkpoint")
+    pin(storage, Log(storage).ids()[-1])
+    lists(tmp_path, "lines")[-1].unlink()
+    published(tmp_path, "lines")[-1].unlink()
+    count = 600 + 60 * steps
+    job(tmp_path, count, sink=None, discard_closed=True).run(engine="embedded")
+    assert found(made(count)) == []
+
+
+class Overtaken(SqliteSink):
+    """A table whose job goes on while its mark is read. Counts how often it was closed."""
+
+    closed = 0
+    overtaken: Pipeline
+    mark = 0
+
+    def newest(self, job: str) -> int:
+        self.overtaken.run(engine="embedded")
+        return self.mark
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_outputs_that_are_collected_meanwhile_are_not_missing(tmp_path: Path) -> None:
+    """A job that goes on deletes what its sinks have got, and a connection that is left open holds a server."""
+    sink = Overtaken(tmp_path / "table.db", "visits")
+
+    def made(count: int, sink: AnySink) -> Pipeline:
+        return job(tmp_path, count, sink={"table": sink})
+
+    table = SqliteSink(tmp_path / "table.db", "visits")
+    made(600, table).run(engine="embedded")
+    newest = Log(open_storage(tmp_path / "checkpoint")).newest()
+    assert newest is not None
+    (batch,) = newest.manifest.sinks["table"].unpublished
+    sink.mark, sink.overtaken = batch.before or 0, made(900, table)
+    assert found(made(900, sink)) == []
+    assert sink.closed == 1
+    assert not (tmp_path / "checkpoint" / batch.staged[0].name).exists()
+
+
+def dying(place: str, count: int, operations: Operations | None = None) -> Pipeline:
+    """A job that dies where these operations say, with sinks of both kinds."""
+
+    def store(name: str) -> Storage:
+        inner = MemoryStorage(f"{place}-{name}")
+        return inner if operations is None else FaultyStorage(inner, operations)
+
+    return Pipeline(
+        source=MemorySource(rows(count), timestamp="ts"),
+        task=Often(),
+        sink={"lines": FileSink(store("out"), format="jsonl"), "log": LogSink(store("log"))},
+        late_sink=FileSink(store("late")),
+        checkpoint=store("cp"),
+        step_rows=100,
+    )
+
+
+def only_notes(pipeline: Pipeline) -> None:
+    if pipeline.storage.list("m"):
+        findings = verify_sinks(pipeline).findings
+        assert {one.severity for one in findings} <= {"note"}, findings
+
+
+def second_run(place: str, operations: Operations) -> None:
+    """Run, go back, and run again, until death comes."""
+    dying(place, 250).run(engine="embedded")
+    log = Log(MemoryStorage(f"{place}-cp"))
+    rollback(log.storage, log.ids()[-2], outputs="again")
+    with suppress(Killed):
+        dying(place, 450, operations).run(engine=Embedded(threads=1))
+
+
+@pytest.mark.parametrize("part", one_in(4, range(4)))
+def test_a_death_anywhere_leaves_no_damage(part: int) -> None:
+    """Whoever looks before the next run would be told of damage that this run mends by itself."""
+    counted = Operations()
+    second_run(f"verify-count-{uuid.uuid4().hex}", counted)
+    assert counted.count > 100
+    for at, how in share(50, [*product(range(counted.count), DEATHS)][part::4]):
+        place = f"verify-death-{uuid.uuid4().hex}"
+        second_run(place, Operations(at=at, how=how))
+        whole = dying(place, 450)
+        only_notes(whole)
+        whole.run(engine="embedded")
+        only_notes(whole)
+
+
+def test_what_was_never_published_and_is_taken_back_is_not_missing(tmp_path: Path) -> None:
+    """A driver that died before it published, and a rollback before the next run: nobody can publish it any more."""
+
+    def made() -> Pipeline:
+        return job(tmp_path, sink={"lines": FileSink(tmp_path / "lines", format="jsonl")})
+
+    made().run(engine="embedded")
+    lists(tmp_path, "lines")[-1].unlink()
+    published(tmp_path, "lines")[-1].unlink()
+    assert "neither staged nor published" in only(made(), "fault", "lines").text
+    storage = open_storage(tmp_path / "checkpoint")
+    rollback(storage, Log(storage).ids()[-3], outputs="retract")
+    assert found(made()) == []
+    made().run(engine="embedded")
+    assert found(made()) == []
 
 
 def test_a_job_at_work_may_be_looked_at(tmp_path: Path) -> None:
