@@ -208,8 +208,12 @@ class FileSink:
     def look(self, known: Known, on_progress: Callable[[int, int], None]) -> Iterator[Looked]:
         """Look at every list that counts, and at every file that it names. SinkMismatch, StorageError."""
         owner = self._read_if_exists(_OWNER)
-        if owner is not None or known.published:
-            self._check_owner(owner or b"", known.job)
+        if owner is not None:
+            self._check_owner(owner, known.job)
+        elif known.published:
+            text = "missing: this is another folder, or results were deleted. Give the sink the folder that it had"
+            yield Looked(f"{self.url}/{_OWNER}", fault=f"{text}, or restore it from a copy")
+            return
         yield from look_at_lists(self.storage, known, on_progress)
 
     def _published_all(self, staging_id: int, staged: Sequence[Staged]) -> bytes | None:
