@@ -17,7 +17,7 @@ from persistent.driver.output_batches import batches_of, claim_of, former_name, 
 from persistent.errors import CorruptCheckpoint, PersistentError, StagedMissing
 from persistent.pipeline import Pipeline
 from persistent.sinks.protocol import BatchSink, Known, Looked
-from persistent.verify.findings import Verification
+from persistent.verify.findings import Checked, Verification
 
 _NOT = "not looked at"
 
@@ -77,6 +77,7 @@ class _Comparison:
         """Look at the sink, and add what there is to say."""
         job, manifest = self.pipeline.job(), self.newest.manifest
         part, sink = part_of(job, manifest, self.name), job.all_sinks[self.name]
+        self.found.parts.setdefault(self.part, Checked())
         if part.last is None and not part.unpublished:
             self.note(f"{_NOT}: nothing is known to be published there yet")
             return
