@@ -61,6 +61,8 @@ def test_the_mark_of_a_table_is_looked_at(postgres: PostgresServer, tmp_path: Pa
         postgres.ask("INSERT INTO persistent_marks SELECT * FROM copy_of_marks")
         postgres.ask("DROP TABLE copy_of_marks")
     assert found(made()) == []
+    postgres.ask(f"DROP TABLE {name}")
+    assert "is gone, although" in only(made(), "fault", "postgres").text
 
 
 def test_the_mark_of_a_topic_is_looked_at(kafka: KafkaServer, tmp_path: Path) -> None:

@@ -281,6 +281,15 @@ def test_a_mark_that_is_not_where_it_was_left_is_told(copy: Path) -> None:
     assert "has no mark of this job" in only(job(copy), "fault", "table").text
 
 
+def test_a_table_that_is_gone_is_told(copy: Path) -> None:
+    """Its mark would say that all has been published, and no row of it would be there."""
+    with closing(sqlite3.connect(copy / "table.db")) as database:
+        database.execute("DROP TABLE visits")
+        database.commit()
+    fault = only(job(copy), "fault", "table")
+    assert fault.place == f"{copy}/table.db: table 'visits'" and fault.text.startswith("is gone, although")
+
+
 def test_a_look_changes_nothing(copy: Path) -> None:
     """A database that is not the job's, or may only be read, would get a table of ours by being looked at."""
     with closing(sqlite3.connect(copy / "table.db")) as database:
