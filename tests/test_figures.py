@@ -61,15 +61,15 @@ MANY_IMPORTS = {
 }
 IMPORTERS_MAX = 40
 MANY_IMPORTERS = {
-    "persistent.errors": 212,  # Errors, columns and the one class all monoids derive from are everybody's words.
+    "persistent.errors": 214,  # Errors, columns and the one class all monoids derive from are everybody's words.
     "monoids.monoid": 60,
     "monoids.column": 67,
     "monoids.groupby.cells": 46,  # The types of arrays.
     "persistent.clock": 92,  # Durations and pauses; nobody else reads the time.
     "persistent.codec": 56,
-    "persistent.storage": 52,  # Where a checkpoint lies: what every command is given.
+    "persistent.storage": 53,  # Where a checkpoint lies: what every command is given.
     "persistent.checkpoint.manifest": 67,
-    "persistent.checkpoint.names": 46,  # What files are called.
+    "persistent.checkpoint.names": 47,  # What files are called.
     "persistent.task": 50,  # What a user declares: its keys, and the names of its states.
     "persistent.worker.job": 60,  # What a step is made of.
     "persistent.text.figures": 45,  # How numbers, sizes and times are said.

@@ -24,7 +24,7 @@ from persistent.codec import encode_document
 from persistent.driver.evolution import Evolution
 from persistent.operations import upgrade
 from persistent.storage import LocalStorage
-from persistent.verify import verify
+from persistent.verify import verify, verify_sinks
 from tests.golden.make import GOLDEN, TASKS, Visits, pipeline, shown, write_input
 from tests.operations.conftest import _quiet, folder
 
@@ -83,6 +83,8 @@ def test_a_golden_checkpoint_is_read(job: Pipeline, place: Path) -> None:
     assert len(job.dead_letters()) == 1
     found = verify(job.storage)
     assert found.ok and not found.findings
+    looked = verify_sinks(job)
+    assert {one.severity for one in looked.findings} <= {"note"} and looked.parts.keys() == {"sink file"}
     ids = Log(job.storage).ids()
     listed = CliRunner().invoke(main, ["history", url, "--json"])
     assert listed.exit_code == 0 and [json.loads(line)["id"] for line in listed.stdout.splitlines()] == ids
@@ -103,6 +105,8 @@ def test_the_newest_format_goes_on(task: Callable[[], PersistentTask], folder: P
         (folder / where / "input" / "3.jsonl").write_text(MORE)
         job.run(engine="embedded", end_of_input=True)
         assert not verify(job.storage).findings
+        looked = verify_sinks(job)
+        assert not looked.findings and looked.parts["sink file"].checked
     old, anew = jobs
     assert shown(old.state().to_pylist()) == shown(anew.state().to_pylist())
     assert published(old) == published(anew) and published(old)

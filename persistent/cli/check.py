@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 
 import click
 
 from persistent.checkpoint.subfolder import savepoint_folder
 from persistent.cli.exits import CORRUPT, NOT_FOUND, REFUSED, CommandFailed
+from persistent.cli.load import names_pipeline
 from persistent.cli.options import json_option, pipeline_of, storage_of, target_argument
 from persistent.cli.progress import working
 from persistent.cli.tables import json_text, print_json, print_table
-from persistent.errors import UnknownCheckpoint
+from persistent.errors import CorruptCheckpoint, NoCheckpoint, UnknownCheckpoint
+from persistent.pipeline import Pipeline
 from persistent.reading import Place, place
 from persistent.storage import Storage
 from persistent.text.figures import bytes_text
 from persistent.text.shell import shell_word
-from persistent.verify import FAULT, Verification, verify, verify_source
+from persistent.verify import FAULT, Verification, verify, verify_sinks, verify_source
 
 
 @click.command("verify")
@@ -33,15 +36,19 @@ def verify_command(target: str, source: bool, savepoints: tuple[str, ...], as_js
     Reads every file that the kept checkpoints name and checks it against the laws; changes nothing. Exit code 4 if
     anything committed is lost or wrong; the error then names the newest checkpoint without a fault.
 
+    If TARGET is the pipeline, its sinks are looked at too: every file that a folder lists, every entry of a log, the
+    mark of a table or topic. Files that were published may be removed, which is a note.
+
     Files that no checkpoint names are warnings: an interrupted run leaves them, and the next run deletes them. With
     --source, TARGET is the pipeline: its source is read from the first record to the checkpoint's positions. Files that
     were read may no longer exist; then only the rest can be compared, which is a warning.
 
     \b
     persistent verify visits-checkpoint
+    persistent verify visits.py:pipeline
     persistent verify visits.py:pipeline --source
     """
-    pipeline = pipeline_of(target) if source else None
+    pipeline = pipeline_of(target) if source or names_pipeline(target) else None
     storage = pipeline.storage if pipeline is not None else storage_of(target)
     _check_there(storage)
     folders = {name: _savepoint(storage, name) for name in savepoints}
@@ -50,7 +57,8 @@ def verify_command(target: str, source: bool, savepoints: tuple[str, ...], as_js
     for name, folder in folders.items():
         with working(sys.stderr, f"verifying {folder.url}", bytes_text) as on_progress:
             found.add(verify(folder, on_progress=on_progress), f"s/{name}")
-    if pipeline is not None and found.newest_good is not None:
+    _look_at_sinks(storage, pipeline, found)
+    if source and pipeline is not None and found.newest_good is not None:
         with working(sys.stderr, "reading the source", "{:,} records".format) as on_progress:
             entry = _still_kept(storage, found.newest_good).entry
             found.add(verify_source(pipeline, entry, on_progress=on_progress))
@@ -60,6 +68,17 @@ def verify_command(target: str, source: bool, savepoints: tuple[str, ...], as_js
         _print_verification(found)
     if not found.ok:
         raise CommandFailed(_verdict(found), CORRUPT)
+
+
+def _look_at_sinks(storage: Storage, pipeline: Pipeline | None, found: Verification) -> None:
+    """Add what the sinks of the pipeline hold; without it, that they were not looked at."""
+    if pipeline is not None and found.newest is not None:
+        with working(sys.stderr, "looking at the sinks", "{:,}".format) as on_progress:
+            found.add(verify_sinks(pipeline, on_progress=on_progress))
+        return
+    with suppress(CorruptCheckpoint, NoCheckpoint):
+        if place(storage).manifest.sinks:
+            found.note("sinks", "sinks", "not looked at: only the pipeline knows them; give it as FILE.py:NAME")
 
 
 def _still_kept(storage: Storage, id: int) -> Place:

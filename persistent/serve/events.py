@@ -18,7 +18,7 @@ from persistent.serve.now import brief, unread
 from persistent.serve.shown import Shown
 from persistent.serve.wording import place_text, said_of
 from persistent.storage.failures import without_secrets
-from persistent.verify import Verification, verify
+from persistent.verify import FAULT, WARNING, Verification, verify, verify_sinks
 
 logger = logging.getLogger("persistent.serve")
 
@@ -100,7 +100,10 @@ class Verifying:
 
     def _run(self) -> None:
         try:
-            self.result = verification_of(verify(self._shown.storage, on_progress=self._progress))
+            found = verify(self._shown.storage, on_progress=self._progress)
+            if self._shown.pipeline is not None and found.newest is not None:
+                found.add(verify_sinks(self._shown.pipeline, on_progress=self._in_sinks))
+            self.result = verification_of(found)
         except _Left:
             self.result = {}
         except PersistentError as error:
@@ -111,6 +114,10 @@ class Verifying:
 
     def _progress(self, done: int, total: int) -> None:
         self.done = done, total
+        if self._left.is_set():
+            raise _Left
+
+    def _in_sinks(self, done: int, total: int) -> None:
         if self._left.is_set():
             raise _Left
 
@@ -136,7 +143,7 @@ class _Left(Exception):
 
 def verification_of(found: Verification) -> dict[str, Any]:
     """What was checked, and what was found, faults first."""
-    findings = sorted(found.findings, key=lambda one: one.severity)
+    findings = sorted(found.findings, key=lambda one: (one.severity != FAULT, one.severity != WARNING))
     return {
         "ok": found.ok,
         "newest": found.newest,
@@ -145,6 +152,9 @@ def verification_of(found: Verification) -> dict[str, Any]:
         "parts": [
             {"name": name, **asdict(part), "faults": found.faults_of(name)} for name, part in found.parts.items()
         ],
-        "findings": [{**asdict(one), "text": without_secrets(one.text)} for one in findings[:_FINDINGS_MAX]],
+        "findings": [
+            {**asdict(one), "place": without_secrets(one.place), "text": without_secrets(one.text)}
+            for one in findings[:_FINDINGS_MAX]
+        ],
         "findings_more": max(0, len(findings) - _FINDINGS_MAX),
     }

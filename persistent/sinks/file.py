@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from hashlib import sha256
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from monoids.monoid import canonical_json
 from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.names import (
     Staged,
     attempt_name,
     attempt_of,
     is_retracted,
-    list_name,
     published_id,
     published_name,
     published_stem,
@@ -27,16 +25,16 @@ from persistent.checkpoint.names import (
 )
 from persistent.errors import CorruptCheckpoint, InvalidPipeline, SinkMismatch, StagedMissing
 from persistent.promises import EXACTLY_ONCE, Promise
+from persistent.sinks.file_lists import PUBLISHED, RETRACTED, list_of, list_path, look_at_lists, no_list
 from persistent.sinks.json_lines import encode_json_lines
+from persistent.sinks.protocol import Known, Looked
 from persistent.storage import Storage, delete_all, open_storage, put_once
 from persistent.text.shell import shell_word
 from persistent.text.spelling import spelled
 
 _EXTENSIONS = {"parquet": "parquet", "jsonl": "jsonl"}
 _STAGED = "_staged"
-_PUBLISHED = "_published"
-_OWNER = f"{_PUBLISHED}/JOB"
-_RETRACTED = "_retracted"
+_OWNER = f"{PUBLISHED}/JOB"
 _JOB = re.compile(rb"[\w.-]+\n")
 
 
@@ -117,11 +115,11 @@ class FileSink:
         StagedMissing, StorageError."""
         if not staged:
             return
-        name, listed = _list_name(staging_id), _list_of(staging_id, staged)
+        name, listed = list_path(staging_id), list_of(staging_id, staged)
         found = self._read_if_exists(name)
         if found is None:
             found = self._published_all(staging_id, staged) or put_once(self.storage, name, listed)
-        if found == _no_list(staging_id):
+        if found == no_list(staging_id):
             raise StagedMissing(
                 f"{self.url}: a rollback has taken back what checkpoint {staging_id} published (says {name}), so it "
                 "cannot be published again. If the checkpoint is a copy from before that rollback, give it another "
@@ -153,10 +151,10 @@ class FileSink:
         """Discount everything published under the ids ``first <= id < stop``: existing lists, and lists that a stalled
         driver has yet to put."""
         name = retraction_name(first, stop)
-        put_once(self.storage, f"{_RETRACTED}/{name}", f"{name}\n".encode())
+        put_once(self.storage, f"{RETRACTED}/{name}", f"{name}\n".encode())
         # In this order a file that is being renamed is seen under one of its names.
         ids = {attempt[1] for name in self.storage.list(_STAGED) if (attempt := attempt_of(name))}
-        ids |= {published_id(name) for folder in ("", _PUBLISHED) for name in self.storage.list(folder)}
+        ids |= {published_id(name) for folder in ("", PUBLISHED) for name in self.storage.list(folder)}
         for id in sorted(ids):
             if first <= id < stop:
                 self._empty_list(id)
@@ -168,7 +166,7 @@ class FileSink:
 
     def tidy(self) -> None:
         """Delete files that were published after they had been taken back."""
-        marks = retractions(self.storage.list(_RETRACTED))
+        marks = retractions(self.storage.list(RETRACTED))
         if marks:
             for name in self._delete_published(marks):
                 self._empty_list(published_id(name))
@@ -179,11 +177,11 @@ class FileSink:
         A reader that removes files once they are listed must remember their names: on a store without rename, a driver
         that stalls while publishing may put such a file again. CorruptCheckpoint if a list cannot be read.
         """
-        names = [name for name in self.storage.list(_PUBLISHED) if published_id(name) >= 0]
-        listed = {name: self._read_if_exists(f"{_PUBLISHED}/{name}") for name in names}
+        names = [name for name in self.storage.list(PUBLISHED) if published_id(name) >= 0]
+        listed = {name: self._read_if_exists(f"{PUBLISHED}/{name}") for name in names}
         there = set(self.storage.list(""))
         # Read last: files that were taken back in the meantime do not count.
-        marks = retractions(self.storage.list(_RETRACTED))
+        marks = retractions(self.storage.list(RETRACTED))
         counts = [
             self._files(name, data)
             for name, data in listed.items()
@@ -197,15 +195,26 @@ class FileSink:
             return [str(file["name"]) for file in json.loads(data)["files"]]
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptCheckpoint(
-                f"{self.url}/{_PUBLISHED}/{name}: not a list of what a checkpoint published, so it is unknown "
+                f"{self.url}/{PUBLISHED}/{name}: not a list of what a checkpoint published, so it is unknown "
                 "which files count. Restore it from a copy of the folder"
             ) from error
 
     def newest(self) -> int:
         """The highest id under which a file is or was published; -1 if none."""
-        marks = retractions(self.storage.list(_RETRACTED))
-        names = (*self.storage.list(_PUBLISHED), *self.storage.list(""))
+        marks = retractions(self.storage.list(RETRACTED))
+        names = (*self.storage.list(PUBLISHED), *self.storage.list(""))
         return max((published_id(name) for name in names if not is_retracted(name, marks)), default=-1)
+
+    def look(self, known: Known, on_progress: Callable[[int, int], None]) -> Iterator[Looked]:
+        """Look at every list that counts, and at every file that it names. SinkMismatch, StorageError."""
+        owner = self._read_if_exists(_OWNER)
+        if owner is not None:
+            self._check_owner(owner, known.job)
+        elif known.published:
+            text = "missing: this is another folder, or results were deleted. Give the sink the folder that it had"
+            yield Looked(f"{self.url}/{_OWNER}", fault=f"{text}, or restore it from a copy")
+            return
+        yield from look_at_lists(self.storage, known, on_progress)
 
     def _published_all(self, staging_id: int, staged: Sequence[Staged]) -> bytes | None:
         """Give every file its final name. If some are gone and a list exists, return that list instead."""
@@ -214,7 +223,7 @@ class FileSink:
                 self._publish_one(file.name, published_name(staging_id, file.name))
         except StagedMissing:
             # Another driver may have published it all, and a reader removed it.
-            found = self._read_if_exists(_list_name(staging_id))
+            found = self._read_if_exists(list_path(staging_id))
             if found is None:
                 raise
             return found
@@ -222,8 +231,8 @@ class FileSink:
 
     def _empty_list(self, id: int) -> None:
         """Make the list of a checkpoint name nothing, so that no other list can be put."""
-        while put_once(self.storage, _list_name(id), _no_list(id)) != _no_list(id):
-            self.storage.delete(_list_name(id))
+        while put_once(self.storage, list_path(id), no_list(id)) != no_list(id):
+            self.storage.delete(list_path(id))
 
     def _delete_published(self, marks: Sequence[range]) -> list[str]:
         names = [name for name in self.storage.list("") if is_retracted(name, marks)]
@@ -268,23 +277,6 @@ class FileSink:
                 ) from error
 
 
-def _list_of(staging_id: int, staged: Sequence[Staged]) -> bytes:
-    """The list of a checkpoint, independent of the order of its files."""
-    files = sorted((published_name(staging_id, file.name), file.rows) for file in staged)
-    listed = [{"name": name, "rows": rows} for name, rows in files]
-    rows = sum(file.rows for file in staged)
-    return (canonical_json({"id": staging_id, "files": listed, "rows": rows}) + "\n").encode()
-
-
-def _list_name(id: int) -> str:
-    return f"{_PUBLISHED}/{list_name(id)}"
-
-
-def _no_list(id: int) -> bytes:
-    """The list of a checkpoint that was taken back."""
-    return (canonical_json({"id": id, "files": [], "rows": 0, "retracted": True}) + "\n").encode()
-
-
 def _is_document(data: bytes) -> bool:
     """Whether a list is whole, of whatever checkpoint."""
     try:
@@ -301,5 +293,7 @@ def _parquet(outputs: pa.Table) -> pa.Buffer:
     out = pa.BufferOutputStream()
     # A dictionary pays off for columns with few values; for keys and sums, building it dominates the time.
     repeated = [f.name for f in outputs.schema if not (pa.types.is_integer(f.type) or pa.types.is_floating(f.type))]
-    pq.write_table(outputs, out, compression="snappy", use_dictionary=repeated, write_statistics=True)
+    pq.write_table(
+        outputs, out, compression="snappy", use_dictionary=repeated, write_statistics=True, write_page_checksum=True
+    )
     return out.getvalue()

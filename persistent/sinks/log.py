@@ -17,7 +17,7 @@ from persistent.log.writer import RECORD_BYTES_MAX, is_entry
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sinks.json_lines import check_texts, json_rows
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
-from persistent.sinks.protocol import Claim, OutputBatch, Retreat
+from persistent.sinks.protocol import Claim, Known, Looked, OutputBatch, Retreat
 from persistent.sinks.sql import with_revision
 from persistent.storage import Storage
 from persistent.text.spelling import spelled
@@ -86,6 +86,16 @@ class LogSink:
         """The number of the last batch of this job here, -1 if there is none."""
         found = _mark(self.log.mark(), self)
         return found.number if found is not None and found.job == job else -1
+
+    def look(self, known: Known, on_progress: Callable[[int, int], None]) -> Iterator[Looked]:
+        """Read every entry that the log still has, and its checksum. CorruptLog, StorageError."""
+        ends = self.log.ends()
+        total = ends.next_number - ends.first_number
+        done = 0
+        for batch in self.log.read(on_gap="earliest"):
+            done += len(batch)
+            on_progress(min(done, total), total)
+            yield Looked(f"{self.address} {batch.first}", bytes=batch.records.nbytes, rows=len(batch))
 
     def close(self) -> None:
         """End the writer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from persistent.sinks.postgres_columns import (
     csv_pieces,
 )
 from persistent.sinks.postgres_table import LOCK, PostgresTable
-from persistent.sinks.protocol import Claim, OutputBatch, Retreat
+from persistent.sinks.protocol import Claim, Known, Looked, OutputBatch, Retreat
 from persistent.sinks.sql import (
     INCOMING,
     MARKS,
@@ -33,6 +33,7 @@ from persistent.sinks.sql import (
     checked_mode,
     columns_of,
     gone,
+    looked_at,
     quoted,
     with_revision,
 )
@@ -160,6 +161,16 @@ class PostgresSink:
         """The number of the last batch of this job here, -1 if there is none."""
         found = self._session.transact("read", self._mark)
         return found.number if found is not None and found.job == job else -1
+
+    def look(self, known: Known, on_progress: Callable[[int, int], None]) -> Iterator[Looked]:
+        """Look whether the table still exists. StorageError."""
+
+        def act(session: Session) -> tuple[bool, bool]:
+            is_made = self._table.number(session, self._marks) is not None and self._is_made(session)
+            return is_made, self._table.number(session) is not None
+
+        is_made, is_there = self._session.transact("look at", act)
+        yield from looked_at(str(self._table), is_made=is_made, is_there=is_there)
 
     # -- the mark ------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ checkpoint, and it receives all of a checkpoint at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -44,6 +44,7 @@ class Sink(Protocol):
     ``staged(job)``: the names of the staged files of this job, so that ``gc`` can list and sweep them.
     ``newest()``: the highest id under which anything is published, -1 if none, so that a checkpoint that has lost its
     newest manifest is detected.
+    ``look(known, on_progress)``: look at what is published, and change nothing; yields a ``Looked`` for each thing.
     ``guarantee()``: its ``Promise``; without it, exactly-once. ``close()``: called when a run has ended or failed.
     ``address``: equal for two sinks at one place.
     """
@@ -128,6 +129,37 @@ class Retreat:
     url: str
 
 
+@dataclass(frozen=True)
+class Known:
+    """What a checkpoint knows of a sink: ``batches`` for it, by the ids that kept checkpoints staged them under, up to
+    the ``newest`` checkpoint. Those of the ids in ``owed`` may wait to be published; of those in ``open`` it is not
+    known whether they were. All others are published."""
+
+    job: str
+    newest: int
+    batches: Mapping[int, tuple[Staged, ...]]
+    owed: Collection[int] = ()
+    open: Collection[int] = ()
+
+    @property
+    def published(self) -> list[int]:
+        """The ids of the batches that are known to be published."""
+        return sorted(self.batches.keys() - {*self.owed, *self.open})
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Something that a sink has looked at, with its size. ``fault``: how it differs from what was published;
+    ``warning``: what may be lost; ``note``: what may be so."""
+
+    place: str
+    bytes: int = 0
+    rows: int = 0
+    fault: str = ""
+    warning: str = ""
+    note: str = ""
+
+
 @runtime_checkable
 class BatchSink(Protocol):
     """Where the results of windows go, a whole batch at a time.
@@ -144,6 +176,7 @@ class BatchSink(Protocol):
     A second call has no effect.
     ``resume(retreat)``, for a sink that cannot take back: publish ``retreat.staged`` and move the mark to
     ``retreat.number``; later outputs stay, so ``retreat.first`` is None.
+    ``look(known, on_progress)``: as for a ``Sink``.
     ``check(outputs, key)``: raise ``InvalidPipeline`` for rows that it can never accept; workers call it where they
     stage, so a batch sink can be pickled.
     ``newest(job)``: the number in the mark of this job, -1 if there is none.

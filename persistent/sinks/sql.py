@@ -3,13 +3,13 @@ mark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from persistent.errors import InvalidPipeline, SinkMismatch
-from persistent.sinks.protocol import NUMBERED, Retreat
+from persistent.sinks.protocol import NUMBERED, Looked, Retreat
 from persistent.text.shell import shell_word
 
 REVISION = "revision"
@@ -204,6 +204,12 @@ def gone(place: str, number: int, creation: str, mode: str) -> SinkMismatch:
         "copy as old as the mark. To have all of it again, give the sink another table in a new checkpoint. Or "
         f'continue with an empty one, mode="{mode}", in which {missing}: {creation}'
     )
+
+
+def looked_at(place: str, *, is_made: bool, is_there: bool) -> Iterator[Looked]:
+    """What a look says of a table: a fault if it is gone, although it was made. Its rows are not looked at."""
+    if is_made and not is_there:
+        yield Looked(place, fault="is gone, although this job has published there. Restore it from a copy")
 
 
 def wrong_column(place: str, name: str, found: str, expected: str, remedy: str) -> SinkMismatch:

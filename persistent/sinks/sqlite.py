@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Final
 
@@ -18,7 +18,7 @@ from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sinks.column_limits import check_distinct, check_times
 from persistent.sinks.json_lines import with_shortest_decimals
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
-from persistent.sinks.protocol import Claim, OutputBatch, Retreat
+from persistent.sinks.protocol import Claim, Known, Looked, OutputBatch, Retreat
 from persistent.sinks.sql import (
     INCOMING,
     MARKS,
@@ -32,6 +32,7 @@ from persistent.sinks.sql import (
     columns_of,
     gone,
     images_name,
+    looked_at,
     quoted,
     with_revision,
 )
@@ -148,22 +149,33 @@ class SqliteSink:
         """The number of the last batch of this job here, -1 if there is none."""
         if not os.path.exists(self.path):
             return -1
-        with self._transaction("read") as database:
-            found = self._mark(database)
+        with self._transaction("read", changes=False) as database:
+            found = self._mark(database) if self._table.columns(database, MARKS) else None
         return found.number if found is not None and found.job == job else -1
+
+    def look(self, known: Known, on_progress: Callable[[int, int], None]) -> Iterator[Looked]:
+        """Look whether the table still exists. StorageError."""
+        if not os.path.exists(self.path):
+            return
+        with self._transaction("look at", changes=False) as database:
+            is_made = bool(self._table.columns(database, MARKS)) and self._is_made(database)
+            is_there = bool(self._table.columns(database, self.table))
+        yield from looked_at(str(self._table), is_made=is_made, is_there=is_there)
 
     # -- the mark ------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _transaction(self, what: str) -> Iterator[sqlite3.Connection]:
-        """A transaction that alone may write, from its first statement on."""
+    def _transaction(self, what: str, *, changes: bool = True) -> Iterator[sqlite3.Connection]:
+        """A transaction that alone may write, from its first statement on; without ``changes``, one that reads."""
         try:
             with closing(self._connect()) as database:
-                database.execute("BEGIN IMMEDIATE")
-                database.execute(
-                    f"CREATE TABLE IF NOT EXISTS {MARKS} (target TEXT COLLATE NOCASE PRIMARY KEY, job TEXT NOT NULL, "
-                    "number INTEGER NOT NULL, mode TEXT NOT NULL, kept_from INTEGER NOT NULL, made INTEGER NOT NULL)"
-                )
+                database.execute("BEGIN IMMEDIATE" if changes else "BEGIN")
+                if changes:
+                    database.execute(
+                        f"CREATE TABLE IF NOT EXISTS {MARKS} (target TEXT COLLATE NOCASE PRIMARY KEY, "
+                        "job TEXT NOT NULL, number INTEGER NOT NULL, mode TEXT NOT NULL, kept_from INTEGER NOT NULL, "
+                        "made INTEGER NOT NULL)"
+                    )
                 yield database
                 database.execute("COMMIT")
         except sqlite3.Error as error:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from persistent.text.shell import shell_word
 
-FAULT, WARNING = "fault", "warning"
+FAULT, WARNING, NOTE = "fault", "warning", "note"
 MISSING = "missing"
 """The finding about a named file that does not exist."""
 FORMAT_PART, MANIFESTS = "FORMAT", "manifests"
@@ -15,7 +15,8 @@ FORMAT_PART, MANIFESTS = "FORMAT", "manifests"
 
 @dataclass(frozen=True)
 class Finding:
-    """A ``fault``: something committed is lost or wrong. A ``warning``: a file there is not part of the checkpoint."""
+    """A ``fault``: something committed is lost or wrong. A ``warning``: a file there is not part of the checkpoint,
+    or may be lost. A ``note``: what was not looked at, or is gone as it may be."""
 
     severity: str
     part: str
@@ -75,6 +76,10 @@ class Verification:
 
     def warn(self, part: str, place: str, text: str) -> None:
         self.findings.append(Finding(WARNING, part, place, text))
+
+    def note(self, part: str, place: str, text: str) -> None:
+        self.parts.setdefault(part, Checked())
+        self.findings.append(Finding(NOTE, part, place, text))
 
     def faults_of(self, part: str) -> int:
         return sum((finding.severity, finding.part) == (FAULT, part) for finding in self.findings)

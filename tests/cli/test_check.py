@@ -43,6 +43,23 @@ def test_verify_with_the_source_names_the_partition(done: Path) -> None:
     assert "is the newest, and itself verifies" in said.stderr
 
 
+def test_verify_of_a_pipeline_looks_at_its_sinks(done: Path) -> None:
+    """Without it a result that was damaged after it was published would be found by whoever trusts it."""
+    assert "note: sinks: not looked at: only the pipeline knows them" in command("verify", "checkpoint").stdout
+    sound = command("verify", VISITS)
+    assert sound.exit_code == 0 and "not looked at" not in sound.stdout, sound.output
+    assert "sink file" in sound.stdout
+    path = sorted((done / "visits").glob("*.parquet"))[0]
+    path.write_bytes(path.read_bytes() + b"x")
+    damaged = command("verify", VISITS)
+    assert damaged.exit_code == 4
+    assert re.search(rf"fault: \S*{path.name}: has [\d,]+ bytes, but [\d,]+ were published. Restore", damaged.stdout)
+    assert "is the newest, and itself verifies" in damaged.stderr
+    assert command("verify", "checkpoint").exit_code == 0
+    found = json.loads(command("verify", VISITS, "--json").stdout)
+    assert [one["severity"] for one in found["findings"]] == ["fault"]
+
+
 @pytest.mark.check
 def test_doctor(folder: Path) -> None:
     """Without it nobody would know whether another store can be trusted."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from persistent import FileSink
 from persistent.serve import events as module
 from persistent.serve import shown as shown_module
 from persistent.serve.events import Verifying, all_lines, changes
@@ -118,6 +120,23 @@ def test_a_verification() -> None:
     storage._files[run] = pa.py_buffer(bytes(data))
     found = verified(shown)
     assert not found["ok"] and found["findings"][0]["severity"] == "fault" and found["findings"][0]["place"] == run
+
+
+def test_a_verification_of_a_pipeline_looks_at_its_sinks(tmp_path: Path) -> None:
+    """The command would find a damaged result, and the page call the same job whole."""
+    shown = ran("sinks", sink=FileSink(tmp_path, format="jsonl"))
+    found = verified(shown)
+    assert found["ok"] and found["findings"] == []
+    assert [one["checked"] > 0 for one in found["parts"] if one["name"] == "sink file"] == [True]
+    path = sorted(tmp_path.glob("*.jsonl"))[0]
+    path.write_bytes(b"x" + path.read_bytes())
+    path.with_name("0" * 20 + "-0.jsonl").write_bytes(b"")
+    found = verified(shown)
+    assert not found["ok"]
+    assert [one["severity"] for one in found["findings"]] == ["fault", "warning"]
+    assert found["findings"][0]["place"] == str(path)
+    without = verified(Shown("sinks", "checkpoint", shown.storage))
+    assert without["ok"] and "sink file" not in {one["name"] for one in without["parts"]}
 
 
 def test_leaving_the_page_ends_the_verification(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,186 @@
+"""Verifying the sinks compares what each holds with what the checkpoint has published there.
+
+A sink with a mark must be at the newest batch that was published, or at one that is being published. A sink that can
+``look`` reads what it holds. What a sink cannot tell is not looked at, and a note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from persistent.checkpoint.copies import OnProgress, newest_of
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.successor import Entry
+from persistent.driver.output_batches import batches_of, claim_of, former_name, part_of
+from persistent.errors import CorruptCheckpoint, PersistentError, StagedMissing
+from persistent.pipeline import Pipeline
+from persistent.sinks.protocol import BatchSink, Known, Looked
+from persistent.verify.findings import Checked, Verification
+
+_NOT = "not looked at"
+
+
+def verify_sinks(pipeline: Pipeline, *, on_progress: OnProgress | None = None) -> Verification:
+    """Compare the sinks of a pipeline with the newest checkpoint.
+
+    A fault names what a sink lacks, or holds with other bytes; a warning, what may be lost; a note, what was not looked
+    at. It changes nothing, and the job can run meanwhile. ``on_progress`` receives how many lists of a folder or
+    records of a log were looked at, and of how many.
+    """
+    job, log = pipeline.job(), Log(pipeline.storage)
+    found = Verification(pipeline.storage.url)
+    try:
+        newest = newest_of(log).manifest
+    except CorruptCheckpoint:
+        found.note("sinks", "sinks", f"{_NOT}: the newest checkpoint cannot be read")
+        return found
+    found.newest = newest.id
+    for name in job.all_sinks:
+        _Comparison(pipeline, log, found, name, newest_of(log)).compare(on_progress or _ignore)
+    former = {former_name(job, newest, name) for name in job.sinks}
+    for name in sorted(newest.sinks.keys() - job.all_sinks.keys() - former):
+        found.note(f"sink {name}", f"sink {name}", f"{_NOT}: the pipeline does not have it")
+    return found
+
+
+def _ignore(done: int, total: int) -> None:
+    """Nobody is shown how far it is."""
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Compares the sink of a name with the ``newest`` checkpoint, as it was before the sink is asked."""
+
+    pipeline: Pipeline
+    log: Log
+    found: Verification
+    name: str
+    newest: Entry
+
+    @property
+    def part(self) -> str:
+        return f"sink {self.name}"
+
+    @property
+    def place(self) -> str:
+        return repr(self.pipeline.job().all_sinks[self.name])
+
+    def fault(self, text: str) -> None:
+        self.found.fault(self.part, self.place, text)
+
+    def note(self, text: str) -> None:
+        self.found.note(self.part, self.place, text)
+
+    def compare(self, on_progress: OnProgress) -> None:
+        """Look at the sink, and add what there is to say."""
+        job, manifest = self.pipeline.job(), self.newest.manifest
+        part, sink = part_of(job, manifest, self.name), job.all_sinks[self.name]
+        self.found.parts.setdefault(self.part, Checked())
+        if part.last is None and not part.unpublished:
+            self.note(f"{_NOT}: nothing is known to be published there yet")
+            return
+        try:
+            newest = job.all_outlets()[self.name].newest(manifest.job, manifest.revision_base)
+            number = None if newest is None else newest + manifest.revision_base
+            self._compare_number(number)
+            look: Callable[[Known, OnProgress], Iterator[Looked]] | None = getattr(sink, "look", None)
+            for one in look(self._known(), on_progress) if look is not None else ():
+                self._add(one)
+            if look is None and (number is None or (number < 0 and not isinstance(sink, BatchSink))):
+                self.note(f"{_NOT}: it cannot tell what it holds, or only to the process that publishes there")
+        except PersistentError as error:
+            self.fault(str(error))
+        finally:
+            close: Callable[[], None] | None = getattr(sink, "close", None)
+            if close is not None:
+                close()
+
+    def _add(self, one: Looked) -> None:
+        if one.fault:
+            self.found.fault(self.part, one.place, one.fault)
+        if one.warning:
+            self.found.warn(self.part, one.place, one.warning)
+        if one.note:
+            self.found.note(self.part, one.place, one.note)
+        if not one.warning and not one.note:
+            self.found.count(self.part, one.bytes, one.rows)
+
+    def _compare_number(self, number: int | None) -> None:
+        """Compare the newest number in the sink, which moves only after its checkpoint was committed."""
+        after = newest_of(self.log).manifest
+        if number is not None and number > after.revision:
+            self.fault(
+                f"is at batch {number}, beyond the newest checkpoint, {after.id}: the checkpoint is an older copy, or "
+                "has lost its newest manifest. Restore it from a newer copy"
+            )
+        elif isinstance(self.pipeline.job().all_sinks[self.name], BatchSink):
+            if number is not None:
+                self._compare_mark(number, is_newest=after.id == self.newest.manifest.id)
+            self._look_at_waiting(number)
+
+    def _compare_mark(self, number: int, *, is_newest: bool) -> None:
+        manifest = self.newest.manifest
+        claim = claim_of(self.pipeline.job(), manifest, self.name)
+        self.found.count(self.part)
+        remedy = "Restore it from a copy"
+        if number < 0 and claim.began:
+            self.fault(
+                "has no mark of this job, which has published there: it is another place, or of another job, or the "
+                f"mark is lost. {remedy}"
+            )
+        elif number < claim.shown:
+            self.fault(
+                f"is at batch {number}, but batch {claim.shown} is published: it is an older copy, or its mark has "
+                f"moved. {remedy}"
+            )
+        elif is_newest and not self._may_be_at(number):
+            self.fault(
+                f"is at batch {number}, which is none that checkpoint {manifest.id} knows there: its mark has moved. "
+                f"{remedy}"
+            )
+
+    def _may_be_at(self, number: int) -> bool:
+        """Whether the mark may have that number, if no other checkpoint was committed meanwhile."""
+        job, manifest = self.pipeline.job(), self.newest.manifest
+        outlet = job.all_outlets()[self.name]
+        part, batches = part_of(job, manifest, self.name), batches_of(job, manifest, self.name, outlet.read)
+        if manifest.target is not None or any(one.before is None for one in part.unpublished):
+            # A rollback is yet to move it, or an older release has not recorded from where it moves.
+            return True
+        numbers = {batch.number for batch in batches} | {batch.before for batch in batches}
+        return number in (numbers or {manifest.revision_base + (part.last or 0)})
+
+    def _look_at_waiting(self, number: int | None) -> None:
+        """Read the outputs that wait in the checkpoint until the sink, which is at ``number``, has them."""
+        job = self.pipeline.job()
+        outlet = job.all_outlets()[self.name]
+        for batch in batches_of(job, self.newest.manifest, self.name, outlet.read):
+            if number is not None and number >= batch.number:
+                continue
+            try:
+                tables = list(batch.tables())
+            except (StagedMissing, CorruptCheckpoint) as error:
+                if newest_of(self.log).manifest.id == self.newest.manifest.id:
+                    self.fault(str(error))
+                continue
+            if tables and number is not None and number >= batch.before:
+                self.note(f"not published yet: the job that runs, or the next run, publishes checkpoint {batch.id}")
+
+    def _known(self) -> Known:
+        """What kept checkpoints know of the sink. Open is what the newest has still to take back, what was discarded,
+        and what is so old that whoever discarded it is not kept."""
+        job, newest = self.pipeline.job(), self.newest.manifest
+        now = part_of(job, newest, self.name)
+        owed, open = {batch.id for batch in now.owed}, {batch.id for batch in now.unpublished if not batch.staged}
+        taken_back, batches = range(*newest.retract or (0, 0)), {}
+        for id in self.log.kept_ids(newest):
+            # Unreadable, it is a fault of the checkpoint, or was collected meanwhile.
+            with suppress(CorruptCheckpoint):
+                for batch in part_of(job, self.log.read(id).manifest, self.name).unpublished:
+                    if batch.staged:
+                        batches[batch.id] = batch.staged
+                    if not batch.staged or batch.id < newest.oldest or batch.id in taken_back:
+                        open.add(batch.id)
+        return Known(newest.job, newest.id, batches, owed - open, open)
