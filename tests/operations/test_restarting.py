@@ -13,11 +13,13 @@ from persistent import (
     NonWindowState,
     Refused,
     Retention,
+    UserCodeError,
     WindowState,
     tumbling,
 )
 from persistent.checkpoint.log import Log
 from persistent.operations import restart
+from persistent.state import PersistentState
 from persistent.verify import verify
 from tests.histories import ROWS, Totals, _is_known, pipeline, shown, totals
 
@@ -92,6 +94,43 @@ def test_a_restart_goes_back_to_a_checkpoint_and_not_to_its_own_fence(sink: Memo
     assert (manifest.target, manifest.left) == (before, ((before + 1, manifest.id, True),))
     assert manifest.publishes is (sink is not None)
     assert job.run(engine="embedded").steps and shown(job.state()) == totals(ROWS[:60])
+
+
+class Shifted(Totals):
+    """Updates at another time than that of the message."""
+
+    def __init__(self, shift: int, state: PersistentState | None = None) -> None:
+        super().__init__(state)
+        self.shift = shift
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(max(0, message.timestamp + self.shift), message.value["n"])
+
+
+IN_ORDER = sorted(ROWS, key=lambda row: row["ts"])
+
+
+@pytest.mark.parametrize("windows", [None, tumbling(10)])
+def test_updates_later_than_all_records_refuse_a_restart(windows: Any) -> None:
+    """Cut off at the clock, they would be lost: their records before it are not read again."""
+    task = Shifted(15, windows and WindowState(Sum(), windows))
+    job = pipeline(task, sink=MemorySink(), rows=IN_ORDER)
+    job.run(engine="embedded")
+    newest = Log(job.storage).newest()
+    clock = next(clock for clock in range(300, 0, -10) if _is_known(job, clock))
+    with pytest.raises(Refused, match=r"holds an update at .* the last record that was read is of .* would be lost"):
+        restart(job, clock, outputs="retract")
+    assert Log(job.storage).newest() == newest
+
+
+def test_an_update_before_the_clock_of_a_restart_ends_the_run() -> None:
+    """The state as of the clock has it already, from a record that was read after the clock."""
+    job = pipeline(Shifted(-15), sink=MemorySink(), rows=IN_ORDER)
+    job.run(engine="embedded")
+    clock = next(clock for clock in range(300, 0, -10) if _is_known(job, clock))
+    restart(job, clock, outputs="retract")
+    with pytest.raises(UserCodeError, match="before the clock of a restart"):
+        job.run(engine="embedded")
 
 
 def test_a_sink_that_cannot_take_back_refuses_a_restart_that_needs_it() -> None:
