@@ -12,10 +12,8 @@ which nothing was read, or that joined later, is read whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-
-import numpy as np
 
 from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.corrections import check_holds, corrections_before
@@ -32,7 +30,7 @@ from persistent.driver.evolution import holds_deltas
 from persistent.driver.same_job import check_same_job
 from persistent.errors import Refused
 from persistent.operations.fencing import check_not_running, committed, fenced
-from persistent.operations.restarting_seen import check_cuts, check_remembers, seen_until
+from persistent.operations.restarting_seen import check_cuts, check_remembers, cut_runs, seen_until
 from persistent.operations.restarting_sources import check_begins_again, check_own_times, check_read, was_read
 from persistent.operations.rolling_back import (
     check_can_take_back,
@@ -44,9 +42,7 @@ from persistent.operations.rolling_back import (
 from persistent.pipeline import Pipeline
 from persistent.sources.layout import carried
 from persistent.sources.protocol import ContinuingSource, Source, SourceState
-from persistent.state_rows import fold
 from persistent.worker.job import Job
-from persistent.worker.merge_runs import read_rows, write_run
 
 
 def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool = False) -> Entry:
@@ -184,21 +180,4 @@ def _in_zones_of(job: Job, manifest: Manifest) -> Job:
 
 def _runs_before(job: Job, target: Manifest, clock: int, attempt: Attempt) -> dict[str, tuple[Run, ...]]:
     """The runs of each state without the rows after the clock, read one at a time."""
-    return {name: tuple(_cut_runs(one, target.of(name), clock, attempt)) for name, one in job.each().items()}
-
-
-def _cut_runs(job: Job, target: Manifest, clock: int, attempt: Attempt) -> Iterator[Run]:
-    """The runs of one state without the rows after the clock. Of a key or window that a sink has been told of, what
-    the state would lack stays as no value: so it is published anew, whether or not the source has it again."""
-    state, is_shown = target.operator.state, any(part.last is not None for part in target.result_sinks().values())
-    for run in state.runs:
-        rows = read_rows(job, run, run.low, run.high)
-        is_before = rows.panes < clock
-        parts = [rows.take(np.flatnonzero(is_before))]
-        if is_shown and run.first <= state.published:
-            after = rows.take(np.flatnonzero(~is_before))
-            parts.append(replace(after, columns=job.state.monoid.pack([job.state.monoid.identity] * len(after))))
-        parts = [part for part in parts if len(part)]
-        if parts:
-            kept = fold(job.state.monoid, parts, job.state.panes.step) if len(parts) > 1 else parts[0]
-            yield write_run(job, attempt, kept, run.first, run.last, run.low, run.high)[0]
+    return {name: tuple(cut_runs(one, target.of(name), clock, attempt)) for name, one in job.each().items()}
