@@ -126,9 +126,17 @@ def _leaves_sessions(manifest: Manifest) -> bool:
     """Whether a rollback has left sessions to be seen that are published as they change. What was published of them at
     its target is in the runs up to that number; later ones hold what was not published then."""
     state, sinks = manifest.operator.state, manifest.result_sinks().values()
-    is_left = manifest.target is not None and manifest.retract is None and any(part.last is not None for part in sinks)
     changes = state.has_sessions and state.emit is not None and state.published > 0
-    return is_left and changes and not any(part.emptied for part in sinks)
+    is_known = any(part.last is not None for part in sinks) and not any(part.emptied for part in sinks)
+    return changes and is_known and _leaves_outputs(manifest)
+
+
+def _leaves_outputs(manifest: Manifest) -> bool:
+    """Whether the manifest is a rollback that has left later outputs, or one to such a rollback."""
+    if manifest.target is None or manifest.retract is None:
+        return manifest.target is not None
+    base = max((one for one in manifest.bases if one <= manifest.target), default=None)
+    return any(stop == base and not is_taken_back for _, stop, is_taken_back in manifest.left)
 
 
 def _was_published(manifest: Manifest) -> bool:
