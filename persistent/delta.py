@@ -52,6 +52,7 @@ class Delta:
     first key; a key of another type is an error in the task. ``drops``: other states of the task take messages that
     this one refuses: an update at the time of such a message is dropped here, and is no error. An update at another
     time than its message's, of which some windows were final, counts in the others, and its message is noted.
+    ``since``: the clock of a restart; an update before it is an error in the task.
     """
 
     def __init__(
@@ -63,9 +64,11 @@ class Delta:
         key_types: Sequence[pa.DataType] = (),
         *,
         drops: bool = False,
+        since: int | None = None,
     ) -> None:
         self._state = state
         self._drops = drops
+        self._since = since
         self._key_names = tuple(key_names)
         self._watermark = watermark
         self._limit = limit
@@ -144,7 +147,7 @@ class Delta:
     def at_once(self) -> Delta:
         """An empty delta that checks each update at once: slow, but an error is raised in the line of the call."""
         limits = self._watermark, self._limit, self._key_types
-        return _AtOnce(self._state, self._key_names, *limits, drops=self._drops)
+        return _AtOnce(self._state, self._key_names, *limits, drops=self._drops, since=self._since)
 
     def of(self, batch: Batch) -> None:
         """The following rows belong to this batch: the one begun, or one filtered from it."""
@@ -233,11 +236,8 @@ class Delta:
     def _sum(self, keys: Sequence[pa.Array], times: Integers, columns: Columns, own: _Messages | None = None) -> None:
         """``own``: the messages of the updates, where they are known."""
         window = self._state.window or self._state.time_to_live
-        if len(times) and int(times.max()) > self._limit:
-            raise ValueError(
-                f"an update at {int(times.max())} ({date_text(int(times.max()))}), after {date_text(self._limit)}: too "
-                "far ahead (see max_future); update at the message's own timestamp"
-            )
+        if len(times):
+            self._check_limits(int(times.min()), int(times.max()))
         if window is not None and len(times):
             held = window.holds(times)
             if window.may_be_late(int(times.min()), self._watermark):
@@ -254,19 +254,31 @@ class Delta:
                 held = held & ~late
             if not held.all():
                 rows = np.flatnonzero(held)
-                numbers = pa.array(rows)
-                keys = [column.take(numbers) for column in keys]
+                keys = [column.take(pa.array(rows)) for column in keys]
                 times, columns = times[rows], take(columns, rows)
         if len(times):
             self._pending_types = self._agreed_types(keys)
             self._pending.append(self._grouped(keys, times, columns))
 
+    def _check_limits(self, first: int, last: int) -> None:
+        """ValueError if one of the updates from ``first`` to ``last`` is too far ahead, or before a restart."""
+        if last > self._limit:
+            raise ValueError(
+                f"an update at {last} ({date_text(last)}), after {date_text(self._limit)}: too far ahead (see "
+                "max_future); update at the message's own timestamp"
+            )
+        if self._since is not None and first < self._since:
+            raise ValueError(
+                f"an update at {first} ({utc_text(first)}), before the clock of a restart, {utc_text(self._since)}, "
+                "for a message after it: the state as of that clock may hold it, and it would count twice; update at "
+                "the message's own timestamp, or go back to before the restart ('persistent rollback')"
+            )
+
     def _note_partly(self, missed: Mask, own: _Messages | None) -> None:
         """Note the messages of these updates."""
         if missed.any():
             # Where they are unknown, the batch is of one.
-            offsets = own.offsets[missed] if own is not None else self._batch_of_one().offsets
-            self._pending_partly.append(offsets)
+            self._pending_partly.append(own.offsets[missed] if own is not None else self._batch_of_one().offsets)
 
     def _copied_own(self, times: Integers) -> _Messages | None:
         """The messages of updates at the times of a whole batch."""

@@ -317,6 +317,19 @@ def test_an_update_after_the_limit_is_refused() -> None:
         delta.end()
 
 
+def test_an_update_before_a_restart_is_refused() -> None:
+    """The state as of the clock has it if its message had been read; then it would count twice."""
+    delta = Delta(WINDOWED, ("key",), 0, since=10)
+    delta.begin(batch_of([(10, "a"), (20, "b")]))
+    delta.update_batch(np.array([10, 20]), 1, keys="a")
+    with pytest.raises(ValueError, match=r"an update at 9 .*before the clock of a restart.*count twice.*rollback"):
+        delta.update_batch(np.array([10, 9]), 1, keys="a")
+    delta.abandon()
+    assert delta.rows() is None
+    with pytest.raises(ValueError, match="an update at 9"):
+        delta.at_once().update(9, 1, key="a")
+
+
 def test_whose_message_an_update_is_must_be_known() -> None:
     """It would count for whichever message came last, silently."""
     delta = delta_of()

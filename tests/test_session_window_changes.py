@@ -346,6 +346,36 @@ def test_a_rollback_that_leaves_outputs_publishes_all_again(options: dict[str, A
             assert current(made.sink.rows()) == expected(kept_of(made), 10, 50)
 
 
+def test_a_rollback_that_leaves_outputs_knows_what_was_held_back_at_its_target() -> None:
+    """A session that had grown there, and was not published again yet, stood beside what it has become."""
+    rows = [*at(18), *at(21, 22, key="z"), *at(24), *at(25, key="z")]
+    with made_of(rows, early=20) as made:
+        made.run(rows[:4])
+        assert [one[:3] for one in held(made.sink.rows())] == [("a", 18, 28), ("z", 21, 32)]
+        back = rollback(made.storage, newest_of(Log(made.storage)).manifest.base, outputs="again").manifest
+        assert verify(made.storage).ok
+        made.run()
+        assert held(made.sink.rows()) == expected(rows, 10, 50)
+        rollback(made.storage, back.id, outputs="retract")
+        made.run()
+        assert current(made.sink.rows()) == expected(rows, 10, 50)
+
+
+def test_a_rollback_to_one_that_has_left_outputs_still_publishes_all_again() -> None:
+    """What the branch that was left had taken back is there again, in the first step after either."""
+    rows = [*at(8, 9, key="q"), *at(10), *at(15), *at(50, key="q")]
+    with made_of(rows, emit="change") as made:
+        made.run(rows[:3])
+        kept = newest_of(Log(made.storage)).manifest.base
+        made.run(rows[:4])
+        back = rollback(made.storage, kept, outputs="again").manifest
+        made.run(rows[:4])
+        rollback(made.storage, back.id, outputs="retract")
+        report = made.run(rows[:4])
+        assert report.steps == 1
+        assert {one[:3] for one in sessions_in(made.sink.rows()[-3:])} == {("a", 10, 20), ("a", 10, 25), ("q", 8, 19)}
+
+
 @pytest.mark.parametrize(
     ("stop", "options"), one_in(5, [(stop, one) for stop in (15, 6, 24) for one in (*OPTIONS, {"early": 1})])
 )

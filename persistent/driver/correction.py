@@ -32,7 +32,7 @@ from persistent.driver.next_sinks import next_late_sink, next_sinks
 from persistent.driver.notes import Notes
 from persistent.driver.options import Options
 from persistent.driver.publish import check_folder, publish
-from persistent.driver.publish_after import outputs_after
+from persistent.driver.publish_after import is_told_anew, outputs_after
 from persistent.driver.recover import take_over
 from persistent.driver.same_job import check_same_job
 from persistent.driver.sink_names import taken_by
@@ -277,31 +277,32 @@ def _written(bench: StateBench, step: Step, rows: GroupSums) -> Mapped:
 
 def _results(bench: StateBench, step: Step, rows: GroupSums | None, left: Left | None) -> Results:
     """What the correction publishes of a state: what it changes of closed windows, or of all that is published as it
-    changes. Without rows it changes nothing. ``left``: what was left to be seen; of it only sessions are taken back."""
+    changes. Without rows it changes nothing, and can have to publish all the same. ``left``: what was left to be seen;
+    of it only sessions are taken back."""
     undone = undone_outputs(bench, step, left)
     if undone is not None:
         return Results(closed=(undone,))
-    if rows is None:
+    if rows is None and not is_told_anew(bench.job, step):
         return Results()
-    mapped, lateness = _written(bench, step, rows), bench.job.state.lateness
+    mapped, lateness = () if rows is None else (_written(bench, step, rows),), bench.job.state.lateness
     if not bench.job.sinks or (lateness.of_changes is None and step.plan.task.final_at is None):
-        return Results((mapped,))
-    closed, _, changes = outputs_after(bench, step, [mapped], anew=left is not None)
-    return Results((mapped,), closed, changes=changes)
+        return Results(mapped)
+    closed, _, changes = outputs_after(bench, step, mapped, anew=left is not None)
+    return Results(mapped, closed, changes=changes)
 
 
 def _with_delta(job: Job, step: Step, results: Results) -> OperatorState:
     """The state with the run of the correction, and what is published of it."""
     old, window, lateness = step.last.manifest, job.state.window, job.state.lateness
     operator, state, final = old.operator, old.operator.state, final_after(old, step.plan)
-    if not results.mapped:
+    if not (results.mapped or results.changes):
         return operator
     runs = tuple(mapped.run for mapped in results.mapped if mapped.run is not None)
-    lowest = min(run.pane_min for run in runs)
-    lowest = lowest if state.lowest is None else min(state.lowest, lowest)
+    panes = [*(run.pane_min for run in runs), *(() if state.lowest is None else (state.lowest,))]
+    lowest = min(panes, default=None)
     return replace(operator, key_types=key_types(operator, results.mapped)).with_state(
         runs=(*state.runs, *runs),
-        lowest=lowest if window is None else max(lowest, window.start_of(window.first_number(final))),
+        lowest=lowest if window is None or lowest is None else max(lowest, window.start_of(window.first_number(final))),
         published=step.attempt.id if results.changes else state.published,
         shown_at=state.shown_after(old.clock.closed, publishes=results.changes),
         known_from=known_from(state, job.state.known_from(old.clock.watermark)),

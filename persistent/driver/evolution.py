@@ -221,6 +221,15 @@ def _check_answer(found: Manifest, expected: Manifest, url: str) -> None:
     )
 
 
+def to_tell_anew(operator: OperatorState, closed: int) -> OperatorState:
+    """A state of which every key is to be published. Of sessions it stays known what was published of them: those that
+    have grown since are taken back."""
+    state = operator.state
+    if state.has_sessions and state.published:
+        return operator
+    return operator.unpublished().shown_since(closed)
+
+
 def holds_deltas(found: Manifest) -> bool:
     """Whether sinks hold, in deltas, a part of windows that still take records. Their readers add up all that they get,
     so such a window cannot be published to them anew."""

@@ -108,17 +108,40 @@ def lacks_all(job: Job, manifest: Manifest) -> bool:
     state = manifest.operator.state
     new = (name for name in job.sinks if name not in manifest.sinks and not former_name(job, manifest, name))
     emptied = (manifest.sinks[name].emptied for name in job.sinks if name in manifest.sinks)
-    return bool(state.runs and job.sinks) and (_was_published(manifest) or any(new) or any(emptied))
+    is_left = _was_published(manifest) or _leaves_sessions(manifest)
+    return bool(state.runs and job.sinks) and (is_left or any(new) or any(emptied))
 
 
 def told_anew(manifest: Manifest) -> tuple[Run, ...] | None:
     """If the next step publishes all that a state holds to sinks that may have it, from before a rollback or from the
     job whose place they take over: the runs of which they may have something. None if it does not."""
     state, sinks = manifest.operator.state, manifest.result_sinks().values()
-    if manifest.inherits and all(part.last is None or part.emptied for part in sinks):
-        return tuple(run for run in state.runs if run.first <= state.published)
+    if (manifest.inherits and all(part.last is None or part.emptied for part in sinks)) or _leaves_sessions(manifest):
+        return _published_runs(manifest)
     goes_back = manifest.target is not None and not any(part.emptied for part in sinks)
     return state.runs if goes_back and _was_published(manifest) else None
+
+
+def _published_runs(manifest: Manifest) -> tuple[Run, ...]:
+    state = manifest.operator.state
+    return tuple(run for run in state.runs if run.first <= state.published)
+
+
+def _leaves_sessions(manifest: Manifest) -> bool:
+    """Whether a rollback has left sessions to be seen that are published as they change. What was published of them at
+    its target is in the runs up to that number; later ones hold what was not published then."""
+    state, sinks = manifest.operator.state, manifest.result_sinks().values()
+    changes = state.has_sessions and state.emit is not None and state.published > 0
+    is_known = any(part.last is not None for part in sinks) and not any(part.emptied for part in sinks)
+    return changes and is_known and _leaves_outputs(manifest)
+
+
+def _leaves_outputs(manifest: Manifest) -> bool:
+    """Whether the manifest is a rollback that has left later outputs, or one to such a rollback."""
+    if manifest.target is None or manifest.retract is None:
+        return manifest.target is not None
+    base = max((one for one in manifest.bases if one <= manifest.target), default=None)
+    return any(stop == base and not is_taken_back for _, stop, is_taken_back in manifest.left)
 
 
 def _was_published(manifest: Manifest) -> bool:

@@ -62,6 +62,14 @@ def outputs_after(
     return changes_after(bench, step, mapped) if changes else (), 0, changes
 
 
+def is_told_anew(job: Job, step: Step) -> bool:
+    """Whether the checkpoint after a rollback, which has left outputs to be seen, must publish sessions that change:
+    no later one knows what the sinks have of them."""
+    manifest, lateness = step.last.manifest, job.state.lateness
+    changes = isinstance(job.state.window, SessionWindow) and lateness.of_changes is not None
+    return changes and manifest.target is not None and told_anew(manifest) is not None
+
+
 def publishes_changes(job: Job, step: Step) -> bool:
     """Whether the step publishes what has changed, as its plan says. Before its first checkpoint a job can have a plan
     of another option; windows are then published as they are now, and nothing is lost: what is not published yet is

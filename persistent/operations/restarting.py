@@ -30,8 +30,8 @@ from persistent.driver.evolution import holds_deltas
 from persistent.driver.same_job import check_same_job
 from persistent.errors import Refused, UnknownCheckpoint
 from persistent.operations.fencing import check_not_running, committed, fenced
-from persistent.operations.restarting_seen import check_cuts, check_remembers, rows_between, seen_until
-from persistent.operations.restarting_sources import check_begins_again, check_read, was_read
+from persistent.operations.restarting_seen import check_cuts, check_remembers, cut_runs, seen_until
+from persistent.operations.restarting_sources import check_begins_again, check_own_times, check_read, was_read
 from persistent.operations.rolling_back import (
     check_can_take_back,
     check_left_out,
@@ -43,9 +43,6 @@ from persistent.pipeline import Pipeline
 from persistent.sources.layout import carried
 from persistent.sources.protocol import ContinuingSource, Source, SourceState
 from persistent.worker.job import Job
-from persistent.worker.merge_runs import write_run
-
-_FIRST_PANE = -(1 << 63)
 
 
 def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool = False) -> Entry:
@@ -53,11 +50,12 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     from its beginning.
 
     Records before the clock are already in the state, and count as duplicates. So the source must hold every record
-    from the clock on, and no earlier record that was not read before. ``outputs``: as in ``rollback``, for outputs
+    from the clock on, and no earlier record that was not read before; and the task updates at the timestamps of its
+    messages, as the clock divides both. ``outputs``: as in ``rollback``, for outputs
     published after the checkpoint that provides the state, the newest that knows the clock. A state without windows
     publishes every key again at the next end of the input. The account starts again from zero. Raises
     UnknownCheckpoint, with the known range, if no checkpoint knows that clock; Refused if a source has not been read up
-    to it, or cannot be read again; StillRunning.
+    to it, or cannot be read again, or if the state holds times that no record has; StillRunning.
     """
     check_outputs(outputs)
     clock = instant_ms(clock)
@@ -80,6 +78,7 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     check_begins_again(job)
     check_remembers(job, found.manifest, clock)
     check_read(job, found.manifest, clock)
+    check_own_times(job, found.manifest)
     _check_corrections(found.manifest, kept.newest.manifest, clock, log.storage.url)
     check_left_out(kept, found.manifest.id, outputs, log.storage.url)
     last = fenced(log, take_over=True)
@@ -88,6 +87,7 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
         job = _in_zones_of(job, target)
         check_remembers(job, target, clock)
         check_read(job, target, clock)
+        check_own_times(job, target)
         _check_corrections(target, last.manifest, clock, log.storage.url)
         attempt = Attempt(last.manifest.epoch, last.manifest.id + 1)
         begins = {name: _begins(job.sources[name], source, clock) for name, source in target.sources.items()}
@@ -185,10 +185,4 @@ def _in_zones_of(job: Job, manifest: Manifest) -> Job:
 
 def _runs_before(job: Job, target: Manifest, clock: int, attempt: Attempt) -> dict[str, tuple[Run, ...]]:
     """The runs of each state without the rows after the clock, read one at a time."""
-    return {
-        name: tuple(
-            write_run(one, attempt, rows, run.first, run.last, run.low, run.high)[0]
-            for run, rows in rows_between(one, target.operators[name].state.runs, _FIRST_PANE, clock)
-        )
-        for name, one in job.each().items()
-    }
+    return {name: tuple(cut_runs(one, target.of(name), clock, attempt)) for name, one in job.each().items()}

@@ -1,9 +1,12 @@
 """What was read of each source decides whether a restart is possible at a clock.
 
 records before the clock: all of a source are in the state, or none
+updates before the clock: those of these records, and no others
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.clock import bound_of
@@ -48,6 +51,27 @@ def check_read(job: Job, target: Manifest, clock: int) -> None:
             "Nothing was changed. Run the job until the source has come there (with end_of_input=True if the input is "
             "complete; idle_timeout= is for partitions without records), or restart as of an earlier clock"
         )
+
+
+def check_own_times(job: Job, target: Manifest) -> None:
+    """Raise Refused if a state holds an update later than every record. The clock would take it out of the state, and
+    its record, before the clock, would not be read again. After an earlier restart the state can hold other times."""
+    if any(part.since is not None for part in target.sources.values()):
+        return
+    largest = max([0, *(time for part in target.sources.values() for time in part.largest.values())])
+    for operator, one in job.each().items():
+        state, view = one.state, target.of(operator)
+        pane = int(state.stored_panes(np.array([largest]), view.clock.watermark)[0])
+        added = [correction.panes[1] for correction in target.corrections.values()]
+        last = max((run.pane_max for run in view.operator.state.runs), default=pane)
+        if last > max([pane, *added]):
+            raise Refused(
+                f"{job.storage.url}: the state of {operator} holds an update at {utc_text(last)} or later in "
+                f"checkpoint {target.id}, and the last record that was read is of {utc_text(largest)}: the task "
+                "updates at other times than those of its messages. Of a message before the clock, an update after it "
+                "would be lost. Nothing was changed. Go back to a checkpoint ('persistent rollback'), or read the "
+                "source into a new checkpoint and sink"
+            )
 
 
 def _is_over(job: Job, target: Manifest, clock: int) -> bool:

@@ -14,7 +14,7 @@ from persistent.checkpoint.output_parts import SinkPart
 from persistent.checkpoint.parts import Account, SourcePart
 from persistent.checkpoint.successor import Entry, at_all, succeed
 from persistent.clock import Instant, instant_ms, wall_ms
-from persistent.driver.evolution import holds_deltas
+from persistent.driver.evolution import holds_deltas, to_tell_anew
 from persistent.errors import CorruptCheckpoint, NewerFormat, Refused, UnknownCheckpoint
 from persistent.operations.fencing import Location, check_not_running, committed, fenced, log_of
 from persistent.sources.offsets import begun, begun_anew, gone_back
@@ -140,7 +140,7 @@ def _published_to_all(copy: Manifest, sinks: Mapping[str, SinkPart], *, again: b
     copy = replace(copy, **at_all(copy, clocks=clocks))
     if not again:
         return copy, frozenset().union(*anew.values())
-    told = {name: copy.operators[name].unpublished().shown_since(clocks[name].closed) for name in anew}
+    told = {name: to_tell_anew(copy.operators[name], clocks[name].closed) for name in anew}
     return replace(copy, operators={**copy.operators, **told}), frozenset()
 
 

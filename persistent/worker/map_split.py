@@ -77,7 +77,8 @@ def _delta_of(job: Job, item: MapSplit, *, drops: bool) -> Delta:
     """The delta of one state."""
     judged_at = item.watermark if _judge_of(job.state) is None else item.final
     types = [type_of(name) for name in item.key_types]
-    return Delta(job.state, key_names(job.task), judged_at, item.limit.ahead, types, drops=drops)
+    limits = judged_at, item.limit.ahead, types
+    return Delta(job.state, key_names(job.task), *limits, drops=drops, since=item.since)
 
 
 def _written(job: Job, item: MapSplit, delta: Delta, mapped: Mapped, missed: LateWindows) -> Mapped:

@@ -116,6 +116,17 @@ def read_rows(job: Job, run: Run, low: int, high: int) -> GroupSums:
         return decode_run(job.state.monoid, data, run, run_place(job.storage, run), low, high)
 
 
+def rows_before(job: Job, run: Run, clock: int, *, keeps_places: bool) -> GroupSums:
+    """The rows of a run in panes before the clock. ``keeps_places``: and the later ones, with the value of nothing."""
+    rows, monoid = read_rows(job, run, run.low, run.high), job.state.monoid
+    is_before = rows.panes < clock
+    before, after = rows.take(np.flatnonzero(is_before)), rows.take(np.flatnonzero(~is_before))
+    if not (keeps_places and len(after)):
+        return before
+    emptied = replace(after, columns=monoid.pack([monoid.identity] * len(after)))
+    return fold(monoid, [before, emptied], job.state.panes.step)
+
+
 def find_rows(job: Job, run: Run, hashes: Words) -> GroupSums:
     """The verified rows of keys with these hashes (ascending, each once) in a run."""
     data = read_run(job.storage, run)

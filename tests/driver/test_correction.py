@@ -446,6 +446,42 @@ def test_an_heir_of_several_states_runs_on_after_it_was_corrected_first() -> Non
         storage.clear()
 
 
+@pytest.mark.parametrize("options", [{"emit": "change"}, {"early": "1 s"}], ids=str)
+def test_sessions_that_a_rollback_has_left_are_taken_back_after_one_of_another_state(options: dict[str, Any]) -> None:
+    """Only the next checkpoint knows that sinks have them; a correction that they refuse is that one."""
+
+    class Both(PersistentTask):
+        key = "key"
+
+        def persistent_state(self) -> Any:
+            return {"all": NonWindowState(Sum()), "stays": WindowState(Sum(), session(10), **options)}
+
+        def process_message(self, state: Any, message: Any) -> None:
+            for one in state.values():
+                one.update(message.timestamp, message.value["value"])
+
+    storage, sinks = MemoryStorage(new_nonce()), {"all": MemorySink(), "stays": MemorySink()}
+    rows = [row(8, "q", 1), row(9, "q", 1), row(10, "x", 1), row(12, "y", 1), row(15, "x", 1)]
+
+    def pipeline(count: int, step_rows: int) -> Pipeline:
+        source = MemorySource(rows[:count], timestamp="ts", max_out_of_orderness=5)
+        return Pipeline(source=source, task=Both(), checkpoint=storage, step_rows=step_rows, sink=sinks)
+
+    kept = pipeline(3, 1).run(engine="embedded").checkpoint
+    pipeline(4, 1).run(engine="embedded", end_of_input=options != {"emit": "change"})
+    rollback(storage, kept, outputs="again")
+    made = pipeline(4, 1).correct(name="ticket", add=[row(1, "z", 1)], engine="embedded")
+    assert made.refused == ("stays",)
+    pipeline(5, 2).run(engine="embedded", end_of_input=True)
+    held: dict[tuple[Any, ...], int] = {}
+    for one in sorted(sinks["stays"].rows(), key=lambda one: (one["revision"], not one["retracted"])):
+        place = one["key"], one["window_start"], one["window_end"]
+        held.pop(place, None) if one["retracted"] else held.update({place: one["value"]})
+    assert sorted((key, value) for (key, _, _), value in held.items()) == [("q", 2), ("x", 2), ("y", 1)]
+    assert verify(storage).ok
+    storage.clear()
+
+
 @pytest.mark.parametrize("options", [{"emit": "change"}, {"early": "7 ms"}], ids=str)
 def test_without_a_sink_nothing_is_published_of_it(options: Any) -> None:
     """There is nobody to tell of what it changes: it ended in an assertion, behind a fence."""

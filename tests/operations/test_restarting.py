@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -13,11 +14,13 @@ from persistent import (
     NonWindowState,
     Refused,
     Retention,
+    UserCodeError,
     WindowState,
     tumbling,
 )
 from persistent.checkpoint.log import Log
 from persistent.operations import restart
+from persistent.state import PersistentState
 from persistent.verify import verify
 from tests.histories import ROWS, Totals, _is_known, pipeline, shown, totals
 
@@ -92,6 +95,72 @@ def test_a_restart_goes_back_to_a_checkpoint_and_not_to_its_own_fence(sink: Memo
     assert (manifest.target, manifest.left) == (before, ((before + 1, manifest.id, True),))
     assert manifest.publishes is (sink is not None)
     assert job.run(engine="embedded").steps and shown(job.state()) == totals(ROWS[:60])
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        NonWindowState(Sum(), interval_ms=10, history=500),
+        NonWindowState(Sum(), interval_ms=10, history=500, emit="change", changes="retract"),
+        WindowState(Sum(), tumbling(40), interval_ms=10, emit="change"),
+        WindowState(Sum(), tumbling(40), interval_ms=10, early=20),
+    ],
+    ids=["totals", "changing totals", "changing windows", "early windows"],
+)
+def test_what_was_shown_and_is_in_the_source_no_more_is_shown_as_nothing(state: PersistentState) -> None:
+    """A sink would keep the old row for ever: no record publishes that key, or that window, again."""
+    old = [{"ts": ts, "page": page, "n": 1} for ts, page in ((5, "a"), (15, "a"), (25, "b"), (51, "gone"), (61, "a"))]
+    new = [*(row for row in old if row["page"] != "gone"), {"ts": 62, "page": "b", "n": 1}]
+    sink = MemorySink()
+    job = pipeline(Totals(state), sink=sink, rows=old, step_rows=1)
+    job.run(engine="embedded", end_of_input=state.window is None)
+    moved = pipeline(Totals(state), sink=sink, url=job.storage.url, rows=new, step_rows=1)
+    restart(moved, 40, outputs="retract")
+    moved.run(engine="embedded", end_of_input=True)
+    assert verify(moved.storage).ok
+    rows = sorted(sink.rows(), key=lambda row: row["revision"])
+    last = {(row["page"], row.get("window_start")): row["value"] for row in rows}
+    shown_now: Counter[str] = Counter()
+    for (page, _), value in last.items():
+        shown_now[page] += value
+    assert shown_now == {"a": 3, "b": 2, "gone": 0}
+
+
+class Shifted(Totals):
+    """Updates at another time than that of the message."""
+
+    def __init__(self, shift: int, state: PersistentState | None = None) -> None:
+        super().__init__(state)
+        self.shift = shift
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(max(0, message.timestamp + self.shift), message.value["n"])
+
+
+IN_ORDER = sorted(ROWS, key=lambda row: row["ts"])
+
+
+@pytest.mark.parametrize("windows", [None, tumbling(10)])
+def test_updates_later_than_all_records_refuse_a_restart(windows: Any) -> None:
+    """Cut off at the clock, they would be lost: their records before it are not read again."""
+    task = Shifted(15, windows and WindowState(Sum(), windows))
+    job = pipeline(task, sink=MemorySink(), rows=IN_ORDER)
+    job.run(engine="embedded")
+    newest = Log(job.storage).newest()
+    clock = next(clock for clock in range(300, 0, -10) if _is_known(job, clock))
+    with pytest.raises(Refused, match=r"holds an update at .* the last record that was read is of .* would be lost"):
+        restart(job, clock, outputs="retract")
+    assert Log(job.storage).newest() == newest
+
+
+def test_an_update_before_the_clock_of_a_restart_ends_the_run() -> None:
+    """The state as of the clock has it already, from a record that was read after the clock."""
+    job = pipeline(Shifted(-15), sink=MemorySink(), rows=IN_ORDER)
+    job.run(engine="embedded")
+    clock = next(clock for clock in range(300, 0, -10) if _is_known(job, clock))
+    restart(job, clock, outputs="retract")
+    with pytest.raises(UserCodeError, match="before the clock of a restart"):
+        job.run(engine="embedded")
 
 
 def test_a_sink_that_cannot_take_back_refuses_a_restart_that_needs_it() -> None:
