@@ -144,8 +144,9 @@ class _Comparison:
         remedy = "Restore it from a copy"
         if number < 0 and claim.began:
             self.fault(
-                "has no mark of this job, which has published there: it is another place, or of another job, or the "
-                f"mark is lost. {remedy}"
+                "has no mark of this job, which has published there: it is another place; or of another job, such as "
+                "one that has started from a savepoint of this one, and goes on there; or the mark is lost. Give the "
+                "sink the place that it had; if nobody else publishes there, restore it from a copy"
             )
         elif number < claim.shown:
             self.fault(
