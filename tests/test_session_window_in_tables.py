@@ -335,6 +335,30 @@ def test_a_table_that_the_sink_has_made_shows_rows_without_the_mark(tmp_path: Pa
     made.storage.clear()
 
 
+GROWN = [*at(0), *at(40, 41, key="z"), *at(5)]
+"""A session that is published, and grows when it is closed."""
+
+
+def check_a_row_counts_again(made: Shown) -> None:
+    """After a rollback that leaves outputs and the end of lateness, the session of ``GROWN`` is published with the
+    borders of one that is marked as taken back. A rollback that takes outputs back restores the mark."""
+    made.run(sink=made.table())
+    before = [("a", 0, 15, 2, 5, 5), ("z", 40, 50, 2, 81, 41)]
+    assert made.shown() == before
+    back = rollback(made.storage, made.ids()[0], outputs="again")
+    made.task = Visits()
+    made.run(sink=made.table())
+    assert made.shown() == [("a", 0, 10, 1, 0, 0), *before]
+    rollback(made.storage, back.manifest.id, outputs="retract")
+    made.run(made.rows[:1], sink=made.table())
+    assert made.shown() == before
+    made.storage.clear()
+
+
+def test_a_row_that_was_taken_back_counts_again_without_the_mark(tmp_path: Path) -> None:
+    check_a_row_counts_again(Shown(GROWN, Visits(allowed_lateness=60), 0, 1, path=tmp_path))
+
+
 def test_of_several_states_each_has_a_table(tmp_path: Path) -> None:
     """One of sessions that are taken back, and one of those that are published once."""
     rows = [*at(0, 18), *at(40, 41, key="z"), *at(9)]

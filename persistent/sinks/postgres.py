@@ -276,7 +276,7 @@ class PostgresSink:
             kept.save(_INCOMING, batch.number),
         ):
             session.execute(statement)
-        taken = session.execute(statements.upsert(_INCOMING)).rowcount
+        taken = session.execute(statements.upsert(_INCOMING, shared)).rowcount
         if not was_there and found is not None:
             # Whether and what earlier batches have replaced is unknown.
             self._keep_from(session, found.number)

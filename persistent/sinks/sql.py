@@ -77,11 +77,13 @@ class Statements:
             f"FROM {source} s JOIN {self.target} t ON {self._same('t', 's')}"
         )
 
-    def upsert(self, source: str) -> str:
+    def upsert(self, source: str, known: Sequence[str] = ()) -> str:
         """Upsert the rows of ``source``; the largest revision of a key wins. A batch has a key once: a second row of it
-        is not taken, and is missing in the count of rows."""
+        is not taken, and is missing in the count of rows. ``known``: the columns of these outputs and of earlier ones.
+        A row that replaces one has its mark as a new row does, also if outputs have that mark no more."""
         newer = f"coalesce({self.target}.{quoted(REVISION)}, 0) < excluded.{quoted(REVISION)}"
-        return f"{self._put(source)} WHERE {newer}"
+        forgotten = [name for name in known if name == RETRACTED and name not in self.columns]
+        return f"{self._put(source, forgotten)} WHERE {newer}"
 
     def forget(self, oldest: int) -> str:
         """Drop the rows that batches up to ``oldest`` have replaced: those batches are never taken back."""
@@ -111,8 +113,9 @@ class Statements:
         # A row of another program has no revision.
         return f"coalesce(t.{quoted(name)}, 0)" if name == REVISION else f"t.{quoted(name)}"
 
-    def _put(self, source: str) -> str:
-        changed = [quoted(name) for name in self.columns if name not in self.key]
+    def _put(self, source: str, defaults: Sequence[str] = ()) -> str:
+        # What is not inserted is excluded with its default.
+        changed = [quoted(name) for name in (*self.columns, *defaults) if name not in self.key]
         values = ", ".join(f"{name} = excluded.{name}" for name in changed)
         return (
             f"{self.insert} INTO {self.target} ({self.names}) SELECT {self.names} FROM {source} WHERE true "

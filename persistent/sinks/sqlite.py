@@ -46,6 +46,8 @@ _REMEDIES = {
     "readonly": "Give this user the right to write the file and its folder",
     "full": "Free some space",
     "not a database": "Give the path of a SQLite file, or of a file that does not exist yet",
+    "UNIQUE": 'The table takes no second row of them, and mode="append" adds rows: drop the index or constraint, or '
+    'use mode="upsert" to replace rows by their key',
     "malformed": "Restore the file from a copy",
 }
 
@@ -258,7 +260,7 @@ class SqliteSink:
                 # Whether and what earlier batches have replaced is unknown.
                 self._keep_from(database, found.number)
             database.execute(self._statements(shared, batch.key).save(incoming, batch.number))
-            taken = database.execute(statements.upsert(incoming)).rowcount
+            taken = database.execute(statements.upsert(incoming, shared)).rowcount
             database.execute(f"DROP TABLE {incoming}")
         check_taken(str(self._table), taken, outputs.num_rows, self.mode)
 

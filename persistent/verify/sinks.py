@@ -86,8 +86,11 @@ class _Comparison:
             number = None if newest is None else newest + manifest.revision_base
             self._compare_number(number)
             look: Callable[[Known, OnProgress], Iterator[Looked]] | None = getattr(sink, "look", None)
-            for one in look(self._known(), on_progress) if look is not None else ():
+            known = self._known()
+            for one in look(known, on_progress) if look is not None else ():
                 self._add(one)
+            if look is not None and number is not None and not isinstance(sink, BatchSink):
+                self._compare_published(number, known)
             if look is None and (number is None or (number < 0 and not isinstance(sink, BatchSink))):
                 self.note(f"{_NOT}: it cannot tell what it holds, or only to the process that publishes there")
         except PersistentError as error:
@@ -120,6 +123,20 @@ class _Comparison:
                 self._compare_mark(number, is_newest=after.id == self.newest.manifest.id)
             self._look_at_waiting(number)
 
+    def _compare_published(self, number: int, known: Known) -> None:
+        """Compare the newest number that counts in a sink without a mark that lacks nothing: a rollback of a newer
+        copy of the checkpoint may have taken back what this one has published."""
+        shown = claim_of(self.pipeline.job(), self.newest.manifest, self.name).shown
+        # It may also be that of a rollback.
+        is_published = shown - self.newest.manifest.revision_base in known.published
+        is_whole = not self.found.faults_of(self.part) and newest_of(self.log).manifest.id == known.newest
+        if number < shown and is_published and is_whole:
+            self.fault(
+                f"is at batch {max(number, 0)}, but batch {shown} is published: a rollback has taken it back that this "
+                "checkpoint does not know, because it is an older copy. Restore it from a newer copy, or the sink from "
+                "an older one"
+            )
+
     def _compare_mark(self, number: int, *, is_newest: bool) -> None:
         manifest = self.newest.manifest
         claim = claim_of(self.pipeline.job(), manifest, self.name)
@@ -127,8 +144,9 @@ class _Comparison:
         remedy = "Restore it from a copy"
         if number < 0 and claim.began:
             self.fault(
-                "has no mark of this job, which has published there: it is another place, or of another job, or the "
-                f"mark is lost. {remedy}"
+                "has no mark of this job, which has published there: it is another place; or of another job, such as "
+                "one that has started from a savepoint of this one, and goes on there; or the mark is lost. Give the "
+                "sink the place that it had; if nobody else publishes there, restore it from a copy"
             )
         elif number < claim.shown:
             self.fault(

@@ -20,7 +20,7 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.shared import shared_postgres
 from tests.servers.suites import PostgresSuite
 from tests.sessions import Row, Visits, straggling
-from tests.test_session_window_in_tables import OPTIONS, Shown
+from tests.test_session_window_in_tables import GROWN, OPTIONS, Shown, check_a_row_counts_again
 from tests.test_session_window_lateness import small_folds
 
 pytestmark = [pytest.mark.check, pytest.mark.timeout(240)]
@@ -83,3 +83,8 @@ def test_a_table_holds_the_plain_sessions(seed: int, options: dict[str, Any], po
     for one in (made, heir):
         one.sink["table"].close()
         one.storage.clear()
+
+
+def test_a_row_that_was_taken_back_counts_again_without_the_mark(postgres: PostgresServer) -> None:
+    made = InPostgres(GROWN, Visits(allowed_lateness=60), 0, 1, name=f"{PostgresSuite().place(Path())}.stays")
+    check_a_row_counts_again(made)

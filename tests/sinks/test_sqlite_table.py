@@ -61,7 +61,7 @@ def test_no_row_gives_way_to_another(mode: str, conflict: str, path: Path) -> No
     executed(path, f"CREATE TABLE visits ({columns})", "INSERT INTO visits VALUES ('theirs', 7, NULL)")
     sink = SqliteSink(path, "visits", mode=mode)
     sink.claim(Claim("job", schema=outputs_of({}).schema, key=KEY))
-    with pytest.raises(StorageError, match=r"UNIQUE constraint failed: visits\.value"):
+    with pytest.raises(StorageError, match=r"UNIQUE constraint failed: visits\.value\. The table takes no second row"):
         sink.deliver(batch(1, 0, outputs_of({"a": 1, "b": 7})))
     assert rows(path) == {("theirs", 7, None)} and sink.newest("job") == 0
 

@@ -28,6 +28,7 @@ from persistent import (
     WindowState,
     tumbling,
 )
+from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.engines.embedded import Embedded
 from persistent.operations import compact, pin, rollback, savepoint
@@ -387,6 +388,14 @@ def test_a_sink_that_is_away_is_a_fault(copy: Path) -> None:
 
 
 # -- after operations, and beside a run ------------------------------------------------------------------------------
+
+
+def test_results_that_a_later_rollback_has_taken_back_are_told(copy: Path) -> None:
+    """The checkpoint is a copy from before a rollback that has published nothing since: its results do not count."""
+    kept = sorted(newest_of(Log(open_storage(copy / "checkpoint"))).manifest.bases)
+    FileSink(copy / "columns").retract(kept[-4], kept[-1] + 2)
+    (fault,) = [one for one in verify_sinks(job(copy)).findings if one.severity == "fault"]
+    assert fault.part == "sink columns" and "a rollback has taken it back" in fault.text
 
 
 @pytest.mark.parametrize("outputs", ["retract", "again"])
