@@ -242,15 +242,16 @@ class Delta:
             held = window.holds(times)
             if window.may_be_late(int(times.min()), self._watermark):
                 late, partly = window.late(times, self._watermark)
-                own = own if own is not None else self._copied_own(times)
+                if own is None and (partly | (late & self._drops)).any():
+                    own = self._messages(times)
                 ended = self._refused(times, late, own) if self._drops else late
                 if ended.any():
                     raise ValueError(
                         f"an update at {int(times[ended][0])} ({utc_text(int(times[ended][0]))}): {self._why_late()}, "
                         f"{utc_text(self._watermark)}; update at the message's own timestamp"
                     )
-                if partly.any():
-                    self._note_partly(self._refused(times, partly, own), own)
+                if own is not None and partly.any():
+                    self._pending_partly.append(own.offsets[self._refused(times, partly, own)])
                 held = held & ~late
             if not held.all():
                 rows = np.flatnonzero(held)
@@ -274,32 +275,21 @@ class Delta:
                 "the message's own timestamp, or go back to before the restart ('persistent rollback')"
             )
 
-    def _note_partly(self, missed: Mask, own: _Messages | None) -> None:
-        """Note the messages of these updates."""
-        if missed.any():
-            # Where they are unknown, the batch is of one.
-            self._pending_partly.append(own.offsets[missed] if own is not None else self._batch_of_one().offsets)
-
-    def _copied_own(self, times: Integers) -> _Messages | None:
-        """The messages of updates at the times of a whole batch."""
+    def _messages(self, times: Integers) -> _Messages:
+        """The messages of updates at the times of a whole batch, or of a batch of one message. ValueError for a part of
+        a batch, which is then halved."""
         batch = self._batch
-        is_own = batch is not None and np.array_equal(times, batch.timestamps)
-        return _Messages(batch.timestamps, batch.offsets) if is_own and batch is not None else None
-
-    def _batch_of_one(self) -> Batch:
-        """The batch, if it holds one message, to which every update then belongs. ValueError otherwise: the batch is
-        halved until it does."""
-        if self._batch is None or len(self._batch) != 1:
+        if batch is not None and np.array_equal(times, batch.timestamps):
+            return _Messages(batch.timestamps, batch.offsets)
+        if batch is None or len(batch) != 1:
             raise ValueError("updates of which it is unknown whether they are at the time of their own message")
-        return self._batch
+        return _Messages(np.repeat(batch.timestamps, len(times)), np.repeat(batch.offsets, len(times)))
 
     def _refused(self, times: Integers, ended: Mask, own: _Messages | None) -> Mask:
-        """The updates that are too late, except those at the time of their message: that is counted as late."""
-        if not ended.any():
-            return ended
-        own_times = own.timestamps if own is not None else self._batch_of_one().timestamps
-        other: Mask = times != own_times
-        return ended & other
+        """The updates that are too late, except those at the time of their message: that is counted as late. ``own`` is
+        None only if none is too late."""
+        mask: Mask = ended if own is None else ended & (times != own.timestamps)
+        return mask
 
     def _grouped(self, keys: Sequence[pa.Array], times: Integers, columns: Columns) -> GroupSums:
         state = self._state

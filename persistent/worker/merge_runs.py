@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from monoids.column import take
 from monoids.groupby.cells import Integers, distinct_panes
 from monoids.groupby.summing import GroupSums
 from monoids.text import Words
@@ -123,7 +124,7 @@ def rows_before(job: Job, run: Run, clock: int, *, keeps_places: bool) -> GroupS
     before, after = rows.take(np.flatnonzero(is_before)), rows.take(np.flatnonzero(~is_before))
     if not (keeps_places and len(after)):
         return before
-    emptied = replace(after, columns=monoid.pack([monoid.identity] * len(after)))
+    emptied = replace(after, columns=take(monoid.pack([monoid.identity]), np.zeros(len(after), np.int64)))
     return fold(monoid, [before, emptied], job.state.panes.step)
 
 
