@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,11 @@ def test_a_supervisor_restarts_only_what_a_restart_can_mend(error: type[Persiste
     assert exit_code(error("...")) == code
 
 
+def _in_front() -> None:
+    # Tests that run in the background of a script ignore Ctrl-C, and all that they start.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(
     ("module", "stop", "code"),
     [
@@ -78,7 +84,8 @@ def test_a_stop_while_it_is_loaded_is_quiet(module: str, stop: signal.Signals, c
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     words = [sys.executable, "-m", "persistent", "history", str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": path}
-    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+    piped: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, env=environment, preexec_fn=_in_front, **piped) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == "loading\n"
         run.send_signal(stop)
