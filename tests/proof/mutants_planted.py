@@ -142,8 +142,8 @@ PLANTED = (
     Planted(
         "an heir leaves what its first step joins",
         "persistent.driver.output_batches",
-        "    if manifest.inherits and all(part.last is None or part.emptied for part in sinks):",
-        "    if False:",
+        "(manifest.inherits and all(part.last is None or part.emptied for part in sinks)) or ",
+        "",
         (f"{_GROWING}::test_an_heir_takes_back_what_the_origin_has_published",),
     ),
     Planted(

@@ -19,8 +19,10 @@ def chromium() -> str:
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """A browser for the tests of a module. While it is open a loop of asyncio runs in this process, and a test of
+    another module could begin none of its own."""
     path = chromium()
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as started:
