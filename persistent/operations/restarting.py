@@ -30,7 +30,7 @@ from persistent.driver.evolution import holds_deltas
 from persistent.driver.same_job import check_same_job
 from persistent.errors import Refused, UnknownCheckpoint
 from persistent.operations.fencing import check_not_running, committed, fenced
-from persistent.operations.restarting_seen import check_cuts, check_remembers, cut_runs, seen_until
+from persistent.operations.restarting_seen import check_cuts, check_remembers, rows_between, seen_until
 from persistent.operations.restarting_sources import check_begins_again, check_own_times, check_read, was_read
 from persistent.operations.rolling_back import (
     check_can_take_back,
@@ -43,6 +43,9 @@ from persistent.pipeline import Pipeline
 from persistent.sources.layout import carried
 from persistent.sources.protocol import ContinuingSource, Source, SourceState
 from persistent.worker.job import Job
+from persistent.worker.merge_runs import write_run
+
+_FIRST_PANE = -(1 << 63)
 
 
 def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool = False) -> Entry:
@@ -185,4 +188,10 @@ def _in_zones_of(job: Job, manifest: Manifest) -> Job:
 
 def _runs_before(job: Job, target: Manifest, clock: int, attempt: Attempt) -> dict[str, tuple[Run, ...]]:
     """The runs of each state without the rows after the clock, read one at a time."""
-    return {name: tuple(cut_runs(one, target.of(name), clock, attempt)) for name, one in job.each().items()}
+    return {
+        name: tuple(
+            write_run(one, attempt, rows, run.first, run.last, run.low, run.high)[0]
+            for run, rows in rows_between(one, target.operators[name].state.runs, _FIRST_PANE, clock)
+        )
+        for name, one in job.each().items()
+    }

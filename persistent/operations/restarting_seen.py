@@ -1,4 +1,4 @@
-"""A restart cuts the state at its clock, and the seen records of a source as it does the state.
+"""A restart cuts the seen records of a source at its clock, as it cuts the state.
 
     seen before the clock + the records of the source from the clock on = seen of all records
 
@@ -22,7 +22,7 @@ from persistent.driver.seen_part import begun, check_seen
 from persistent.errors import Refused
 from persistent.text.figures import utc_text
 from persistent.worker.job import Job
-from persistent.worker.merge_runs import read_rows, rows_before, write_run
+from persistent.worker.merge_runs import read_rows, write_run
 from persistent.worker.seen_state import seen_job
 
 
@@ -77,16 +77,6 @@ def seen_until(job: Job, name: str, source: SourcePart, clock: int, attempt: Att
         for run, rows in rows_between(whose, seen.runs, seen.expired, border)
     ]
     return replace(seen, expired=min(seen.expired, border), runs=tuple(runs))
-
-
-def cut_runs(job: Job, target: Manifest, clock: int, attempt: Attempt) -> Iterator[Run]:
-    """The runs of one state without the rows after the clock. Of a key or window that a sink has been told of, what
-    the state would lack stays as no value: so it is published anew, whether or not the source has it again."""
-    state, is_shown = target.operator.state, any(part.last is not None for part in target.result_sinks().values())
-    for run in state.runs:
-        rows = rows_before(job, run, clock, keeps_places=is_shown and run.first <= state.published)
-        if len(rows):
-            yield write_run(job, attempt, rows, run.first, run.last, run.low, run.high)[0]
 
 
 def rows_between(job: Job, runs: Sequence[Run], start: int, stop: int) -> Iterator[tuple[Run, GroupSums]]:

@@ -55,10 +55,9 @@ def check_read(job: Job, target: Manifest, clock: int) -> None:
 
 def check_own_times(job: Job, target: Manifest) -> None:
     """Raise Refused if a state holds an update later than every record. The clock would take it out of the state, and
-    its record, before the clock, would not be read again. After an earlier restart the state can hold other times."""
-    if any(part.since is not None for part in target.sources.values()):
-        return
-    largest = max([0, *(time for part in target.sources.values() for time in part.largest.values())])
+    its record, before the clock, would not be read again."""
+    times = [time for part in target.sources.values() for time in (*part.largest.values(), (part.since or 0) - 1)]
+    largest = max([0, *times])
     for operator, one in job.each().items():
         state, view = one.state, target.of(operator)
         pane = int(state.stored_panes(np.array([largest]), view.clock.watermark)[0])

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from monoids.column import take
 from monoids.groupby.cells import Integers, distinct_panes
 from monoids.groupby.summing import GroupSums
 from monoids.text import Words
@@ -115,17 +114,6 @@ def read_rows(job: Job, run: Run, low: int, high: int) -> GroupSums:
     data = read_run(job.storage, run)
     with with_recovery_advice(job.storage.url):
         return decode_run(job.state.monoid, data, run, run_place(job.storage, run), low, high)
-
-
-def rows_before(job: Job, run: Run, clock: int, *, keeps_places: bool) -> GroupSums:
-    """The rows of a run in panes before the clock. ``keeps_places``: and the later ones, with the value of nothing."""
-    rows, monoid = read_rows(job, run, run.low, run.high), job.state.monoid
-    is_before = rows.panes < clock
-    before, after = rows.take(np.flatnonzero(is_before)), rows.take(np.flatnonzero(~is_before))
-    if not (keeps_places and len(after)):
-        return before
-    emptied = replace(after, columns=take(monoid.pack([monoid.identity]), np.zeros(len(after), np.int64)))
-    return fold(monoid, [before, emptied], job.state.panes.step)
 
 
 def find_rows(job: Job, run: Run, hashes: Words) -> GroupSums:

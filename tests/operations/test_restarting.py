@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -95,35 +94,6 @@ def test_a_restart_goes_back_to_a_checkpoint_and_not_to_its_own_fence(sink: Memo
     assert (manifest.target, manifest.left) == (before, ((before + 1, manifest.id, True),))
     assert manifest.publishes is (sink is not None)
     assert job.run(engine="embedded").steps and shown(job.state()) == totals(ROWS[:60])
-
-
-@pytest.mark.parametrize(
-    "state",
-    [
-        NonWindowState(Sum(), interval_ms=10, history=500),
-        NonWindowState(Sum(), interval_ms=10, history=500, emit="change", changes="retract"),
-        WindowState(Sum(), tumbling(40), interval_ms=10, emit="change"),
-        WindowState(Sum(), tumbling(40), interval_ms=10, early=20),
-    ],
-    ids=["totals", "changing totals", "changing windows", "early windows"],
-)
-def test_what_was_shown_and_is_in_the_source_no_more_is_shown_as_nothing(state: PersistentState) -> None:
-    """A sink would keep the old row for ever: no record publishes that key, or that window, again."""
-    old = [{"ts": ts, "page": page, "n": 1} for ts, page in ((5, "a"), (15, "a"), (25, "b"), (51, "gone"), (61, "a"))]
-    new = [*(row for row in old if row["page"] != "gone"), {"ts": 62, "page": "b", "n": 1}]
-    sink = MemorySink()
-    job = pipeline(Totals(state), sink=sink, rows=old, step_rows=1)
-    job.run(engine="embedded", end_of_input=state.window is None)
-    moved = pipeline(Totals(state), sink=sink, url=job.storage.url, rows=new, step_rows=1)
-    restart(moved, 40, outputs="retract")
-    moved.run(engine="embedded", end_of_input=True)
-    assert verify(moved.storage).ok
-    rows = sorted(sink.rows(), key=lambda row: row["revision"])
-    last = {(row["page"], row.get("window_start")): row["value"] for row in rows}
-    shown_now: Counter[str] = Counter()
-    for (page, _), value in last.items():
-        shown_now[page] += value
-    assert shown_now == {"a": 3, "b": 2, "gone": 0}
 
 
 class Shifted(Totals):
