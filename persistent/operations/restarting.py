@@ -53,12 +53,12 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     from its beginning.
 
     Records before the clock are already in the state, and count as duplicates. So the source must hold every record
-    from the clock on, and no earlier record that was not read before; and the task updates at the timestamps of its
-    messages, as the clock divides both. ``outputs``: as in ``rollback``, for outputs
-    published after the checkpoint that provides the state, the newest that knows the clock. A state without windows
-    publishes every key again at the next end of the input. The account starts again from zero. Raises
-    UnknownCheckpoint, with the known range, if no checkpoint knows that clock; Refused if a source has not been read up
-    to it, or cannot be read again, or if the state holds times that no record has; StillRunning.
+    from the clock on, and no earlier record that was not read before; and the task must update at the timestamps of its
+    messages, as the clock divides both. ``outputs``: as in ``rollback``, for outputs published after the checkpoint
+    that provides the state, the newest that knows the clock. A state without windows publishes every key again at the
+    next end of the input. The account starts again from zero. Raises UnknownCheckpoint, with the known range, if no
+    checkpoint knows that clock; Refused if a source has not been read up to it, or cannot be read again, or if the
+    state holds times that no record has; StillRunning.
     """
     check_outputs(outputs)
     clock = instant_ms(clock)

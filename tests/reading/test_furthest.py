@@ -83,6 +83,19 @@ def test_of_files_it_names_the_file_and_the_offset(tmp_path: Path) -> None:
     assert str(found_in(wide)).startswith("in one of 4 files, from 3.jsonl to 6.jsonl, counted by checkpoint")
 
 
+def run_with_pin(pipeline: Pipeline, id: int) -> None:
+    """Run the job, and keep this checkpoint, of which the plan is collected."""
+
+    def stop(step: Any) -> None:
+        if step.id == id:
+            raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt):
+        pipeline.run(engine="embedded", on_step=stop)
+    operations.pin(pipeline.storage, id)
+    pipeline.run(engine="embedded")
+
+
 @pytest.mark.parametrize("kind", ["memory", "files"])
 @pytest.mark.parametrize("rows_max", [4, 4_000_000])
 def test_without_the_plan_the_positions_tell(
@@ -93,14 +106,7 @@ def test_without_the_plan_the_positions_tell(
     source = MemorySource(rows(40, 13), timestamp="ts", ordered=True) if kind == "memory" else files(tmp_path, 40, 13)
     pipeline = job(source, retention=Retention(last=2))
 
-    def pin(step: Any) -> None:
-        if step.id == 3:
-            raise KeyboardInterrupt
-
-    with suppress(KeyboardInterrupt):
-        pipeline.run(engine="embedded", on_step=pin)
-    operations.pin(pipeline.storage, 3)
-    pipeline.run(engine="embedded")
+    run_with_pin(pipeline, 3)
     found = found_in(pipeline)
     assert found.step is None and found.after is not None and found.after.id == 3
     assert f"counted after checkpoint 3, by checkpoint {found.by.id} at the latest" in str(found)

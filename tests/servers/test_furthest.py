@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,13 @@ from typing import Any
 import pytest
 
 from monoids import Count
-from persistent import KafkaSource, NonWindowState, PersistentTask, Pipeline, RabbitStreamSource, Retention, operations
+from persistent import KafkaSource, NonWindowState, PersistentTask, Pipeline, RabbitStreamSource, Retention
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.reading import find_record, furthest
 from persistent.storage import MemoryStorage
 from tests.cli.visits import command
+from tests.reading.test_furthest import run_with_pin
 from tests.servers.kafka import KafkaServer
 from tests.servers.rabbit import RabbitServer
 from tests.servers.streams import LOGIN, Streams
@@ -108,15 +108,7 @@ def test_it_is_found_in_the_step_that_counted_it(broker: Broker) -> None:
 def test_without_the_plan_it_is_found_between_the_positions(broker: Broker) -> None:
     """It would not be found once the plan of its step was collected."""
     pipeline = job(broker, retention=Retention(last=2))
-
-    def stop(step: Any) -> None:
-        if step.id == 3:
-            raise KeyboardInterrupt
-
-    with suppress(KeyboardInterrupt):
-        pipeline.run(engine="embedded", on_step=stop)
-    operations.pin(pipeline.storage, 3)
-    pipeline.run(engine="embedded")
+    run_with_pin(pipeline, 3)
     found = found_by(pipeline)
     assert found.step is None
     record = find_record(pipeline, found)
