@@ -84,3 +84,15 @@ def test_each_update_is_tried_at_once_to_find_its_line() -> None:
     deltas["total"].update(5, 1)
     with pytest.raises((TypeError, ValueError)):
         deltas["short"].update(5, "x")
+
+
+def test_a_copy_of_all_times_of_a_batch_is_known_and_a_part_of_it_is_not() -> None:
+    """A batch with a late message would be processed again in halves for each copy; and a part may be of others."""
+    deltas = deltas_of(watermark=20)
+    deltas.begin(batch_of(5, 25))
+    deltas["short"].update_batch(np.array([5, 25]), 1, keys="a")
+    deltas.end()
+    assert sums(deltas, "short") == [1]
+    deltas.begin(batch_of(5, 25))
+    with pytest.raises(ValueError, match="unknown whether they are at the time of their own message"):
+        deltas["short"].update_batch(np.array([5]), 1, keys="a")
