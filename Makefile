@@ -126,6 +126,7 @@ clean:
 
 # The first of these that runs, is new enough and can make a virtual environment. An older pip than the newest tries many
 # more versions before it finds those that fit.
+# setuptools warns of each editable installation, in ten lines that help nobody.
 .venv/installed: setup.cfg pyproject.toml
 	@test -x $(python) || for found in python3.13 python3.12 python3.11 python3; do \
 		$$found -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
@@ -133,17 +134,17 @@ clean:
 	done
 	@test -x $(python) || { echo 'no Python 3.11 or newer with venv found (Debian: apt-get install python3-venv)'; exit 1; }
 	$(python) -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	PYTHONWARNINGS=ignore $(python) -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@
 
 .venv/installed-docs: .venv/installed
-	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[test,docs]'
+	PYTHONWARNINGS=ignore $(python) -m pip install --quiet --disable-pip-version-check --editable '.[test,docs]'
 	@touch $@
 
 .venv/installed-dist: .venv/installed
-	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[test,dist]'
+	PYTHONWARNINGS=ignore $(python) -m pip install --quiet --disable-pip-version-check --editable '.[test,dist]'
 	@touch $@
 
 .venv/installed-bench: .venv/installed
-	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[test,bench]'
+	PYTHONWARNINGS=ignore $(python) -m pip install --quiet --disable-pip-version-check --editable '.[test,bench]'
 	@touch $@

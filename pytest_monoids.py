@@ -7,7 +7,7 @@ from typing import Any
 
 
 def pytest_addoption(parser: Any) -> None:
-    """Add ``--monoid-laws=PACKAGE`` and ``--monoid-laws-examples=N``."""
+    """Add ``--monoid-laws=PACKAGE`` ``--monoid-laws-examples=N`` and ``--monoid-laws-untried=LAW``."""
     group = parser.getgroup("monoids", "laws of monoids")
     group.addoption(
         "--monoid-laws",
@@ -21,6 +21,13 @@ def pytest_addoption(parser: Any) -> None:
         type=_examples,
         metavar="N",
         help="How many examples each law is tested on [default: 200, or as many as time allows].",
+    )
+    group.addoption(
+        "--monoid-laws-untried",
+        action="append",
+        default=[],
+        metavar="LAW",
+        help="A law that may be tested on fewer than ten examples, for lack of memory. Can be repeated.",
     )
 
 

@@ -18,13 +18,13 @@ from typing import Any
 import click
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 
 from benchmarks import engines, measure
 from monoids import Count, Max, record
 from persistent import MemorySource, NonWindowState, PersistentTask, Pipeline, Retention
-from persistent.checkpoint.manifest import manifest_sha256
+from persistent.checkpoint.manifest import Manifest, manifest_sha256
 from persistent.checkpoint.names import manifest_name, new_nonce
-from persistent.codec import decode_document, encode_document
 
 TARGET_MS = 300
 KEY = "user-000000007"
@@ -61,14 +61,19 @@ def grow(place: Path, checkpoints: int) -> None:
     of a step that reads nothing, so the last runs are those of all."""
     folder = place / "m"
     data = max(folder.iterdir()).read_bytes()
-    body = decode_document(data, str(folder))
-    bases, last, now = list(body["bases"]), body["id"], body["committed_ms"]
-    for id in range(last + 1, checkpoints + 1):
-        now += 1_000
-        bases.append([id, now])
-        parent = {"id": id - 1, "sha256": manifest_sha256(data)}
-        body |= {"id": id, "base": id, "parent": parent, "bases": bases, "committed_ms": now, "nonce": new_nonce()}
-        data = encode_document(body)
+    manifest = Manifest.decode(data, str(folder))
+    for id in range(manifest.id + 1, checkpoints + 1):
+        now = manifest.committed_ms + 1_000
+        manifest = replace(
+            manifest,
+            id=id,
+            base=id,
+            parent=(id - 1, manifest_sha256(data)),
+            commits=(*manifest.commits, (id, now)),
+            committed_ms=now,
+            nonce=new_nonce(),
+        )
+        data = manifest.encode()
         (place / manifest_name(id)).write_bytes(data)
 
 

@@ -2,8 +2,8 @@
 
 Visits of seven days of event time, a million keys a day, none of which comes again on another day; counted and summed
 by key and hour. Windows take late records for six hours: one visit in fifty comes up to five hours late, and corrects
-what was published, as a delta; one in a thousand comes a day late, and is set aside. What is published at the end must
-sum up to the visits that were not late.
+what was published, by a retraction; one in a thousand comes a day late, and is set aside. What is published at the end
+must sum up to the visits that were not late.
 
 Of each process the largest resident size of each day is taken, and the rows that the state holds at its end. A state
 that forgot nothing would hold seven times as many on the last day as on the first. The rows of the last day but one
@@ -45,7 +45,7 @@ class Visits(PersistentTask):
 
     def persistent_state(self) -> WindowState:
         monoid = record(visits=Count(), millis=Sum())
-        return WindowState(monoid, tumbling("1 h"), allowed_lateness="6 h", late="delta")
+        return WindowState(monoid, tumbling("1 h"), allowed_lateness="6 h", late="retract")
 
     def process_batch(self, state: Any, batch: Any) -> None:
         state.update_batch(batch.timestamps, {"visits": 1, "millis": batch["millis"]})
@@ -98,13 +98,14 @@ def child(engine: str, place: Path, count: int, rows: int, step_rows: int) -> No
     print(json.dumps({"pid": os.getpid(), "days": days, "late": report.late, "corrected": report.corrected}))
 
 
-def check(place: Path, found: dict[str, Any], rows: int, too_late: int) -> None:
-    """RowsDiffer unless each of all ``rows`` counts once, or is late."""
+def check(place: Path, found: dict[str, Any], visits: int, too_late: int) -> None:
+    """RowsDiffer unless each of all ``visits`` counts once, or is late."""
     counted = 0
     for file in sorted((place / "results").glob("*.parquet")):
-        counted += pc.sum(pq.read_table(file, columns=["visits"])["visits"]).as_py() or 0
-    if (counted, found["late"]) != (rows - too_late, too_late):
-        raise measure.RowsDiffer(f"{counted:,} visits and {found['late']:,} late ones, of {rows:,}")
+        rows = pq.read_table(file, columns=["visits", "retracted"])
+        counted += pc.sum(pc.if_else(rows["retracted"], pc.negate(rows["visits"]), rows["visits"])).as_py() or 0
+    if (counted, found["late"]) != (visits - too_late, too_late):
+        raise measure.RowsDiffer(f"{counted:,} visits and {found['late']:,} late ones, of {visits:,}")
 
 
 def figures(engine: str, found: dict[str, Any]) -> list[measure.Figure]:

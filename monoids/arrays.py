@@ -8,7 +8,7 @@ nearest_floats  decimals, correctly rounded
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -159,6 +159,21 @@ def _in_utc(type_: pa.DataType) -> pa.DataType:
     return _in_utc(type_.value_type) if pa.types.is_dictionary(type_) else _with_inner_types(type_, _in_utc)
 
 
+def exact_decimals(values: Any, type_: pa.DataType) -> Any:
+    """Decimals, or texts, as decimals of another type. ``pa.ArrowInvalid`` if that does not hold one exactly; Arrow's
+    own cast to it may then give another number, because it does not notice every overflow.
+
+    >>> exact_decimals(pa.array(["44", "-1.5"]), pa.decimal128(38, 2)).to_pylist()
+    [Decimal('44.00'), Decimal('-1.50')]
+    """
+    wide = values.cast(pa.decimal256(76, type_.scale))
+    made = wide.cast(type_)
+    is_wide = pa.types.is_decimal256(values.type)
+    if not made.cast(wide.type).equals(wide) or (is_wide and not wide.cast(values.type).equals(values)):
+        raise pa.ArrowInvalid(f"a decimal does not fit in {type_}")
+    return made
+
+
 def nearest_floats(values: pa.Array) -> pa.Array:
     """Decimals as the nearest floats. Arrow's own cast can be off by one bit."""
     scale = values.type.scale
@@ -173,17 +188,41 @@ def nearest_floats(values: pa.Array) -> pa.Array:
 
 
 def check_text(owner: str, array: pa.Array) -> None:
-    """ValueError unless the stored bytes of every string are UTF-8, where lone surrogates are allowed."""
+    """ValueError unless the bytes of every string are UTF-8, where lone surrogates are allowed."""
+    stored = array.cast(pa.binary())
     try:
-        array.cast(pa.string())
+        stored.cast(pa.string())
     except pa.ArrowInvalid:
-        for data in array.to_pylist():
+        for data in stored.to_pylist():
             if data is None:
                 continue
             try:
                 data.decode("utf-8", "surrogatepass")
             except UnicodeDecodeError as error:
-                raise ValueError(f"{owner}: a stored string is not UTF-8: {error}") from error
+                raise ValueError(f"{owner}: a string is not UTF-8: {error}") from error
+
+
+def columnar(values: Any) -> Any:
+    """A user's input as columns: a list, generator, range or Series becomes a list or an Arrow array, also as a part of
+    a dict or tuple. What a Series calls missing, NaN too, becomes null. Anything else is returned as it is.
+
+    >>> columnar({"n": (n for n in (1, 2)), "m": range(2), "total": 5})
+    {'n': [1, 2], 'm': [0, 1], 'total': 5}
+    """
+    kind = values.__class__
+    if kind is dict:
+        return {name: columnar(item) for name, item in values.items()}
+    if kind is tuple:
+        return tuple(map(columnar, values))
+    if isinstance(values, Iterator | range):
+        return list(values)
+    if kind.__module__.partition(".")[0] in ("pyarrow", "numpy", "builtins") or hasattr(values, "columns"):
+        return values
+    if hasattr(values, "isna") and hasattr(values, "__array__"):
+        if values.dtype == object:
+            return [None if missing else value for value, missing in zip(values, values.isna())]
+        return pa.array(values, from_pandas=True)
+    return pa.chunked_array(values) if hasattr(values, "__arrow_c_stream__") else values
 
 
 def no_column(owner: str, values: Any) -> TypeError:

@@ -51,7 +51,6 @@ class _Same(Monoid[Any]):
         self.commutative = monoid.commutative
         self.idempotent = monoid.idempotent
         self.exact = monoid.exact
-        self.additive = monoid.additive
         self.widens = monoid.widens
         self.schema = monoid.schema
         self.output_type = monoid.output_type if has_arrow_output(monoid) else None
@@ -220,7 +219,6 @@ class Aggregator(_Same):
         self.version = prepare.version
         if present is not None:
             self.output_type = output_type
-            self.additive = False
         self._prepare = prepare
         self._present = present
 
@@ -274,6 +272,9 @@ class Aggregator(_Same):
         for name, item in values.items():
             if is_column(item) and len(item) != length:
                 raise ValueError(f"field {name!r} was given a column of {len(item)} values for {length} rows")
+        if any(isinstance(item, list) for item in values.values()):
+            lists = [python_values(item) if is_column(item) else [item] * length for item in values.values()]
+            return self.lift_list([dict(zip(values, row)) for row in zip(*lists)])
         items = [item if is_column(item) else pa.repeat(pa.scalar(item), length) for item in values.values()]
         return self.lift_columns(pa.table(items, names=list(values)).to_struct_array())
 
@@ -283,7 +284,7 @@ class Aggregator(_Same):
     def _lift_prepared(self, array: pa.Array) -> Columns:
         assert self._prepare.columns is not None
         prepared = self._prepare.columns(array)
-        if not is_column(prepared) or len(prepared) != len(array):
+        if isinstance(prepared, list) or not is_column(prepared) or len(prepared) != len(array):
             raise ValueError(
                 f"{self!r}: columns= was given an Arrow array of {len(array)} rows and returned {prepared!r:.60}:"
                 " return an Arrow or NumPy array of as many rows"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from types import FunctionType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from monoids.arrays import from_numpy, python_list
 from monoids.column import Column, Columns, concat, is_constant, object_column, repeat, take
 from monoids.html import facts_html
 from monoids.scalars import scalar
-from monoids.serializer import Serializer
+from monoids.snapshot import snapshot
 from monoids.widening import is_as_wide
 
 Element = TypeVar("Element")
@@ -48,9 +48,6 @@ class Monoid(Generic[Element]):
     commutative: bool = False
     idempotent: bool = False
     exact: bool = True
-    additive: bool = False
-    """Whether presented values add up as numbers, field by field: ``present(a + b) == present(a) + present(b)``, where
-    null counts as 0."""
     widens: bool = False
     """Whether elements that outgrow the types of ``schema`` are stored in wider types: see widening.py."""
     name: str = ""
@@ -130,7 +127,7 @@ class Monoid(Generic[Element]):
 
     def lift_columns(self, values: Any) -> Columns:
         """``lift`` of every value of an Arrow array, a NumPy array or a list of Python values."""
-        return self.pack([self.lift(value) for value in python_values(values)])
+        return self.pack([self.lift(snapshot(value)) for value in python_values(values)])
 
     def pack(self, elements: Sequence[Element]) -> Columns:
         """Elements as columns."""
@@ -200,8 +197,8 @@ class Monoid(Generic[Element]):
     def lift_rows(self, values: Any, length: int) -> Columns:
         """``length`` elements from a user's input for that many rows.
 
-        A pyarrow or NumPy array is a column of ``length`` rows (ValueError if its length differs).
-        Anything else, even a list, is one value for every row.
+        A list, or a pyarrow or NumPy array, is a column of ``length`` rows (ValueError if its length differs).
+        Anything else is one value for every row.
         """
         if is_column(values):
             if len(values) != length:
@@ -209,7 +206,7 @@ class Monoid(Generic[Element]):
             if is_constant(values) and not isinstance(values, np.ma.MaskedArray):
                 return repeat(self.lift_columns(values[:1].copy()), length)
             return self.lift_columns(values)
-        return repeat(self.pack([self.lift(scalar(values))]), length)
+        return repeat(self.pack([self.lift(snapshot(scalar(values)))]), length)
 
     def lift_list(self, values: list[Any]) -> Columns:
         """``lift`` of every Python value of a list, one per row."""
@@ -319,8 +316,8 @@ def _type_names(types: Sequence[pa.DataType]) -> str:
 
 
 def is_column(values: Any) -> bool:
-    """Whether ``values`` hold one value per row: a pyarrow array, or a NumPy array of at least one dimension."""
-    return isinstance(values, (pa.Array, pa.ChunkedArray)) or (isinstance(values, np.ndarray) and values.ndim > 0)
+    """Whether ``values`` hold one value per row: a list, pyarrow array, or NumPy array of at least one dimension."""
+    return isinstance(values, (list, pa.Array, pa.ChunkedArray)) or (isinstance(values, np.ndarray) and values.ndim > 0)
 
 
 def python_values(values: Any) -> list[Any]:
@@ -358,3 +355,26 @@ def _printable(value: Any) -> Any:
 def canonical_json(value: Any) -> str:
     """JSON with sorted keys and no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+class Serializer(Protocol):
+    """Turns elements that are not plain Python values into bytes, for monoids that name one.
+
+    ``loads(dumps(element))`` equals the element. The bytes need not be canonical: equal elements may have different
+    bytes. ``name`` and ``version`` are part of the monoid's fingerprint.
+
+        class Forests(Monoid[Forest]):
+            serializer = persistent.serializers.cloudpickle(key=fetch_key)
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> int: ...
+
+    def dumps(self, element: Any) -> bytes:
+        """An element as bytes."""
+
+    def loads(self, data: bytes) -> Any:
+        """The inverse of ``dumps``. ValueError for bytes that ``dumps`` did not write, before any object is created."""

@@ -54,7 +54,6 @@ class OptionMonoid(Monoid[Maybe]):
         self.commutative = monoid.commutative
         self.idempotent = monoid.idempotent
         self.exact = monoid.exact
-        self.additive = monoid.additive
         self.widens = monoid.widens
         fields = [field.with_name(_inner_field(field.name)) for field in monoid.schema]
         self.schema = pa.schema([pa.field("something", pa.bool_(), nullable=False), *fields])

@@ -91,7 +91,8 @@ class Ordered:
         stored = _FIXED.get(self.type.kind)
         if stored is None:
             array = array.cast(self.arrow) if array.type != self.arrow else array
-            return ArrowColumn(array.fill_null(self._filler()) if array.null_count else array)
+            filler = pa.scalar(b"") if pa.types.is_binary(self.arrow) else pa.scalar(Decimal(0), self.arrow)
+            return ArrowColumn(array.fill_null(filler) if array.null_count else array)
         array = array.view(stored) if array.type != stored else array
         if array.null_count:
             array = array.fill_null(pa.scalar(0, stored).cast(stored) if stored != pa.bool_() else False)
@@ -108,9 +109,6 @@ class Ordered:
         except pa.ArrowInvalid:
             texts = [None if data is None else _printable(data) for data in array.to_pylist()]
             return pa.array(texts, pa.string())
-
-    def _filler(self) -> pa.Scalar:
-        return pa.scalar(b"") if pa.types.is_binary(self.arrow) else pa.scalar(Decimal(0), self.arrow)
 
 
 @dataclass(frozen=True)

@@ -44,12 +44,10 @@ def pair_columns(values: Any, names: Names, length: int | None = None) -> tuple[
     >>> pair_columns([(1, 2), None, {"x": 3, "y": 4}], ("x", "y"))
     ([1, None, 3], [2, None, 4])
     """
-    if isinstance(values, list) and length is None:
-        return _from_list(values, names)
     if is_column(values):
         if length is not None and len(values) != length:
             raise ValueError(f"pairs ({', '.join(names)}): a column of {len(values)} pairs for {length} rows")
-        return _from_column(values, names)
+        return _from_list(values, names) if isinstance(values, list) else _from_column(values, names)
     if length is None:
         raise _no_pair(values, names)
     parts = (None, None) if values is None else _parts(values, names)

@@ -60,7 +60,6 @@ class RecordMonoid(Monoid[Fields]):
         self.commutative = all(monoid.commutative for monoid in monoids)
         self.idempotent = all(monoid.idempotent for monoid in monoids)
         self.exact = all(monoid.exact for monoid in monoids)
-        self.additive = all(monoid.additive for monoid in monoids)
         self.widens = any(monoid.widens for monoid in monoids)
         self.schema = pa.schema([field for name, monoid in self.fields.items() for field in _prefixed(name, monoid)])
         self.output_type: pa.DataType = pa.struct(list(self.output_fields().items()))

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monoids import encoding
-from monoids.arrays import check_text, from_numpy, nearest_floats, no_column, plain_array
+from monoids.arrays import check_text, exact_decimals, from_numpy, nearest_floats, no_column, plain_array
 from monoids.scalars import PLAIN, is_missing, scalar, shown
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -97,6 +97,8 @@ class ValueType:
         column = self._cast(plain_array(values))
         if self.kind in ("date", "datetime"):
             self._check_years(column)
+        if self.kind == "str":
+            check_text(self.title, column)
         return column
 
     def refuse(self, given: str, kind: str | None) -> TypeError:
@@ -139,6 +141,8 @@ class ValueType:
                 values = self._widened(values)
             if kind == "decimal" and self.kind == "float":
                 return nearest_floats(values)
+            if kind == "decimal":
+                return exact_decimals(values, self.arrow)
             return values.cast(self.arrow, safe=self.kind != "float")
         except pa.ArrowInvalid as error:
             fault = OverflowError if self.kind == "int" else ValueError

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         InvalidPipeline,
         NewerFormat,
         NoCheckpoint,
-        OldFormat,
         OtherJob,
         PersistentError,
         Refused,
@@ -79,7 +78,7 @@ if TYPE_CHECKING:
     from persistent.sources.then import then
     from persistent.state import NonWindowState, PersistentState, WindowState
     from persistent.task import PersistentTask, State
-    from persistent.window import Window, everything, sliding, tumbling
+    from persistent.window import Window, sliding, tumbling
 else:
     __getattr__, __dir__ = on_demand(
         __name__,
@@ -94,7 +93,7 @@ else:
             "persistent.driver.report": "RunReport StepReport",
             "persistent.engines": "Embedded",
             "persistent.errors": "AssignerFailed CorruptCheckpoint CorruptLog EngineError Fenced "
-            "FingerprintChanged InvalidPipeline NewerFormat NoCheckpoint OldFormat "
+            "FingerprintChanged InvalidPipeline NewerFormat NoCheckpoint "
             "OtherJob PersistentError Refused RetentionGap SinkMismatch "
             "SourceChanged SourceError StagedMissing StillRunning Stopped "
             "StorageError UnknownCheckpoint UnsupportedStore UserCodeError",
@@ -112,7 +111,7 @@ else:
             "persistent.sources.then": "then",
             "persistent.state": "NonWindowState PersistentState WindowState",
             "persistent.task": "PersistentTask State",
-            "persistent.window": "Window everything sliding tumbling",
+            "persistent.window": "Window sliding tumbling",
         },
     )
 
@@ -150,7 +149,6 @@ __all__ = [
     "NewerFormat",
     "NoCheckpoint",
     "NonWindowState",
-    "OldFormat",
     "OtelMetrics",
     "OtherJob",
     "PersistentError",
@@ -193,7 +191,6 @@ __all__ = [
     "WindowState",
     "assigned",
     "calendar",
-    "everything",
     "session",
     "sliding",
     "then",

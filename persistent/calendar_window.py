@@ -17,8 +17,9 @@ import numpy as np
 
 from monoids.groupby.cells import Integers, segment_starts
 from monoids.groupby.sorting import Mask
-from persistent.clock import Duration, duration_ms, duration_text
+from persistent.clock import Duration, duration_text
 from persistent.text.fingerprints import window_text
+from persistent.window import offset_ms
 from persistent.zone import END_S, FIRST_S, Zone
 
 _HOUR_MS = 3_600_000
@@ -33,6 +34,7 @@ _NEVER_MS = 1 << 62
 _CHUNK_ROWS = 1 << 15
 """This many times stay in the cache from one look-up to the next."""
 
+_STEPS_MS: Final = {"hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
 SHORTEST_MS: Final = {
     "hour": _HOUR_MS,
     "day": _DAY_MS,
@@ -223,7 +225,7 @@ def calendar(unit: str, *, tz: str = "UTC", offset: Duration = 0) -> CalendarWin
     >>> (berlin.ends(start) - start) // 3_600_000
     23
     """
-    return CalendarWindow(unit, Zone.read(tz), duration_ms(offset, "offset"))
+    return CalendarWindow(unit, Zone.read(tz), offset_ms(offset, _STEPS_MS.get(str(unit))))
 
 
 def _at(borders: Integers, numbers: Any) -> Any:

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from persistent.errors import InvalidPipeline
+
 Duration = int | str | timedelta
 """Milliseconds, a ``timedelta``, or text such as ``"1 min"``."""
 Instant = int | str | datetime
@@ -73,6 +75,14 @@ def duration_ms(value: Duration, name: str = "duration") -> int:
             f"{name}: {given!r} is too long: a duration is at most {_DURATION_MAX_MS} ms, 73 million years"
         )
     return value
+
+
+def option_ms(value: Duration, name: str) -> int:
+    """The option ``name``, a duration, in milliseconds. InvalidPipeline."""
+    try:
+        return duration_ms(value, name)
+    except (TypeError, ValueError) as error:
+        raise InvalidPipeline(str(error)) from error
 
 
 def bare(**given: Duration | None) -> dict[str, int]:

@@ -78,8 +78,9 @@ class Dedupe:
         or the columns that are unique together. Whole ids are compared, never their hashes. ``restamped=False``: a
         record whose id was seen, but which is younger, is another record with a reused id, and a dead letter.
 
-        >>> Dedupe.by_id("message_id", within="1 h").said()
-        'copies of a record by (message_id) count once, within 1 h of event time; older records are late'
+        >>> print(Dedupe.by_id("message_id", within="1 h").said())  # doctest: +NORMALIZE_WHITESPACE
+        copies of a record by (message_id) count once, within 1 h of event time; records without message_id count
+        nowhere (dead letters), and older ones are late
         """
         return cls(id, None, within=within, restamped=restamped)
 
@@ -114,17 +115,21 @@ class Dedupe:
 
     def columns(self) -> dict[str, Any]:
         """The columns as recorded in a checkpoint."""
-        return {"origin": list(self.origins), "sequence": self.sequence, "epoch": self.epoch}
+        return {"origin": self.origins, "sequence": self.sequence, "epoch": self.epoch}
 
     def said(self) -> str:
         """Its promise, in a clause.
 
-        >>> Dedupe(origin="sender", sequence="number").said()
-        'copies of a record by (sender, number) count once, within 15 min of event time; older records are late'
+        >>> print(Dedupe(origin="sender", sequence="number").said())  # doctest: +NORMALIZE_WHITESPACE
+        copies of a record by (sender, number) count once, within 15 min of event time; records without sender, number
+        count nowhere (dead letters), and older ones are late
         """
         within = self.within if isinstance(self.within, str) else f"{self.within} ms"
         named = ", ".join(self.names)
-        return f"copies of a record by ({named}) count once, within {within} of event time; older records are late"
+        return (
+            f"copies of a record by ({named}) count once, within {within} of event time; records without {named} count "
+            "nowhere (dead letters), and older ones are late"
+        )
 
 
 def checked(dedupe: Any, sources: Collection[str]) -> dict[str, Dedupe]:

@@ -6,20 +6,25 @@ checks them. If anything raises, ``abandon`` drops them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from monoids.arrays import columnar
 from monoids.column import Columns, take
 from monoids.groupby.cells import Integers
 from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums, group_by
 from monoids.numbers.sums import Count
+from monoids.record import RecordMonoid
+from monoids.snapshot import FROZEN, snapshot, takes_constants
 from persistent.codec.key_types import agreed_types, key_array, listed_key
 from persistent.event_times import TIMESTAMP_MAX, checked_timestamps, is_far_before, listed_timestamps
+from persistent.key_limits import KeyLimits
 from persistent.message import Batch
+from persistent.mistaken_updates import check_no_mapping, swapped
 from persistent.session_window import SessionWindow, group_sessions, values_of
 from persistent.state import PersistentState
 from persistent.state_rows import fold
@@ -52,7 +57,7 @@ class Delta:
     first key; a key of another type is an error in the task. ``drops``: other states of the task take messages that
     this one refuses: an update at the time of such a message is dropped here, and is no error. An update at another
     time than its message's, of which some windows were final, counts in the others, and its message is noted.
-    ``since``: the clock of a restart; an update before it is an error in the task.
+    ``since``: the clock of a restart; an update before it is an error in the task. ``sinks``: whose limits a key has.
     """
 
     def __init__(
@@ -65,13 +70,17 @@ class Delta:
         *,
         drops: bool = False,
         since: int | None = None,
+        sinks: Iterable[Any] = (),
     ) -> None:
         self._state = state
-        self._drops = drops
-        self._since = since
+        self._key_limits = KeyLimits(sinks, key_names)
+        monoid = values_of(state.monoid)
+        fields = monoid.fields if isinstance(monoid, RecordMonoid) else None
+        self._constant = takes_constants(monoid)
+        self._changeable = fields and [name for name, one in fields.items() if not takes_constants(one)]
+        self._drops, self._since = drops, since
         self._key_names = tuple(key_names)
-        self._watermark = watermark
-        self._limit = limit
+        self._watermark, self._limit = watermark, limit
         self._key_types = tuple(key_types)
         self._pending_types = self._key_types
         self._parts: list[GroupSums] = []
@@ -90,18 +99,27 @@ class Delta:
         """Add ``value`` at a time (ms) to the message's key, or to ``key``."""
         row = self.row
         if key is not _OWN_KEY:
-            self._given_keys[len(self._times)] = key
+            self._given_keys[len(self._times)] = snapshot(key)
         elif row is None and self._key_names:
             raise TypeError(
                 "update without key= outside process_message: the message it belongs to is unknown. Give "
                 "key=message.key, or call super().process_batch(state, batch)"
             )
+        # As it is now: a task may use one dict for all its updates. Of a record, fields of plain numbers need no look.
+        if self._changeable is not None and value.__class__ is dict:
+            value = value.copy()
+            for name in self._changeable:
+                if name in value and value[name].__class__ not in FROZEN:
+                    value[name] = snapshot(value[name])
+        elif not self._constant:
+            value = snapshot(value)
         self._rows.append(-1 if row is None else row)
         self._times.append(timestamp)
         self._values.append(value)
 
     def update_batch(self, timestamps: Any, values: Any, *, keys: Any = _OWN_KEY) -> None:
-        """Add many: Arrow and NumPy arrays are columns, anything else is one value for every row.
+        """Add many: an Arrow or NumPy array, list, generator or Series is a column of as many values, also in a tuple
+        or mapping; anything else is one value for every row.
 
         Give ``batch.timestamps``, or those of ``batch.filter(mask)``. Of other arrays of times it is unknown whose they
         are: if one of them is late, the batch is processed again in halves, until its message is alone.
@@ -110,9 +128,9 @@ class Delta:
         self._sum_listed()
         own = self._batch.of_timestamps(timestamps) if self._batch is not None else None
         times = own.timestamps if own is not None else checked_timestamps(timestamps)
-        swapped = self._batch.of_timestamps(values) if self._batch is not None and own is None else None
-        if swapped is not None and is_far_before(times, swapped.timestamps):
-            raise ValueError(_swapped_text("update_batch", int(times.min()), int(swapped.timestamps.min())))
+        exchanged = self._batch.of_timestamps(values) if self._batch is not None and own is None else None
+        if exchanged is not None and is_far_before(times, exchanged.timestamps):
+            raise swapped("update_batch", int(times.min()), int(exchanged.timestamps.min()))
         if keys is _OWN_KEY:
             if own is None and self._key_names:
                 raise TypeError(
@@ -122,9 +140,9 @@ class Delta:
             columns = own.keys if own is not None else ()
         else:
             columns = self._key_columns(keys, len(times))
-        monoid = values_of(self._state.monoid)
+        monoid, values = values_of(self._state.monoid), columnar(values)
         if type(monoid) is Count:
-            _check_no_mapping([values])
+            check_no_mapping(values if isinstance(values, list) else [values])
         lifted = monoid.lift_rows(values, len(times))
         self._sum(columns, times, lifted, None if own is None else _Messages(own.timestamps, own.offsets))
 
@@ -166,6 +184,7 @@ class Delta:
     def check(self) -> None:
         """Lift and check the updates since ``begin``; ``end`` then raises nothing."""
         self._sum_listed()
+        self._key_limits.check()
 
     def settle(self) -> None:
         """Fold the kept sums once they are many. An error here belongs to the sum, not to a message."""
@@ -175,6 +194,7 @@ class Delta:
     def abandon(self) -> None:
         """Drop the updates since ``begin``."""
         self._pending, self._pending_partly = [], []
+        self._key_limits.clear()
         self._batch = None
         self._clear()
 
@@ -203,7 +223,7 @@ class Delta:
             self._check_not_swapped(times)
             monoid = values_of(self._state.monoid)
             if type(monoid) is Count:
-                _check_no_mapping(self._values)
+                check_no_mapping(self._values)
             values = monoid.lift_list(self._values)
             self._sum(self._listed_keys(), times, values, self._listed_own() if self._needs_own else None)
             self._clear()
@@ -217,13 +237,13 @@ class Delta:
         for place in np.flatnonzero(times * 2 < int(own.min()))[:_TRIED_MAX].tolist():
             value, row = self._values[place], self._rows[place]
             if times[place] and row >= 0 and type(value) is int and value == own[row]:
-                raise ValueError(_swapped_text("update", int(times[place]), value))
+                raise swapped("update", int(times[place]), value)
 
     @property
     def _needs_own(self) -> bool:
-        """Whether it can matter for an update that is too late whether it is at the time of its message."""
+        """Whether it can matter of which message an update is: where it can be too late, or of a refused key."""
         window = self._state.window
-        return self._drops or (window is not None and window.overlaps)
+        return self._drops or (window is not None and window.overlaps) or bool(self._key_limits)
 
     def _listed_own(self) -> _Messages | None:
         """The message of each listed update; None if that is not known of all."""
@@ -257,9 +277,11 @@ class Delta:
                 rows = np.flatnonzero(held)
                 keys = [column.take(pa.array(rows)) for column in keys]
                 times, columns = times[rows], take(columns, rows)
+                own = None if own is None else _Messages(own.timestamps[rows], own.offsets[rows])
         if len(times):
             self._pending_types = self._agreed_types(keys)
             self._pending.append(self._grouped(keys, times, columns))
+            self._key_limits.note(self._pending[-1].keys, keys, None if own is None else own.offsets)
 
     def _check_limits(self, first: int, last: int) -> None:
         """ValueError if one of the updates from ``first`` to ``last`` is too far ahead, or before a restart."""
@@ -355,9 +377,10 @@ class Delta:
         """The messages' own keys for these rows of the batch. Key functions run only for messages with an update."""
         batch = self._listed_batch
         assert batch is not None
-        if len(rows) == len(batch) and rows == list(range(len(rows))):
+        numbers = np.fromiter(rows, np.int64, len(rows))
+        if np.array_equal(numbers, np.arange(len(batch))):
             return batch.keys
-        distinct, numbers = np.unique(np.array(rows, np.int64), return_inverse=True)
+        distinct, numbers = np.unique(numbers, return_inverse=True)
         taken = pa.array(numbers)
         return [column.take(taken) for column in batch.take(distinct).keys]
 
@@ -375,20 +398,3 @@ class _AtOnce(Delta):
     def update(self, timestamp: int, value: Any, *, key: Any = _OWN_KEY) -> None:
         super().update(timestamp, value, key=key)
         self._sum_listed()
-
-
-def _check_no_mapping(values: Sequence[Any]) -> None:
-    """TypeError if a mapping of fields was given to a state that is ``Count()``, and would count as 1."""
-    if any(issubclass(kind, Mapping) for kind in set(map(type, values))):
-        given = next(value for value in values if isinstance(value, Mapping))
-        raise TypeError(
-            f"an update of a Count() by the mapping {str(given)[:80]}: a Count() takes each value as 1, whatever is in "
-            "it. Give 1, as in state.update(timestamp, 1); or let the state be a record, as in record(count=Count())"
-        )
-
-
-def _swapped_text(method: str, time: int, value: int) -> str:
-    return (
-        f"an update at {time} ({utc_text(time)}) whose value, {value}, is the timestamp of its message: the two are "
-        f"swapped. Use state.{method}(timestamp, value)"
-    )

@@ -1,4 +1,4 @@
-"""The deltas of a task with several states, by their names: what its process_message and process_batch are given.
+"""The deltas of a task, by the names of its states: what its process_message and process_batch are given.
 
 The updates of a batch apply to all states together, or to none.
 """
@@ -10,13 +10,15 @@ from typing import Any
 
 from persistent.delta import Delta
 from persistent.message import Batch
+from persistent.task import STATE
 
 
 class Deltas(Mapping[str, Delta]):
-    """The states as such a task sees them in a pipeline: ``state["hourly"].update(...)``."""
+    """The states as a task sees them in a pipeline: ``state["hourly"].update(...)``."""
 
-    def __init__(self, deltas: Mapping[str, Delta]) -> None:
+    def __init__(self, deltas: Mapping[str, Delta], *, named: bool = True) -> None:
         self._deltas = dict(deltas)
+        self._named = named
 
     # -- what a task calls -----------------------------------------------------------------------------------
 
@@ -42,7 +44,7 @@ class Deltas(Mapping[str, Delta]):
         raise TypeError(self._several("update_batch"))
 
     def _several(self, method: str) -> str:
-        first = next(iter(self._deltas))
+        first, *_ = self._deltas
         return (
             f"state.{method}(...): the task has the states {', '.join(self._deltas)}. Name one: "
             f"state[{first!r}].{method}(...)"
@@ -51,9 +53,15 @@ class Deltas(Mapping[str, Delta]):
     # -- what the step calls ---------------------------------------------------------------------------------
 
     @property
+    def given(self) -> Any:
+        """What the task is given: these; or its only delta, if its state has no name."""
+        return self if self._named else self._deltas[STATE]
+
+    @property
     def row(self) -> int | None:
         """The row of the batch that updates belong to; None: they must give their key."""
-        return next(iter(self._deltas.values())).row
+        first, *_ = self._deltas.values()
+        return first.row
 
     @row.setter
     def row(self, row: int | None) -> None:
@@ -67,7 +75,7 @@ class Deltas(Mapping[str, Delta]):
 
     def at_once(self) -> Deltas:
         """Empty deltas that check each update at once."""
-        return Deltas({name: one.at_once() for name, one in self._deltas.items()})
+        return Deltas({name: one.at_once() for name, one in self._deltas.items()}, named=self._named)
 
     def of(self, batch: Batch) -> None:
         """The following rows belong to this batch: the one begun, or one filtered from it."""
@@ -82,9 +90,8 @@ class Deltas(Mapping[str, Delta]):
             one.end()
 
     def noted(self) -> dict[str, Any]:
-        """Of each state that has missed some of its windows: the messages that have, by their offsets. An only state
-        has no name here."""
-        found = {name if len(self) > 1 else "": one.noted() for name, one in self._deltas.items()}
+        """Of each state that has missed some of its windows: the messages that have, by their offsets."""
+        found = {name: one.noted() for name, one in self._deltas.items()}
         return {name: offsets for name, offsets in found.items() if len(offsets)}
 
     def settle(self) -> None:

@@ -60,7 +60,7 @@ class Refused(PersistentError):
 
 
 class OtherJob(PersistentError):
-    """The checkpoint belongs to another job: its operators, source kind or partitions differ."""
+    """The checkpoint belongs to another job: its states, source kind or partitions differ."""
 
 
 class FingerprintChanged(PersistentError):
@@ -69,10 +69,6 @@ class FingerprintChanged(PersistentError):
 
 class NewerFormat(CorruptCheckpoint):
     """The checkpoint, or a file in it, needs a newer release. Nothing is wrong with it."""
-
-
-class OldFormat(PersistentError):
-    """The checkpoint has an older format, which this release reads but does not write. Upgrade it first."""
 
 
 class Stopped(PersistentError):

@@ -36,7 +36,7 @@ def checked_timestamps(timestamps: Any) -> Integers:
         if timestamps.null_count:
             raise ValueError(f"{timestamps.null_count} timestamps are null: filter them out first")
         if pa.types.is_timestamp(timestamps.type):
-            timestamps = timestamps.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+            timestamps = timestamps.cast(pa.timestamp("ms"), safe=timestamps.type.unit == "s").cast(pa.int64())
         timestamps = (
             timestamps.to_numpy(zero_copy_only=False) if isinstance(timestamps, pa.Array) else timestamps.to_numpy()
         )
@@ -44,20 +44,19 @@ def checked_timestamps(timestamps: Any) -> Integers:
         raise TypeError(
             f"timestamps are a one-dimensional NumPy or Arrow array of integers (ms), not {type(timestamps).__name__}"
         )
-    times = timestamps.astype(np.int64, copy=False)
-    if len(times) and int(times.min()) < 0:
-        raise ValueError(f"timestamp {int(times.min())} is before 1970")
-    if len(times) and int(times.max()) > TIMESTAMP_MAX:
-        raise ValueError(f"timestamp {int(times.max())} is too large: give milliseconds since the Unix epoch")
-    return times
+    if len(timestamps) and int(timestamps.min()) < 0:
+        raise ValueError(f"timestamp {int(timestamps.min())} is before 1970")
+    if len(timestamps) and int(timestamps.max()) > TIMESTAMP_MAX:
+        raise ValueError(f"timestamp {int(timestamps.max())} is too large: give milliseconds since the Unix epoch")
+    return timestamps.astype(np.int64, copy=False)
 
 
 def listed_timestamps(times: list[Any]) -> Integers:
     """The same of a list of integers."""
-    if any(type(time) is not int for time in times):
+    if set(map(type, times)) != {int}:
         times = [checked_timestamp(time) for time in times]
     try:
-        return checked_timestamps(np.array(times, np.int64))
+        return checked_timestamps(np.fromiter(times, np.int64, len(times)))
     except OverflowError:
         return checked_timestamps(np.array([checked_timestamp(time) for time in times]))
 

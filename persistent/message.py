@@ -15,24 +15,54 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from monoids.arrays import python_value
 from monoids.groupby.sorting import Integers
+from persistent.text.readable import readable
 
 
-class _Lists(dict[str, list[Any]]):
-    """The columns of a table as Python lists, each made at first use."""
+class _Singly:
+    """A column that has a value for which Python has none: each is converted by itself, when a message reads it."""
 
-    def __init__(self, table: pa.RecordBatch) -> None:
+    def __init__(self, name: str, column: pa.Array) -> None:
+        self._name = name
+        self._column = column
+
+    def __getitem__(self, row: int) -> Any:
+        return _python_value(self._column[row], f"field {self._name!r}", f"batch[{self._name!r}]")
+
+    def readable(self, row: int) -> Any:
+        return readable(self._column[row])
+
+
+def _python_value(value: pa.Scalar, what: str, column: str) -> Any:
+    try:
+        return python_value(value)
+    except (OverflowError, ValueError) as error:
+        raise ValueError(
+            f"{what} holds {readable(value)} ({value.type}), for which Python has no value: read the column as Arrow "
+            f"has it, {column} in process_batch"
+        ) from error
+
+
+class _Lists(dict[str, list[Any] | _Singly]):
+    """The columns of a batch as Python lists, each made at first use."""
+
+    def __init__(self, batch: Batch) -> None:
         super().__init__()
-        self.table = table
+        self.batch = batch
 
-    def __missing__(self, name: str) -> list[Any]:
-        place = self.table.schema.get_field_index(name)
-        if place < 0:
-            raise KeyError(f"no field {name!r}; the fields are {', '.join(self.table.schema.names)}")
-        column = self.table.column(place)
+    @property
+    def names(self) -> list[str]:
+        return list(self.batch.table.schema.names)
+
+    def __missing__(self, name: str) -> list[Any] | _Singly:
+        column = self.batch[name]
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp(column.type.unit, "UTC"))
-        values: list[Any] = column.to_pylist()
+        try:
+            values: list[Any] | _Singly = column.to_pylist()
+        except (OverflowError, ValueError):
+            values = _Singly(name, column)
         self[name] = values
         return values
 
@@ -50,19 +80,36 @@ class Row(Mapping[str, Any]):
         return self._lists[name][self._row]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._lists.table.schema.names)
+        return iter(self._lists.names)
 
     def __len__(self) -> int:
-        return int(self._lists.table.num_columns)
+        return len(self._lists.names)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._lists.table.schema.names
+        return name in self._lists.names
+
+    def __deepcopy__(self, memo: object) -> Row:
+        return self
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"a message's value is a mapping: use message.value[{name!r}]")
 
     def __repr__(self) -> str:
-        return repr(dict(self))
+        return repr(self._readable())
+
+    def _readable(self) -> dict[str, Any]:
+        """The fields, with a text in place of a value that Python has not."""
+        read = {name: self._lists[name] for name in self}
+        return {
+            name: column.readable(self._row) if isinstance(column, _Singly) else column[self._row]
+            for name, column in read.items()
+        }
+
+
+def readable_fields(message: Message) -> dict[str, Any]:
+    """The fields of a message, with a text in place of a value for which Python has none."""
+    value = message.value
+    return value._readable() if isinstance(value, Row) else dict(value)
 
 
 class Message:
@@ -73,26 +120,28 @@ class Message:
     of its sender, None if the source does not know them.
     """
 
-    __slots__ = ("_batch", "_row", "timestamp", "value")
+    __slots__ = ("timestamp", "value")
 
     origin: str | None = None
     sequence: int | None = None
     delivery: str = "live"
 
-    def __init__(self, batch: Batch, lists: _Lists, row: int, timestamp: int) -> None:
-        self._batch = batch
-        self._row = row
+    def __init__(self, value: Row, timestamp: int) -> None:
+        self.value = value
         self.timestamp = timestamp
-        self.value: Mapping[str, Any] = Row(lists, row)
 
     @property
     def partition(self) -> str:
         return self._batch.partition
 
     @property
+    def _batch(self) -> Batch:
+        return self.value._lists.batch
+
+    @property
     def position(self) -> tuple[int, int]:
         """(ordinal of the file, offset in it); of a broker's message (0, offset)."""
-        return self._batch.ordinal, int(self._batch.offsets[self._row])
+        return self._batch.ordinal, int(self._batch.offsets[self.value._row])
 
     @property
     def order(self) -> tuple[int, str, tuple[int, int]]:
@@ -104,8 +153,15 @@ class Message:
         """The key: a scalar for one column, a tuple for several, None for a task without keys."""
         if not self._batch.keys:
             return None
-        values = tuple(column[self._row].as_py() for column in self._batch.keys)
+        row, keys = self.value._row, self._batch.keys
+        try:
+            values = tuple(column[row].as_py() for column in keys)
+        except (OverflowError, ValueError):
+            values = tuple(_python_value(column[row], "the key", "batch.keys") for column in keys)
         return values[0] if len(values) == 1 else values
+
+    def __deepcopy__(self, memo: object) -> Message:
+        return self
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name in self.__slots__:
@@ -121,7 +177,7 @@ class Message:
         return f"{written}: the fields of a message are in message.value: {wanted}"
 
     def __repr__(self) -> str:
-        return f"Message({dict(self.value)!r}, timestamp={self.timestamp}, position={self.position})"
+        return f"Message({self.value!r}, timestamp={self.timestamp}, position={self.position})"
 
 
 def _no_keys(batch: Batch) -> tuple[pa.Array, ...]:
@@ -131,7 +187,7 @@ def _no_keys(batch: Batch) -> tuple[pa.Array, ...]:
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Consecutive records as columns: ``batch[name]`` is an Arrow array, ``timestamps`` int64 ms, ``keys`` the key
-    columns, which ``key_of`` makes at first use.
+    columns, which ``key_of`` makes at first use. None of them can be changed in place.
     """
 
     table: pa.RecordBatch
@@ -141,6 +197,14 @@ class Batch:
     offsets: Integers
     key_of: Callable[[Batch], tuple[pa.Array, ...]] = _no_keys
     _filtered: dict[int, Batch] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        # The clock of the job and every state read these arrays after the task.
+        for name in ("timestamps", "offsets"):
+            if getattr(self, name).flags.writeable:
+                view = getattr(self, name).view()
+                view.flags.writeable = False
+                object.__setattr__(self, name, view)
 
     def __len__(self) -> int:
         return len(self.timestamps)
@@ -216,6 +280,4 @@ class Batch:
 
     def messages(self) -> Iterator[Message]:
         """The records one by one."""
-        lists = _Lists(self.table)
-        times = self.timestamps.tolist()
-        return map(Message, repeat(self), repeat(lists), range(len(times)), times)
+        return map(Message, map(Row, repeat(_Lists(self)), range(len(self))), self.timestamps.tolist())

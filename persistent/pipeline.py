@@ -28,10 +28,10 @@ from persistent.driver.destinations import check_every_destination, check_not_re
 from persistent.driver.evolution import Evolution, Evolutions, checked_evolutions, checked_names
 from persistent.driver.job_guarantee import guarantee_of_job
 from persistent.driver.loop import Driver
-from persistent.driver.naming import checked_late_sink, named_sinks, named_sources, sinks_by_state
+from persistent.driver.naming import checked_job_name, checked_late_sink, named_sinks, named_sources, sinks_by_state
 from persistent.driver.options import Options, check_choices, checked_ms, positive_ms
 from persistent.driver.report import Idle, RunReport, StepReport
-from persistent.driver.same_job import check_same_job, chosen_state, view_of
+from persistent.driver.same_job import check_same_node, chosen_node
 from persistent.driver.start_from import start
 from persistent.engines.choosing import chosen_engine
 from persistent.engines.protocol import Engine
@@ -47,7 +47,7 @@ from persistent.state import PersistentState
 from persistent.storage import Storage, is_proved, open_storage
 from persistent.task import PersistentTask, check_task, named_states, operator_name, task_name
 from persistent.text.spelling import spelled
-from persistent.worker.job import Job
+from persistent.worker.job import Job, Node
 from persistent.worker.requirements import process, say_where
 from persistent.worker.state_tables import WHOLE, StatePart, empty_table, folded_tables
 
@@ -55,8 +55,8 @@ from persistent.worker.state_tables import WHOLE, StatePart, empty_table, folded
 class Pipeline:
     """A source, a task, sinks and a checkpoint, to be run.
 
-    ``source``: one, a list, or a mapping of names to sources, all of which feed the task. ``checkpoint``: the URL of a
-    folder for this pipeline alone. ``sink``: where windows go when they close: one, a list, or a mapping of names to
+    ``source``: one, or a mapping of names to sources, all of which feed the task. ``checkpoint``: the URL of a
+    folder for this pipeline alone. ``sink``: where windows go when they close: one, or a mapping of names to
     sinks, each of which receives all of them. Of a task with several states: by state, ``{"hourly": FileSink(...)}``,
     where a sink has the name of its state, or ``{"hourly": {"files": FileSink(...), "table": ...}}``. Without one the
     state is the only result, and a state with windows needs ``discard_closed=True``, which drops closed windows.
@@ -76,7 +76,7 @@ class Pipeline:
     the next run does it, once; of a task with several states, by state. ``allow_dropped``: former names of the task,
     or "task/state" of a state that it no longer has, whose state is deleted. ``dedupe``: how to
     recognise copies of a record that its sender has sent again, in every source or by the name of the source; each
-    counts once.
+    counts once. ``name``: what the page, metrics, logs and reports call the job, by default an end of the URL.
 
     >>> from monoids import Count
     >>> from persistent import MemorySource, NonWindowState
@@ -97,10 +97,10 @@ class Pipeline:
     def __init__(
         self,
         *,
-        source: Source | Sequence[Source] | Mapping[str, Source],
+        source: Source | Mapping[str, Source],
         task: PersistentTask,
         checkpoint: str | Storage,
-        sink: AnySink | Sequence[AnySink] | Mapping[str, AnySink] | None = None,
+        sink: AnySink | Mapping[str, AnySink] | None = None,
         late_sink: AnySink | None = None,
         discard_closed: bool = False,
         step_rows: int | None = None,
@@ -115,22 +115,24 @@ class Pipeline:
         evolve: Evolution | Evolutions | None = None,
         allow_dropped: Sequence[str] = (),
         dedupe: Dedupe | Mapping[str, Dedupe] | None = None,
+        name: str | None = None,
     ) -> None:
+        self.name = checked_job_name(name)
         self.sources = named_sources(source)
         check_choices(step_rows, on_error, require)
         self.dedupe = copies.checked(dedupe, self.sources)
         self.task = task
-        self._declared = check_task(task)
-        _check_recordable(task, named_states(self._declared))
-        self.sinks, self._takes = _sinks_and_states(sink, self._declared)
+        declared = check_task(task)
+        self._states, self._named = named_states(declared), isinstance(declared, Mapping)
+        _check_recordable(task, self._states)
+        self.sinks, self._takes = sinks_by_state(sink, self._states) if self._named else (named_sinks(sink), {})
         self.late_sink = checked_late_sink(late_sink, self.sinks)
         self.discard_closed = discard_closed
         self.storage = open_storage(checkpoint, unsafe_single_driver=unsafe_single_driver, option="checkpoint")
-        given = task, self._declared, *self._parts(), False, discard_closed, self.dedupe, self.late_sink
-        check_every_destination(Job(*given, takes=self._takes))
+        self.on_error = on_error
+        check_every_destination(self.job())
         self.unsafe_single_driver = unsafe_single_driver and not is_proved(self.storage)
         self.step_rows = step_rows
-        self.on_error = on_error
         self.max_future_ms = checked_ms(max_future, "max_future")
         self.quiet_after_ms = positive_ms(quiet_after, "quiet_after")
         self.max_drift_ms = positive_ms(max_drift, "max_drift")
@@ -140,9 +142,9 @@ class Pipeline:
             raise InvalidPipeline(f"retention={retention!r}: give Retention(last=10, hourly=24, daily=7), or None")
         self.retention = retention or Retention()
         self.start_from = None if start_from is None else open_checkpoint(start_from, option="start_from")
-        self.evolve = checked_evolutions(evolve, self._declared)
+        self.evolve = checked_evolutions(evolve, declared)
         self.allow_dropped = checked_names(allow_dropped, "allow_dropped")
-        ours = [operator_name(task, name) for name in named_states(self._declared)]
+        ours = [operator_name(task, name) for name in self._states]
         if {*ours} & {*self.allow_dropped}:
             what = "the task" if ours == [task_name(task)] else "a state"
             raise InvalidPipeline(f"allow_dropped={allow_dropped!r} names {what} of this pipeline: omit it")
@@ -168,14 +170,15 @@ class Pipeline:
         """The only source. InvalidPipeline if the pipeline has several: ``sources`` has them by name."""
         if len(self.sources) != 1:
             raise InvalidPipeline(f"this pipeline has the sources {', '.join(self.sources)}: use pipeline.sources")
-        return next(iter(self.sources.values()))
+        (source,) = self.sources.values()
+        return source
 
     @property
     def sink(self) -> AnySink | None:
         """The only sink, or None. InvalidPipeline if the pipeline has several: ``sinks`` has them by name."""
         if len(self.sinks) > 1:
             raise InvalidPipeline(f"this pipeline has the sinks {', '.join(self.sinks)}: use pipeline.sinks")
-        return next(iter(self.sinks.values()), None)
+        return [*self.sinks.values(), None][0]
 
     @property
     def all_sinks(self) -> dict[str, AnySink]:
@@ -198,15 +201,12 @@ class Pipeline:
             evolve=self.evolve,
             dropped=self.allow_dropped,
         )
-        return explained(self.job(), options, self.guarantee(), parallelism, start_from=self.start_from)
+        return explained(self.job(), options, self.guarantee(), parallelism, start_from=self.start_from, name=self.name)
 
     def warnings(self) -> tuple[str, ...]:
         """Likely mistakes that the sources found in their files or queues."""
         told = (getattr(source, "warnings", None) for source in self.sources.values())
         return tuple(warning for warnings in told if warnings is not None for warning in warnings())
-
-    def _check_not_read_back(self) -> None:
-        check_not_read_back(self.sources, self.all_sinks, self.storage)
 
     @spelled
     def run(
@@ -238,7 +238,7 @@ class Pipeline:
         told = Told(progress, follow, on_step, on_idle)
         # First, because it accesses no store: an unreachable one can take minutes to fail.
         chosen = self._engine(spark, engine)
-        self._check_not_read_back()
+        check_not_read_back(self.sources, self.all_sinks, self.storage)
         options = Options(
             self.step_rows,
             follow,
@@ -254,12 +254,12 @@ class Pipeline:
             self.max_drift_ms,
         )
         try:
-            with shown(metrics, self.storage.url, chosen.name) as boards, told:
+            with shown(metrics, self.storage.url, chosen.name, self.name) as boards, told:
                 if self.start_from is not None:
                     first = first_manifest(self.job(), new_nonce())
                     start(self.storage, first, self.start_from, self.evolve, self.allow_dropped)
                 report = Driver(self.job(), chosen, replace(options, observers=boards)).run()
-            return replace(report, notes=(*report.notes, *self.warnings()))
+            return replace(report, notes=(*report.notes, *self.warnings()), name=self.name or "")
         except PersistentError as error:
             if not getattr(chosen, "is_local", True):
                 say_where(error, f"the driver, {process()}")
@@ -294,7 +294,7 @@ class Pipeline:
         rollback has undone and left to be seen; its keys and windows are published as they are now. Or the id of the
         rollback, for all of them, and for sessions. ``take_over``: even if a driver may run. Raises StillRunning.
         """
-        self._check_not_read_back()
+        check_not_read_back(self.sources, self.all_sinks, self.storage)
         chosen = self._engine(spark, engine)
         options = Options(max_future_ms=self.max_future_ms, retention=self.retention)
         try:
@@ -317,18 +317,14 @@ class Pipeline:
         """
         if at is not None and as_of is not None:
             raise InvalidPipeline("at= names a checkpoint, as_of= a clock: give one of them")
-        job = self.job().of(self._named(name))
-        table = self._state_table(job, at) if as_of is None else self._table_as_of(job, instant_ms(as_of, "as_of"))
+        node = chosen_node(self.job(), name)
+        table = self._state_table(node, at) if as_of is None else self._table_as_of(node, instant_ms(as_of, "as_of"))
         return table if spark is None else spark.createDataFrame(table)
 
     def state_frame(self, library: str = "pandas", **which: Any) -> Any:
         """The state as a DataFrame of "pandas" or "polars", with exactly its values; ``which``: the options of
         ``state``."""
         return frame_of(self.state(**which), library)
-
-    def _named(self, name: str | None) -> str:
-        """The name of a state. InvalidPipeline without a name, if the task has several states, or none of that name."""
-        return chosen_state(self.job(), name)
 
     def late(self) -> pa.Table:
         """The late records: where each was read (partition, file, ordinal, offset), its ``timestamp`` (ms), ``reason``
@@ -342,31 +338,33 @@ class Pipeline:
     def job(self) -> Job:
         """The job, as drivers and operations use it."""
         letters = self.on_error == "dead-letter"
-        given = self.task, self._declared, *self._parts()
-        return Job(*given, letters, self.discard_closed, self.dedupe, self.late_sink, takes=self._takes)
+        given = self.task, self._states, *self._parts()
+        return Job(
+            *given, letters, self.discard_closed, self.dedupe, self.late_sink, takes=self._takes, named=self._named
+        )
 
     def _parts(self) -> tuple[Mapping[str, Source], Mapping[str, AnySink], Storage]:
         return self.sources, self.sinks, self.storage
 
-    def _state_table(self, job: Job, at: int | None) -> pa.Table:
+    def _state_table(self, node: Node, at: int | None) -> pa.Table:
         log = Log(self.storage)
         newest = log.newest() if at is None else None
         if at is None and (newest is None or newest.manifest.base == 0):
-            return empty_table(job, None)
-        return read_while_running(log, lambda: checkpoint_at(log, at), lambda entry: self._table(job, entry, WHOLE))
+            return empty_table(node, None)
+        return read_while_running(log, lambda: checkpoint_at(log, at), lambda entry: self._table(node, entry, WHOLE))
 
-    def _table_as_of(self, job: Job, clock: int) -> pa.Table:
+    def _table_as_of(self, node: Node, clock: int) -> pa.Table:
         log, part = Log(self.storage), StatePart(as_of=clock)
 
         def find() -> Entry:
-            return checkpoint_as_of(log, job.task, {job.name: job.state}, clock)
+            return checkpoint_as_of(log, node.task, {node.name: node.state}, clock)
 
-        return read_while_running(log, find, lambda entry: self._table(job, entry, part))
+        return read_while_running(log, find, lambda entry: self._table(node, entry, part))
 
-    def _table(self, job: Job, entry: Entry, part: StatePart) -> pa.Table:
-        view = view_of(job, entry.manifest, self.storage.url)
-        check_same_job(view, first_manifest(job, ""), self.storage.url)
-        return pa.concat_tables([empty_table(job, view), *folded_tables(job, view, part)])
+    def _table(self, node: Node, entry: Entry, part: StatePart) -> pa.Table:
+        found = entry.manifest
+        check_same_node(found, first_manifest(self.job(), ""), node.id, self.storage.url)
+        return pa.concat_tables([empty_table(node, found), *folded_tables(node, found, part)])
 
     def _engine(self, spark: Any, engine: str | Engine | None) -> Engine:
         chosen = chosen_engine(spark, engine)
@@ -376,14 +374,7 @@ class Pipeline:
 
 
 def _one_or_all(parts: Mapping[str, Any]) -> Any:
-    return next(iter(parts.values()), None) if len(parts) < 2 else parts
-
-
-def _sinks_and_states(
-    given: Any, declared: PersistentState | Mapping[str, PersistentState]
-) -> tuple[dict[str, AnySink], dict[str, str]]:
-    """The sinks by name, and the state that each takes, if states have names."""
-    return (named_sinks(given), {}) if isinstance(declared, PersistentState) else sinks_by_state(given, declared)
+    return parts if len(parts) > 1 else [*parts.values(), None][0]
 
 
 def _check_recordable(task: PersistentTask, states: Mapping[str, PersistentState]) -> None:

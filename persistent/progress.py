@@ -35,6 +35,7 @@ class RunFigures:
         self.steps = 0
         self.late = 0
         self.dead = 0
+        self.duplicates = 0
         self._refused: Counter[str] = Counter()
         self.checkpoint_bytes = 0
         self._follow = follow
@@ -53,7 +54,8 @@ class RunFigures:
         self.steps += 1
         self.late += step.late
         self.dead += step.dead
-        for name, missed in step.refused.items():
+        self.duplicates += step.duplicates
+        for name, missed in step.late_windows.items():
             self._refused[name] += sum(missed.values())
         self.checkpoint_bytes += step.checkpoint_bytes
         self._recent.append((now_s, self.rows, step.reached.done if step.reached else None))
@@ -105,9 +107,13 @@ class RunFigures:
 
     def _set_aside(self) -> list[str]:
         """Records missing from the result, if any, and their share."""
-        counts = [(self.late, f"{self.late:,} late"), (self.dead, count_text(self.dead, "dead letter"))]
+        counts = [
+            (self.late, f"{self.late:,} late"),
+            (self.dead, count_text(self.dead, "dead letter")),
+            (self.duplicates, count_text(self.duplicates, "duplicate")),
+        ]
         # Where one state takes what another refuses, the account alone would show nothing.
-        if set(self._refused.values()) != {self.late}:
+        if len(self._refused) > 1 and set(self._refused.values()) != {self.late}:
             counts += [(count, f"{count:,} late in {state_name(name)}") for name, count in self._refused.items()]
         return [f"{text} ({_share(count, self.rows)} of all)" for count, text in counts if count]
 

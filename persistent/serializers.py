@@ -20,7 +20,7 @@ from typing import Any
 
 import cloudpickle as pickler
 
-from monoids.serializer import Serializer
+from monoids.monoid import Serializer
 from persistent.errors import CorruptCheckpoint
 
 KEY_BYTES_MIN = 32

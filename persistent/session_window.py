@@ -13,7 +13,7 @@ may join two of them. A session that is final never changes, and stays until a f
     so a record that counts   is not less than the gap after a final session, or not in its cell
 
 A record that counts can make a published session longer, and join it to others: what was published of them is taken
-back (``persistent.worker.revise_sessions``). Published are closed sessions, and open ones too where a step publishes
+back (``persistent.views.sessions``). Published are closed sessions, and open ones too where a step publishes
 what it has changed.
 """
 
@@ -26,6 +26,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from monoids.arrays import columnar
 from monoids.column import Columns, Ragged, take
 from monoids.containers.sessions import Fragment, Sessions
 from monoids.groupby.cells import Integers, segment_starts
@@ -33,6 +34,7 @@ from monoids.groupby.grouping import number_keys, take_keys
 from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums, group_by
 from monoids.monoid import Monoid
+from monoids.snapshot import snapshot
 from persistent.clock import Duration, bare, duration_ms, duration_text
 from persistent.lateness import CLOSE, RETRACT, Lateness
 from persistent.window import AnyWindow, Window
@@ -172,8 +174,19 @@ def at_times(monoid: Monoid[Any], times: Integers, values: Columns) -> Columns:
 
 
 def lift_at(monoid: Monoid[Any], time: int, value: Any) -> Any:
-    """One value as an element of a row's monoid."""
-    return monoid.lift((time, value)) if isinstance(monoid, Sessions) else monoid.lift(value)
+    """One value, as it is now, as an element of a row's monoid."""
+    taken = snapshot(value)
+    return monoid.lift((time, taken)) if isinstance(monoid, Sessions) else monoid.lift(taken)
+
+
+def lift_rows(monoid: Monoid[Any], values: Any, length: int) -> Columns:
+    """``length`` values as elements of the monoid of values: columns in any form, or one value for every row."""
+    return values_of(monoid).lift_rows(columnar(values), length)
+
+
+def presented(monoid: Monoid[Any], elements: Sequence[Any]) -> Any:
+    """What the sum of the elements is presented as; changing it does not change them."""
+    return snapshot(monoid.present(monoid.fold(elements)))
 
 
 def result_columns(monoid: Monoid[Any], columns: Columns) -> Columns:
@@ -229,24 +242,13 @@ def last_sessions(window: Gaps, rows: GroupSums, closed: int) -> GroupSums:
     return GroupSums(rows.hashes[held], take_keys(rows.keys, held), rows.panes[held], found)
 
 
-def parts_since(rows: GroupSums, times: Integers) -> GroupSums:
-    """The parts of sessions that begin at or after a time, one for each row; without rows that hold none."""
-    (table,) = rows.columns
-    columns = table.flat()
-    chosen = np.flatnonzero(columns[0] >= table.spread(times))
-    lengths = np.bincount(table.spread(np.arange(len(rows)))[chosen], minlength=len(rows))
-    held = np.flatnonzero(lengths)
-    left = (Ragged.of(lengths[held], take(columns, chosen)),)
-    return GroupSums(rows.hashes[held], take_keys(rows.keys, held), rows.panes[held], left)
-
-
 def presented_sessions(
     monoid: Monoid[Any], window: SessionWindow, elements: Iterable[tuple[Fragment, ...]]
-) -> dict[tuple[int | None, int | None], Any]:
+) -> dict[tuple[int, int], Any]:
     """The sessions of the elements of cells: start and end to presented value."""
     inner = values_of(monoid)
     return {
-        (start, min(last + window.gap_ms, window.last_end(start))): inner.present(one)
+        (start, min(last + window.gap_ms, window.last_end(start))): presented(inner, [one])
         for element in elements
         for start, last, one in element
     }

@@ -31,19 +31,17 @@ from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import Run, decode_document, decode_run, encode_document, encode_run
 from persistent.errors import CorruptCheckpoint, FingerprintChanged
 from persistent.event_times import checked_timestamp, checked_timestamps
-from persistent.lateness import ALLOWS_NONE, CLOSE, DELTA, Lateness, checked_lateness, checked_totals
+from persistent.lateness import ALLOWS_NONE, CLOSE, Lateness, checked_lateness, checked_totals
 from persistent.state_rows import open_panes
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import Described, changes_text
 from persistent.text.spelling import spelled
 from persistent.time_to_live import TimeToLive, checked_ttl
-from persistent.window import AnyWindow, Everything, Panes, Window, no_window
+from persistent.window import AnyWindow, Panes, Window, no_window
 from persistent.zone import Zone
 
 _FORMAT = 1
 _HEADER_BYTES = 4
-_GRID_MS = 60_000
-"""The grid of clocks of a state whose windows have no borders."""
 
 
 class PersistentState(Described):
@@ -64,11 +62,6 @@ class PersistentState(Described):
     def window(self) -> AnyWindow | None:
         """The windows that the clock closes; None if there are none."""
         return self.panes.window
-
-    @property
-    def has_borders(self) -> bool:
-        """Whether its outputs have the columns of a window's borders."""
-        return False
 
     @property
     def zone(self) -> Zone | None:
@@ -126,11 +119,12 @@ class PersistentState(Described):
         self._add(time, sessions.lift_at(self.monoid, time, value))
 
     def update_batch(self, timestamps: Any, values: Any, *, keys: Any = None) -> None:
-        """Add many values: ``timestamps`` int64 ms; Arrow and NumPy arrays in ``values`` are columns of that length."""
+        """Add many values: ``timestamps`` int64 ms; lists, generators, Series and arrays are columns of that length."""
         if keys is not None:
             raise TypeError("a state on its own is one key: omit keys=, or run the task in a pipeline")
         times = checked_timestamps(timestamps)
-        columns = sessions.at_times(self.monoid, times, sessions.values_of(self.monoid).lift_rows(values, len(times)))
+        lifted = sessions.lift_rows(self.monoid, values, len(times))
+        columns = sessions.at_times(self.monoid, times, lifted)
         held = self._held(times)
         panes, rows = self.panes.starts(times[held]), np.flatnonzero(held)
         order, starts = group_codes(np.zeros(len(panes), np.int64), panes)
@@ -196,9 +190,6 @@ class PersistentState(Described):
             )
         return time
 
-    def _total(self, elements: list[Any]) -> Any:
-        return self.monoid.fold(elements)
-
 
 class NonWindowState(PersistentState):
     """One running value over all time.
@@ -208,7 +199,7 @@ class NonWindowState(PersistentState):
     share one open pane. ``emit``: "close" publishes each key that has changed at the end of the input; "change" in each
     step. ``changes``: with emit="change", "update" publishes the new value; "retract" before it the old row, with
     ``retracted`` = true. The rows carry ``revision``, and the largest wins. ``early``: what has changed is published
-    whenever the clock (``early_by="event"``) or time of day ("processing") passes a multiple, and at the end. ``ttl``:
+    whenever the clock passes a multiple, and at the end. ``ttl``:
     how long a key lives after its last message, by the clock of the pipeline; the row of one that has expired is
     published with ``retracted`` = true. A state on its own has no clock: its value is the sum since the last pause of
     ``ttl``, and it keeps every update.
@@ -233,7 +224,6 @@ class NonWindowState(PersistentState):
         emit: str = CLOSE,
         changes: str = "update",
         early: Duration | None = None,
-        early_by: str = "event",
         ttl: Duration | None = None,
     ) -> None:
         interval = duration_ms(interval_ms, "interval_ms")
@@ -244,7 +234,7 @@ class NonWindowState(PersistentState):
         self.history_ms = None if history is None else duration_ms(history, "history")
         self.bare = bare(history=history, early=early, ttl=ttl)
         self._interval_ms = interval
-        self.lateness = checked_totals(emit, changes, early, early_by)
+        self.lateness = checked_totals(emit, changes, early)
         if history is not None and not monoid.commutative:
             raise TypeError(
                 f"history={history!r} keeps panes of event time, and {monoid!r} is not declared commutative: updates "
@@ -288,11 +278,11 @@ class NonWindowState(PersistentState):
     def get(self) -> Any:
         """The presented sum of all updates, with a time to live of those of the last life; without any, the presented
         identity."""
-        total, values = self._total([part for _, part in sorted(self._elements.items(), key=_first)]), self.monoid
+        total, values = self.monoid.fold([part for _, part in sorted(self._elements.items())]), self.monoid
         if self.time_to_live is not None:
             values = sessions.values_of(values)
             total = total[-1][-1] if total else values.identity
-        return values.present(total)
+        return sessions.presented(values, [total])
 
 
 class WindowState(PersistentState):
@@ -300,13 +290,12 @@ class WindowState(PersistentState):
 
     ``allowed_lateness``: how long after its end, by the clock, a window still takes records; a result that was
     published is then corrected, in the way of ``late``: "accumulate" publishes the new value; "retract", the only way
-    of sessions, the old row with ``retracted`` = true and then the new one; "delta" what the late records add. The rows
-    carry ``revision``, and the largest wins. ``emit``: "close" publishes a window when the clock passes its end;
+    of sessions, the old row with ``retracted`` = true and then the new one. The rows carry ``revision``, and the
+    largest wins. ``emit``: "close" publishes a window when the clock passes its end;
     "change" whenever a step has changed it, open or closed, and not again when it closes; "final" once, when nothing
     can change it. ``changes``: with emit="change", "update" (None) publishes the new value, "retract", the only way of
     sessions, the old row before it.
-    ``early``: what has changed is published whenever the clock (``early_by="event"``) or time of day ("processing")
-    passes a multiple.
+    ``early``: what has changed is published whenever the clock passes a multiple.
 
     >>> from monoids import Max
     >>> from persistent.window import sliding
@@ -320,7 +309,7 @@ class WindowState(PersistentState):
     def __init__(
         self,
         monoid: Monoid[Any],
-        window: Window | CalendarWindow | AssignedWindow | Everything,
+        window: Window | CalendarWindow | AssignedWindow,
         *,
         interval_ms: Duration | None = None,
         allowed_lateness: Duration = 0,
@@ -328,54 +317,28 @@ class WindowState(PersistentState):
         emit: str = CLOSE,
         changes: str | None = None,
         early: Duration | None = None,
-        early_by: str = "event",
     ) -> None:
-        if not isinstance(window, Window | CalendarWindow | AssignedWindow | Everything):
+        if not isinstance(window, Window | CalendarWindow | AssignedWindow):
             raise TypeError(no_window(window))
         interval = None if interval_ms is None else duration_ms(interval_ms, "interval_ms")
         if interval is not None and interval < 1:
             raise ValueError("interval_ms is at least 1 ms")
-        self._everything = window if isinstance(window, Everything) else None
-        if isinstance(window, Everything):
-            super().__init__(monoid, Panes(None, _GRID_MS if interval is None else interval))
-        else:
-            super().__init__(sessions.kept_as(monoid, window), Panes(window, interval))
-        lateness = checked_lateness(allowed_lateness, late, emit, changes, early, early_by)
+        super().__init__(sessions.kept_as(monoid, window), Panes(window, interval))
+        lateness = checked_lateness(allowed_lateness, late, emit, changes, early)
         self.lateness = sessions.lateness_of(window, interval, lateness, late, changes)
         self.bare = bare(allowed_lateness=allowed_lateness, early=early)
-        if self._everything is not None and self.lateness != ALLOWS_NONE:
-            raise ValueError(
-                "everything() is never closed, so nothing is late in it: omit allowed_lateness=, late=, emit=, early="
-            )
-        if late == DELTA and not monoid.additive:
-            raise TypeError(
-                f'late="delta" publishes what late records add to a result, and values of {monoid!r} cannot be added: '
-                'use late="accumulate", which publishes the new value; or, for a monoid of your own whose presented '
-                "values do add up, set additive = True in its class"
-            )
 
     @property
-    def has_borders(self) -> bool:
-        return True
+    def window(self) -> AnyWindow:
+        assert self.panes.window is not None
+        return self.panes.window
 
     def stored_panes(self, timestamps: Integers, watermark: int) -> Integers:
-        return open_panes(timestamps) if self.window is None else np.asarray(self.panes.starts(timestamps))
+        return np.asarray(self.panes.starts(timestamps))
 
-    def knows(self, clock: int, watermark: int) -> bool:
-        return self.window is not None and super().knows(clock, watermark)
-
-    def fingerprint(self) -> dict[str, Any]:
-        if self._everything is None:
-            return super().fingerprint()
-        # As of a NonWindowState: the grid of clocks matters only for a state on its own.
-        return {**super().fingerprint(), "window": self._everything.fingerprint(), "interval_ms": None}
-
-    def get(self) -> Mapping[tuple[int | None, int | None], Any]:
-        """Every non-empty window, (start, end) to presented value, in order of time; ``(None, None)`` is everything."""
-        window, elements = self.window, sorted(self._elements.items(), key=_first)
-        if window is None:
-            every = [element for _, element in elements]
-            return {(None, None): self.monoid.present(self._total(every))} if every else {}
+    def get(self) -> Mapping[tuple[int, int], Any]:
+        """Every non-empty window, (start, end) to presented value, in order of time."""
+        window, elements = self.window, sorted(self._elements.items())
         if isinstance(window, sessions.SessionWindow):
             return sessions.presented_sessions(self.monoid, window, [element for _, element in elements])
         found: dict[int, list[Any]] = {}
@@ -383,18 +346,14 @@ class WindowState(PersistentState):
             for number in range(window.first_number(pane), window.last_number(pane) + 1):
                 found.setdefault(number, []).append(element)
         return {
-            (window.start_of(number), window.end_of(number)): self.monoid.present(self._total(parts))
-            for number, parts in sorted(found.items(), key=_first)
+            (window.start_of(number), window.end_of(number)): sessions.presented(self.monoid, parts)
+            for number, parts in sorted(found.items())
         }
 
     def _held(self, timestamps: Integers) -> Any:
-        return super()._held(timestamps) if self.window is None else self.window.holds(timestamps)
+        return self.window.holds(timestamps)
 
     def _add(self, timestamp: int, element: Any) -> None:
         window = self.window
-        if window is None or window.first_number(timestamp) <= window.last_number(timestamp):
+        if window.first_number(timestamp) <= window.last_number(timestamp):
             super()._add(timestamp, element)
-
-
-def _first(pair: tuple[int, Any]) -> int:
-    return pair[0]

@@ -20,9 +20,10 @@ from monoids.groupby.merging import merge_groups
 from monoids.groupby.summing import GroupSums
 from persistent.codec.key_types import agreed_types
 from persistent.errors import InvalidPipeline
+from persistent.fields import INT64_MIN
 
-OPEN_PANE = -1
-"""The pane that covers all event time."""
+OPEN_PANE = INT64_MIN
+"""The pane that covers all event time. No pane of a window starts there, as no record has that timestamp."""
 
 _KEY_BYTES_MAX = (1 << 31) - 1
 

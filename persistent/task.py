@@ -9,24 +9,16 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-import numpy as np
 import pyarrow as pa
 
-from monoids.hashing import key_column, key_type
-from persistent.codec.key_types import listed_key
-from persistent.delta import Delta
-from persistent.deltas import Deltas
-from persistent.errors import AssignerFailed, InvalidPipeline
+from monoids.hashing import key_type
+from persistent.errors import InvalidPipeline
 from persistent.message import Batch, Message
 from persistent.state import NonWindowState, PersistentState, WindowState
-from persistent.storage.failures import without_secrets
-from persistent.text.user_errors import Line, error_text, line_of, message_text, users_line
 
-_MESSAGES = 1 << 16
 STATE: Final = "state"
 """The name of a task's only state, if the task gives it none."""
 _STATE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=@+-]{0,99}")
@@ -43,7 +35,7 @@ class State(Protocol):
         """Add one value at a time (ms). ``key``: instead of the message's key; a tuple for several columns."""
 
     def update_batch(self, timestamps: Any, values: Any, *, keys: Any = ...) -> None:
-        """Add many. Arrow or NumPy arrays are columns, anything else is one value for every row."""
+        """Add many. Arrays, lists, generators and Series are columns, anything else is one value for every row."""
 
     def get(self) -> Any:
         """The presented value."""
@@ -70,7 +62,7 @@ class PersistentTask:
 
     def process_batch(self, state: Any, batch: Batch) -> None:
         """Optional: the same for many messages at once."""
-        if not isinstance(state, Delta | Deltas):
+        if isinstance(state, PersistentState):
             raise TypeError("process_batch runs in a pipeline; a state on its own takes updates directly")
         state.of(batch)
         process: Callable[[Any, Message], object] = self.process_message
@@ -78,41 +70,6 @@ class PersistentTask:
             if process(state, message) is not None:
                 raise TypeError("process_message returned something: it updates the state and returns None")
         state.row = None
-
-
-class KeyFailed(Exception):
-    """A key function raised, or its result, or the value of a field, is not a key; ``__cause__`` says why."""
-
-    def __init__(self, name: str, function: Callable[[Message], Any] | None = None) -> None:
-        super().__init__(f"key {name!r}")
-        self.function = function
-
-
-@dataclass(frozen=True)
-class TaskFailure:
-    """The task raised for a message: ``message`` is a batch of one, ``raised_by`` the function, ``line`` its line."""
-
-    message: Batch
-    error: Exception
-    raised_by: str
-    line: Line | None
-
-    def text(self, file: str) -> str:
-        """What was raised, in which line, and for which message of ``file``."""
-        place = self.message
-        (position,) = place.positions
-        record = f"partition {place.partition!r}, position {position}, {_shown_key(place)}"
-        where = f"{file}, the record at offset {position[1]} ({record})" if file else record
-        (message,) = place.messages()
-        return without_secrets(
-            f"{self.raised_by} raised{f' at {self.line}' if self.line else ''}: {error_text(self.error)}. "
-            f"The message is {message_text(message.value)}, in {where}"
-        )
-
-    @property
-    def reason(self) -> str:
-        """Why the message is a dead letter."""
-        return f"{error_text(self.error)}{f' ({self.line.short})' if self.line else ''}"
 
 
 def task_name(task: PersistentTask) -> str:
@@ -136,6 +93,12 @@ def state_name(operator: str) -> str:
     ('state', 'hourly')
     """
     return operator.partition("/")[2] or STATE
+
+
+def is_of_several(operators: Iterable[str]) -> bool:
+    """Whether states have names: there are several, or the only one has one."""
+    names = list(operators)
+    return len(names) > 1 or any("/" in name for name in names)
 
 
 def named_states(declared: Declared) -> dict[str, PersistentState]:
@@ -165,7 +128,6 @@ def check_task(task: Any) -> Declared:
         _check_names(given.__name__, declared)
         for name, state in declared.items():
             _check_state(f"{given.__name__}.persistent_state()[{name!r}]", given.__name__, state)
-        declared = dict(declared)
     else:
         _check_state(f"{given.__name__}.persistent_state() returned", given.__name__, declared)
     names = _checked_key(task)
@@ -280,116 +242,3 @@ def check_key(task: PersistentTask, schema: pa.Schema) -> None:
                 f"{type(task).__name__}.key: field {name!r}: {error}. Or convert it: "
                 f"key = {{{name!r}: lambda message: ...}}"
             ) from error
-
-
-def key_columns(task: PersistentTask) -> Callable[[Batch], tuple[pa.Array, ...]]:
-    """The function that makes the key columns of a batch."""
-    key = task.key
-    if isinstance(key, Mapping):
-        functions = dict(key)
-
-        def by_function(batch: Batch) -> tuple[pa.Array, ...]:
-            missing = [name for name, function in functions.items() if function is None]
-            if missing:
-                raise TypeError(f"key {missing[0]!r} is given by each update: state.update(..., key=...)")
-            return tuple(_function_column(batch, name, function) for name, function in functions.items() if function)
-
-        return by_function
-    names = key_names(task)
-    return lambda batch: tuple(_field_column(batch, name) for name in names)
-
-
-def process(
-    task: PersistentTask, delta: Delta | Deltas, batch: Batch, failures: list[TaskFailure], *, stop: bool
-) -> None:
-    """Run the task over a batch. A failing batch is halved until the failing message is alone; all others count.
-    ``stop``: end at the first failure."""
-    if type(task).process_batch is PersistentTask.process_batch:
-        for start in range(0, len(batch), _MESSAGES):
-            _attempt(task, delta, batch.slice(start, start + _MESSAGES), failures, stop)
-            if failures and stop:
-                return
-    else:
-        _attempt(task, delta, batch, failures, stop)
-
-
-def _attempt(
-    task: PersistentTask, delta: Delta | Deltas, batch: Batch, failures: list[TaskFailure], stop: bool
-) -> None:
-    try:
-        delta.begin(batch)
-        task.process_batch(delta, batch)
-        delta.end()
-    except AssignerFailed:
-        # Not the message's fault: as a dead letter it would be missing from its window.
-        raise
-    except Exception as error:
-        delta.abandon()
-        if len(batch) == 1:
-            failures.append(_failure(task, delta, batch, error))
-            return
-    else:
-        delta.settle()
-        return
-    middle = len(batch) // 2
-    for half in (batch.slice(0, middle), batch.slice(middle, len(batch))):
-        _attempt(task, delta, half, failures, stop)
-        if failures and stop:
-            return
-
-
-def _failure(task: PersistentTask, delta: Delta | Deltas, batch: Batch, error: Exception) -> TaskFailure:
-    """The failure of a batch of one message."""
-    name = type(task).__name__
-    if isinstance(error, KeyFailed) and isinstance(error.__cause__, Exception):
-        line = users_line(error.__cause__) or (line_of(error.function) if error.function else None)
-        return TaskFailure(batch, error.__cause__, f"{name}: {error}", line)
-    by_message = type(task).process_batch is PersistentTask.process_batch
-    method = type(task).process_message if by_message else type(task).process_batch
-    line = users_line(error)
-    if line is None:
-        error = _raised_at_once(task, delta.at_once(), batch, error)
-        line = users_line(error) or line_of(method)
-    return TaskFailure(batch, error, f"{name}.{method.__name__}", line)
-
-
-def _raised_at_once(task: PersistentTask, delta: Delta | Deltas, batch: Batch, error: Exception) -> Exception:
-    """Run the message again with immediate updates, so that the error is raised in the line that causes it."""
-    try:
-        delta.begin(batch)
-        task.process_batch(delta, batch)
-    except Exception as again:
-        return again if type(again) is type(error) else error
-    return error
-
-
-def _field_column(batch: Batch, name: str) -> pa.Array:
-    """A field as a key. KeyFailed for a float that represents several integers: as a key it would merge theirs."""
-    column = key_column(batch[name])
-    if column.type == pa.float64():
-        values = column.to_numpy(zero_copy_only=False)
-        merged = np.isfinite(values) & (np.abs(values) >= _INTEGERS_END)
-        if merged.any():
-            text = f"it is {float(values[merged][0])!r}, a float that represents several integers. Give it a type: "
-            remedy = f'schema={{"{name}": "int64"}} at the source, or pa.decimal128(20, 0) for integers beyond 64 bits'
-            raise KeyFailed(name) from ValueError(text + remedy)
-    return column
-
-
-_INTEGERS_END: Final = 2.0**53
-"""From here on, not every integer has a float of its own."""
-
-
-def _function_column(batch: Batch, name: str, function: Callable[[Message], Any]) -> pa.Array:
-    try:
-        return listed_key([function(message) for message in batch.messages()], name)
-    except Exception as error:
-        raise KeyFailed(name, function) from error
-
-
-def _shown_key(message: Batch) -> str:
-    try:
-        values = [column[0].as_py() for column in message.keys]
-    except Exception:
-        return "key unknown"
-    return f"key {repr(values[0] if len(values) == 1 else tuple(values) or None)[:100]}"

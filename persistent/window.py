@@ -7,14 +7,14 @@ between neighbouring cuts; its start is its name. So
     every window is a union of panes, and so is every checkpoint on the grid.
 
 ``AnyWindow`` is what the rest of the house asks of windows, whether they are of a fixed length, of a calendar
-(``persistent.calendar_window``) or of a user's assigner (``persistent.assigned_window``). ``everything()`` is no
-sequence of windows: its state is one open pane.
+(``persistent.calendar_window``) or of a user's assigner (``persistent.assigned_window``).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Protocol
 
 import numpy as np
@@ -210,17 +210,6 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Everything:
-    """One window over all time, without borders. Made by ``everything``."""
-
-    def __str__(self) -> str:
-        return "everything()"
-
-    def fingerprint(self) -> dict[str, Any]:
-        return {"everything": True}
-
-
-@dataclass(frozen=True)
 class WindowRange:
     """The windows number ``first`` to ``last`` (None: to the end), over their panes before ``until`` (None: all)."""
 
@@ -236,6 +225,28 @@ class WindowRange:
         return window.start_of(self.first), end if self.until is None else min(end, self.until)
 
 
+def offset_ms(offset: Duration, step_ms: int | None) -> int:
+    """The offset of windows that begin every ``step_ms`` (None: of several lengths). ValueError, with the remedy, for a
+    negative one.
+
+    >>> offset_ms("6 h", 86_400_000)
+    21600000
+    """
+    if isinstance(offset, str):
+        before = duration_ms(offset.strip()[1:], "offset") if offset.strip().startswith("-") else 0
+    else:
+        span = offset // timedelta(milliseconds=1) if isinstance(offset, timedelta) else offset
+        before = -span if isinstance(span, int) else 0
+    if before <= 0:
+        return duration_ms(offset, "offset")
+    same = (
+        f'offset="{duration_text(-before % step_ms)}" gives the same windows'
+        if step_ms
+        else "give one after the border"
+    )
+    raise ValueError(f"offset: {offset!r} is negative: {same}")
+
+
 def tumbling(size: Duration, *, offset: Duration = 0) -> Window:
     """Windows side by side: each time is in exactly one. ``offset``: how long after a multiple of ``size`` since the
     epoch, in UTC, they start; less than ``size``.
@@ -245,7 +256,7 @@ def tumbling(size: Duration, *, offset: Duration = 0) -> Window:
     """
     size_ms = duration_ms(size, "size")
     written = f"tumbling({size!r}{_moved(offset)})" if bare(size=size) else ""
-    return Window(size_ms, size_ms, duration_ms(offset, "offset"), written)
+    return Window(size_ms, size_ms, offset_ms(offset, size_ms), written)
 
 
 def sliding(size: Duration, every: Duration, *, offset: Duration = 0) -> Window:
@@ -256,18 +267,8 @@ def sliding(size: Duration, every: Duration, *, offset: Duration = 0) -> Window:
     3600000
     """
     written = f"sliding({size!r}, every={every!r}{_moved(offset)})" if bare(size=size) else ""
-    return Window(duration_ms(size, "size"), duration_ms(every, "every"), duration_ms(offset, "offset"), written)
-
-
-def everything() -> Everything:
-    """One window over all time: nothing is late in it, and no clock closes it. ``window_start`` and ``window_end`` are
-    null in its rows. Each end of input publishes the keys that changed since the last one, with a ``revision``: the
-    largest one wins.
-
-    >>> str(everything())
-    'everything()'
-    """
-    return Everything()
+    every_ms = duration_ms(every, "every")
+    return Window(duration_ms(size, "size"), every_ms, offset_ms(offset, every_ms), written)
 
 
 def no_window(given: object) -> str:
@@ -278,8 +279,8 @@ def no_window(given: object) -> str:
     """
     meant = f": write tumbling({given!r})" if isinstance(given, str) else ""
     return (
-        "a window is made by tumbling(size), sliding(size, every), session(gap), calendar(unit), assigned(assigner) or "
-        f"everything(), not {given!r}{meant}"
+        "a window is made by tumbling(size), sliding(size, every), session(gap), calendar(unit) or "
+        f"assigned(assigner), not {given!r}{meant}"
     )
 
 

@@ -8,30 +8,39 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-Offsets = tuple[tuple[int, int], ...]
+from msgspec import Meta
+from msgspec.structs import replace
+
+from persistent.fields import Part, ShortText, Whole
+
+_DAY_S = 86_400
+"""A day is shorter than the time between two changes of any zone since 1966."""
+Offsets = Annotated[
+    tuple[tuple[Whole, Annotated[int, Meta(ge=-_DAY_S, le=_DAY_S)]], ...], Meta(min_length=1, max_length=10_000)
+]
 """Pairs of a second since 1970 and the seconds from then on that local time is ahead of UTC, ascending."""
 
 FIRST_S = -97_459_200
 """1966-11-30. The first offset of a table holds since ever."""
 END_S = 4_265_827_200
 """2105-03-07. From here on the last offset of a table holds; no window that counts anything ends so late."""
-_DAY_S = 86_400
-"""A day is shorter than the time between two changes of any zone since 1966."""
 
 
-@dataclass(frozen=True)
-class Zone:
+class Zone(Part, frozen=True):
     """``offsets``: neighbours differ. The first holds before its second, too."""
 
-    name: str
+    name: ShortText
     offsets: Offsets
+
+    def __post_init__(self) -> None:
+        if any(a[0] >= b[0] or a[1] == b[1] for a, b in pairwise(self.offsets)):
+            raise ValueError(f"offsets of {self.name:.60} are not the rules of a zone in the order of time")
 
     @staticmethod
     def read(name: Any) -> Zone:
@@ -43,12 +52,13 @@ class Zone:
         if not isinstance(name, str):
             raise TypeError(f'tz: {name!r} is not a time zone: give its name, such as tz="Europe/Berlin"')
         try:
-            return Zone(name, _offsets(name))
+            offsets = _offsets(name)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise ValueError(
                 f"tz: {name!r} is not a time zone of this machine: give a name such as 'Europe/Berlin' or 'UTC'. If "
                 "the name is right, its zone data are missing: pip install tzdata"
             ) from error
+        return Zone(name, offsets)
 
     def followed_by(self, other: Zone, since_s: int) -> Zone:
         """These rules before a second, which is above their first, and those of ``other`` from then on.
@@ -69,13 +79,6 @@ class Zone:
     def differs_from(self, other: Zone) -> int | None:
         """The first second with another rule; None if there is none."""
         return min((second for second, _ in {*self.offsets} ^ {*other.offsets}), default=None)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "offsets": [list(pair) for pair in self.offsets]}
-
-    @staticmethod
-    def from_json(body: dict[str, Any]) -> Zone:
-        return Zone(body["name"], tuple((second, offset) for second, offset in body["offsets"]))
 
 
 def _second(pair: tuple[int, int]) -> int:

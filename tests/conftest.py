@@ -99,6 +99,14 @@ def _first(item: pytest.Item, cases: Counter[str]) -> tuple[bool, bool, int]:
     return scope not in _GROUPS, not is_long, -cases[scope]
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A session that a test of Spark has left active is no engine of the next test, which asked for none."""
+    pyspark = sys.modules.get("pyspark")
+    context = pyspark.SparkContext._active_spark_context if pyspark else None
+    if context is not None and not item.get_closest_marker("spark"):
+        context._jvm.SparkSession.clearActiveSession()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """A test that takes long is for ``make check``: elsewhere it fails, and says so."""

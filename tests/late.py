@@ -29,17 +29,10 @@ class Late(PersistentTask):
         self.window, self.options = window, options
 
     def persistent_state(self) -> WindowState:
-        fields = {"rows": Count(), "total": Sum()}
-        if self.options.get("late") != "delta":
-            fields["most"] = Max()
-        return WindowState(record(**fields), self.window, **self.options)
+        return WindowState(record(rows=Count(), total=Sum(), most=Max()), self.window, **self.options)
 
     def process_batch(self, state: Any, batch: Any) -> None:
-        values = {"rows": 1, "total": batch["value"], "most": batch["value"]}
-        some = {name: values[name] for name in ("rows", "total", "most")}
-        if self.options.get("late") == "delta":
-            del some["most"]
-        state.update_batch(batch.timestamps, some)
+        state.update_batch(batch.timestamps, {"rows": 1, "total": batch["value"], "most": batch["value"]})
 
 
 @dataclass
@@ -75,14 +68,12 @@ class Run:
         return sorted(rows, key=lambda row: (row.get("revision") or 0, not row.get("retracted", False)))
 
     def final(self) -> dict[tuple[str, int], Row]:
-        """What a reader holds after all rows: the largest revision, with retractions applied; of deltas, the sum."""
+        """What a reader holds after all rows: the largest revision, with retractions applied."""
         found: dict[tuple[str, int], Row] = {}
         late = self.options.get("late", "accumulate")
         for row in self.published():
             place = (row["key"], row["window"][0])
             values = {name: row[name] for name in ("rows", "total", "most") if name in row}
-            if late == "delta" and place in found:
-                values = {name: found[place][name] + value for name, value in values.items()}
             if row.get("retracted"):
                 assert found.pop(place) == values, f"{row} takes back what was not there"
                 continue
@@ -109,7 +100,7 @@ def expected(run: Run, emit: str = "close") -> tuple[dict[tuple[str, int], Row],
             for number in taking:
                 found[row["key"], window.start_of(number)].append(row["value"])
         clock = max(clock, *(row["ts"] for row in step))
-    names = ("rows", "total") if run.options.get("late") == "delta" else ("rows", "total", "most")
+    names = ("rows", "total", "most")
     sums = {place: (len(values), sum(values), max(values)) for place, values in found.items()}
     return {place: dict(zip(names, values)) for place, values in sums.items()}, late
 

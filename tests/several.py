@@ -19,7 +19,6 @@ from persistent import (
     RunReport,
     WindowState,
     calendar,
-    everything,
     session,
     sliding,
     tumbling,
@@ -42,13 +41,11 @@ KINDS: Mapping[str, Making] = {
     "sliding": lambda: WindowState(_counted(), sliding("30 ms", every="20 ms"), allowed_lateness="20 ms"),
     "gaps": lambda: WindowState(_counted(), sliding("10 ms", every="15 ms")),
     "retracting": lambda: WindowState(_counted(), tumbling("15 ms"), allowed_lateness="40 ms", late="retract"),
-    "adding": lambda: WindowState(Count(), tumbling("20 ms"), allowed_lateness="40 ms", late="delta"),
     "final": lambda: WindowState(_counted(), tumbling("10 ms"), allowed_lateness="25 ms", emit="final"),
     "changing": lambda: WindowState(_counted(), tumbling("20 ms"), emit="change", changes="retract"),
     "early": lambda: WindowState(_counted(), tumbling("40 ms"), early="15 ms", allowed_lateness="10 ms"),
     "sessions": lambda: WindowState(_counted(), session("5 ms")),
     "days": lambda: WindowState(_counted(), calendar("day", tz="Europe/Berlin")),
-    "ever": lambda: WindowState(_counted(), everything()),
     "total": lambda: NonWindowState(_counted()),
     "known": lambda: NonWindowState(_counted(), interval_ms="10 ms", history="60 ms"),
     "changes": lambda: NonWindowState(_counted(), emit="change", changes="retract"),
@@ -88,7 +85,7 @@ class Several(PersistentTask):
                 one.update_batch(some.timestamps, self._value(name, some["value"]))
 
     def _value(self, name: str, value: Any) -> Any:
-        return 1 if name == "adding" else {"rows": 1, "total": value, "most": value}
+        return {"rows": 1, "total": value, "most": value}
 
 
 def _counts(name: str, value: int) -> bool:
@@ -170,11 +167,11 @@ class World:
             nonlocal read
             read += report.rows
             self.late += report.late
-            only = f"Several/{next(iter(self.states))}"
-            # Of an only state without windows, what it refuses is what is late.
-            for name, missed in (report.refused or {only: report.late_windows or {None: report.late}}).items():
-                self.refused[name.partition("/")[2]] += sum(missed.values())
-            for name, count in (report.expired_in or {only: report.expired}).items():
+            for name, missed in report.late_windows.items():
+                # Of an only state without windows, what it refuses is what is late.
+                counted = missed or ({} if len(self.states) > 1 else {None: report.late})
+                self.refused[name.partition("/")[2]] += sum(counted.values())
+            for name, count in report.expired_in.items():
                 self.expired[name.partition("/")[2]] += count
             if run.killed_after is not None and report.rows and read >= run.killed_after:
                 raise Killed("after a step")

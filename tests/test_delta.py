@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +15,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monoids import Count, ListConcat, Max, Sum, record
+from monoids import Count, ListConcat, Max, Sum, contramap, mapping, record
 from monoids.hashing import key_column
-from persistent import Batch, NonWindowState, WindowState, session, sliding, tumbling
+from persistent import (
+    Batch,
+    MemorySource,
+    NonWindowState,
+    PersistentTask,
+    Pipeline,
+    WindowState,
+    session,
+    sliding,
+    tumbling,
+)
 from persistent.delta import Delta
 from persistent.state import PersistentState
+from persistent.storage import MemoryStorage
 from tests.few import examples
 
 WINDOWED = WindowState(Sum(), tumbling(10))
@@ -409,3 +421,78 @@ def test_a_mapping_of_fields_is_no_value_to_count(state: PersistentState) -> Non
     of_record.begin(batch)
     of_record.update_batch(batch.timestamps, {"visits": 5})
     of_record.end()
+
+
+class Reuses(PersistentTask):
+    """One value for all updates, changed in place: its total depends on when it is looked at."""
+
+    key = "key"
+
+    def __init__(self, state: PersistentState, value: Any, fill: Callable[[Any, int], None]) -> None:
+        self.state, self.value, self.fill = state, value, fill
+
+    def persistent_state(self) -> PersistentState:
+        return self.state
+
+    def process_message(self, state: Any, message: Any) -> None:
+        self.fill(self.value, message.value["n"])
+        state.update(message.timestamp, self.value)
+
+
+def _put(value: Any, n: int) -> None:
+    value["n"] = n
+
+
+def _put_inside(value: Any, n: int) -> None:
+    value["m"]["a"] = n
+
+
+def _put_first(value: Any, n: int) -> None:
+    value[0] = n
+
+
+Total = contramap(sum, Sum(), name="total")
+
+
+@pytest.mark.parametrize(
+    ("monoid", "value", "fill"),
+    [
+        (record(n=Sum()), {}, _put),
+        (record(n=Sum(), other=Count()), {}, _put),
+        (record(n=Sum(), other=Count()), {"other": 1}, _put),
+        (record(m=mapping(Sum(), key=str)), {"m": {}}, _put_inside),
+        (record(r=record(n=Sum())), {"r": {}}, lambda value, n: _put(value["r"], n)),
+        (mapping(Sum(), key=str), {}, _put),
+        (Total, [0], _put_first),
+        (Total, np.zeros(1, np.int64), _put_first),
+        (contramap(sum, Sum(), name="total"), bytearray(1), _put_first),
+        (contramap(lambda row: row["n"], Sum(), name="n"), Counter(), _put),
+        (record(t=Total), {"t": [0]}, lambda value, n: _put_first(value["t"], n)),
+    ],
+)
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_a_value_counts_as_it_is_when_it_is_given(monoid: Any, value: Any, fill: Any, rows: int) -> None:
+    """One dict for all updates counted as its last value, by the borders of steps: 15 became 18 or 30."""
+    records = [{"ts": 1_000 + n, "key": "a", "n": n} for n in range(1, 6)]
+    task = Reuses(NonWindowState(monoid), value, fill)
+    pipeline = Pipeline(
+        source=MemorySource(records), task=task, checkpoint=MemoryStorage(uuid.uuid4().hex), step_rows=rows
+    )
+    pipeline.run(engine="embedded")
+    assert "15" in str(pipeline.state().to_pylist())
+    alone = NonWindowState(monoid)
+    for record_ in records:
+        fill(value, record_["n"])
+        alone.update(1_000, value)
+    assert "15" in str(alone.get())
+
+
+def test_a_key_counts_as_it_is_when_it_is_given() -> None:
+    """Bytes read into one buffer would all be counted under the last key."""
+    delta, key = delta_of(), bytearray(b"a")
+    delta.begin(batch_of([]))
+    delta.update(1, 1, key=key)
+    key[0] = ord("b")
+    delta.update(1, 2, key=key)
+    delta.end()
+    assert held(delta) == {(b"a", 0): 1, (b"b", 0): 2}

@@ -24,6 +24,7 @@ from persistent.storage import MemoryStorage
 from tests.faults import DEATHS, FaultyStorage, Killed, Operations
 from tests.few import one_in
 from tests.jobs import BY_NAME, JOBS, Job, Record, records_of
+from tests.single import only
 
 STEP_ROWS = (None, 211, 64, 23)
 KILLS_PER_JOB = 8
@@ -71,7 +72,7 @@ class Watched:
         for partition, account in manifest.accounts.items():
             parts = account.processed + account.late + account.dead + account.duplicate
             assert account.read == parts, f"{partition} in checkpoint {report.id}: {account}"
-        assert report.watermark == manifest.clock.watermark
+        assert report.clock_ms == manifest.clock.watermark
         self.manifests.append(manifest)
 
     def run(self, engine: Embedded, **options: Any) -> Any:
@@ -324,7 +325,7 @@ def test_every_checkpoint_is_the_sum_of_what_was_read_before_it(
         assert len(runs) < 60
         if report.id % 4:
             return
-        ((_, offset),) = manifest.source.positions.values()
+        ((_, offset),) = only(manifest.sources).positions.values()
         expected = job.expected(each for each in records[:offset] if id(each) not in late)
         closed, size = manifest.clock.closed, (job.window or (0, 0))[0]
         opened = {place: v for place, v in expected.items() if place[1] is None or place[1] + size > closed}
@@ -354,7 +355,7 @@ def test_input_goes_on_after_its_end(storage: MemoryStorage) -> None:
     rows = list(job.rows[:200])
     sink = MemorySink()
     pipeline = job.pipeline(rows, sink, storage)
-    watermark = pipeline.run(engine=Embedded(1), end_of_input=True).watermark
+    watermark = pipeline.run(engine=Embedded(1), end_of_input=True).clock_ms
     before = job.read(sink.rows())
     late = {**job.rows[0], "id": 9_000, "ts": watermark - 1}
     rows += [late, *({**row, "ts": row["ts"] + 10_000_000} for row in job.rows[200:])]

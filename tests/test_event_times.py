@@ -41,3 +41,12 @@ def test_arrow_columns_of_times_and_integers_are_times() -> None:
         checked_timestamps(np.zeros((2, 2), np.int64))
     with pytest.raises(TypeError, match="not list"):
         checked_timestamps([1, 2])
+
+
+@pytest.mark.parametrize(
+    "column", [np.array([2**63 + 5], np.uint64), pa.array([2**63], pa.uint64()), pa.array([2**61], pa.timestamp("s"))]
+)
+def test_a_time_beyond_int64_is_too_large(column: Any) -> None:
+    """It wrapped: it was "before 1970", or in seconds another time."""
+    with pytest.raises(ValueError, match=r"too large|out of bounds"):
+        checked_timestamps(column)

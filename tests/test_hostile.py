@@ -105,16 +105,6 @@ SAMPLES = {
         """,
         16,
     ),
-    "a list of 2**31 nulls": (
-        """
-        batch = pa.record_batch({"n": pa.array([[None] * 7])})
-        schema, message = batch.schema.serialize().to_pybytes(), batch.serialize().to_pybytes()
-        message = message.replace(struct.pack("<qq", 7, 7), struct.pack("<qq", (1 << 31) - 1, (1 << 31) - 1))
-        message = message.replace(struct.pack("<ii", 0, 7), struct.pack("<ii", 0, (1 << 31) - 1))
-        measured(lambda data: table(data).to_pylist(), sealed_of(schema, (message, 1)), CorruptCheckpoint)
-        """,
-        16,
-    ),
     "an index of mappings": ("measured(table, finished(b'', b'{\"\":0},' * 5_000_000), CorruptCheckpoint)", 120),
     "an index of one number": (
         """

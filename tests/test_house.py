@@ -20,6 +20,11 @@ from tests.mirrors import UNMIRRORED, mirrors, modules
 
 LINES_MAX = 60
 MODULE_LINES_MAX = 400
+PARAMETERS_MAX = 9
+PARAMETERS_BEYOND = {
+    "persistent.testing.verifying.verify_task": 11,  # The options of a test, each with a default.
+}
+"""Of functions, keyword-only parameters counted; constructors and commands have as many as they have options."""
 
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
@@ -30,18 +35,16 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "monoids.groupby.sorting",
         "monoids.text",
         "monoids.html",
-        "monoids.decimal_text",
-        "monoids.serializer",
         "monoids.widening",
     ),
     ("monoids.scalars",),
+    ("monoids.snapshot",),
     (
         "monoids.monoid",
         "monoids.values",
         "monoids.hashing",
         "monoids.groupby.cells",
         "monoids.encoded",
-        "monoids.groupby.neighbours",
     ),
     (
         "monoids.groupby.segments",
@@ -58,6 +61,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("monoids.laws",),
     (
         "persistent.errors",
+        "persistent.fields",
         "persistent.on_demand",
         "persistent.clock",
         "persistent.zone",
@@ -65,9 +69,11 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.driver.effects",
         "persistent.driver.series",
         "persistent.plots",
+        "persistent.process",
         "persistent.promises",
         "persistent.text.address",
         "persistent.text.figures",
+        "persistent.text.readable",
         "persistent.text.shell",
         "persistent.text.spelling",
     ),
@@ -82,6 +88,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.agenda",
         "persistent.lateness",
         "persistent.event_times",
+        "persistent.key_limits",
+        "persistent.mistaken_updates",
         "persistent.text.fingerprints",
         "persistent.text.user_errors",
         "persistent.storage",
@@ -96,14 +104,15 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "persistent.state",
         "persistent.delta",
-        "persistent.deltas",
+        "persistent.views",
         "persistent.topic",
         "persistent.requests",
         "persistent.sources",
         "persistent.sinks",
         "persistent.worker.output_tables",
     ),
-    ("persistent.task", "persistent.checkpoint"),
+    ("persistent.task", "persistent.deltas", "persistent.checkpoint"),
+    ("persistent.processing",),
     (
         "persistent.engines.protocol",
         "persistent.engines.embedded",
@@ -120,26 +129,24 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.worker.duplicates",
         "persistent.worker.judge_records",
         "persistent.worker.map_split",
+        "persistent.worker.odd_fields",
         "persistent.worker.failing_keys",
         "persistent.worker.stage_aside",
-        "persistent.worker.close_windows",
-        "persistent.worker.close_sessions",
-        "persistent.worker.revise_windows",
-        "persistent.worker.revise_sessions",
-        "persistent.worker.undone_sessions",
-        "persistent.worker.expire_keys",
         "persistent.worker.correct_lives",
+        "persistent.worker.shard_views",
         "persistent.worker.publish_shard",
         "persistent.worker.dispatch",
     ),
     (
         "persistent.driver.folds",
+        "persistent.driver.results",
         "persistent.driver.next_sinks",
         "persistent.worker.correct_records",
         "persistent.worker.correct_states",
         "persistent.driver.naming",
         "persistent.driver.destinations",
         "persistent.driver.seen_part",
+        "persistent.driver.step",
         "persistent.driver.commit",
         "persistent.driver.run_cache",
         "persistent.driver.agenda_cache",
@@ -178,20 +185,21 @@ no circle."""
 
 ROOMS = {
     "storage": "errors clock stopping codec",
-    "codec": "errors",
+    "codec": "errors fields",
     "log": "errors clock codec storage offsets",
-    "offsets": "errors codec storage clients",
+    "offsets": "errors fields process codec storage clients",
     "requests": "errors clock clients",
     "topic": "errors clock log",
     "text": "clock codec",
     "clients": "errors clock stopping storage",
-    "sources": "errors on_demand clock stopping promises text codec storage log clients topic",
+    "sources": "errors fields on_demand clock stopping promises text codec storage log clients topic",
     "sinks": "errors on_demand clock stopping promises text codec storage log clients checkpoint.names "
     "checkpoint.garbage",
-    "checkpoint": "errors clock zone text codec storage sources lateness state task",
+    "checkpoint": "errors fields clock process zone text codec storage sources lateness state task",
     "engines": "errors storage worker.requirements",
+    "views": "errors codec window session_window time_to_live state_rows",
     "worker": "errors zone text codec storage sources sinks message window session_window time_to_live agenda lateness "
-    "state_rows state delta deltas task checkpoint dedupe",
+    "state_rows state delta deltas views task processing checkpoint dedupe",
     "driver": "errors clock zone stopping promises text codec storage sources sinks window session_window time_to_live "
     "agenda lateness state state_rows task checkpoint engines worker dedupe plots",
     "plots": "errors text",
@@ -204,7 +212,7 @@ ROOMS = {
     "reading": "errors clock text codec storage sources window session_window task checkpoint worker driver pipeline",
     "verify": "errors text codec storage sources sinks task checkpoint driver pipeline",
     "serve": "errors clock text codec storage sources sinks window session_window lateness state task checkpoint "
-    "worker pipeline reading verify",
+    "worker driver pipeline reading verify",
     "operations": "errors clock text codec storage sources sinks task checkpoint worker driver pipeline",
     "project": "errors text clock sources driver pipeline",
 }
@@ -244,7 +252,7 @@ FILE_CALLS = {
     "makedirs",
     "remove",
 }
-KNOW_FILES = {"persistent.storage.disk", "persistent.sources.listing", "persistent.sources.walk"}
+KNOW_FILES = {"persistent.storage.local", "persistent.sources.listing", "persistent.sources.walk"}
 KNOW_STORES = {
     "persistent.storage.clients",
     "persistent.storage.generic",
@@ -417,6 +425,37 @@ def test_only_the_clock_reads_the_time() -> None:
             )
             assert not is_time, f"{module}:{line}: {before}.{name}() reads the time; use persistent.clock"
         assert "time" not in {name for name, _ in imports(module)}, f"{module} imports time"
+
+
+def test_the_first_of_several_is_not_taken_for_the_only_one() -> None:
+    """A job has nodes, sources and sinks by name. ``(only,) = ...`` says that there is one, and fails if not."""
+    taken = [
+        f"{module}:{node.lineno}"
+        for module in FILES
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call) and ast.unparse(node).startswith("next(iter(")
+    ]
+    assert not taken
+
+
+def test_no_function_takes_more_than_nine_values() -> None:
+    """Keyword-only ones count too: nobody holds more of them in mind."""
+    found = {}
+    for module in FILES:
+        for node in ast.walk(tree(module)):
+            if not isinstance(node, ast.FunctionDef) or node.name == "__init__" or _is_command(node):
+                continue
+            given = node.args
+            every = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
+            names = [one.arg for one in every if one]
+            count = len([name for name in names if name not in ("self", "cls")])
+            if count > PARAMETERS_MAX:
+                found[f"{module}.{node.name}"] = count
+    assert found == PARAMETERS_BEYOND
+
+
+def _is_command(node: ast.FunctionDef) -> bool:
+    return any("click." in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
 def test_nobody_draws_at_random() -> None:

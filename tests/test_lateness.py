@@ -1,4 +1,4 @@
-"""What late records do to a published table: after all steps it is the plain one, in each of the three answers."""
+"""What late records do to a published table: after all steps it is the plain one, in each of the answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monoids import Count, Max, Mean, Sum, record
+from monoids import Count
 from persistent import FileSink, WindowState, calendar
 from persistent.lateness import Lateness, checked_lateness
 from persistent.window import sliding, tumbling
@@ -35,7 +35,7 @@ DRAWN = (
     st.integers(0, 10**6),
     st.sampled_from(WINDOWS),
     st.sampled_from((0, 5, 10, 35, 1000)),
-    st.sampled_from(("accumulate", "retract", "delta", "final")),
+    st.sampled_from(("accumulate", "retract", "final")),
     st.sampled_from((1, 2, 3, 7, 60)),
 )
 
@@ -109,7 +109,7 @@ def test_what_is_final_is_said_by_the_clock_before_the_step() -> None:
     [
         ({"allowed_lateness": -1}, ValueError, "negative"),
         ({"allowed_lateness": 1.5}, TypeError, "allowed_lateness"),
-        ({"late": "never"}, ValueError, "choose one of accumulate, retract, delta"),
+        ({"late": "never"}, ValueError, "choose one of accumulate, retract$"),
         ({"emit": "early"}, ValueError, "choose one of close, final"),
         ({"emit": "final", "late": "retract"}, ValueError, "omit one of them"),
     ],
@@ -117,18 +117,6 @@ def test_what_is_final_is_said_by_the_clock_before_the_step() -> None:
 def test_options_that_cannot_be_are_refused(options: dict[str, Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         WindowState(Count(), tumbling(10), **options)
-
-
-@pytest.mark.parametrize("monoid", [Max(), Mean(), record(rows=Count(), most=Max())])
-def test_deltas_of_what_does_not_add_up_are_refused(monoid: Any) -> None:
-    """The sum of two maxima is no maximum."""
-    with pytest.raises(TypeError, match=r'late="delta".*late="accumulate"'):
-        WindowState(monoid, tumbling(10), late="delta")
-
-
-@pytest.mark.parametrize("monoid", [Count(), Sum(float), record(rows=Count(), total=Sum())])
-def test_deltas_of_sums_are_taken(monoid: Any) -> None:
-    assert WindowState(monoid, tumbling(10), late="delta").lateness == Lateness(0, "delta")
 
 
 def test_what_is_closed_and_what_is_final() -> None:
@@ -143,7 +131,7 @@ def test_what_is_closed_and_what_is_final() -> None:
 
 @pytest.mark.check
 @pytest.mark.spark
-@pytest.mark.parametrize("late", ["accumulate", "retract", "delta", "final"])
+@pytest.mark.parametrize("late", ["accumulate", "retract", "final"])
 def test_the_table_on_spark_comes_to_the_plain_one(late: str, spark: Any, tmp_path: Any) -> None:
     """A correction is made in other processes, from files that the first job of the step has written."""
     options: dict[str, Any] = {"emit": "final"} if late == "final" else {"late": late}

@@ -3,9 +3,7 @@ all records."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monoids import Count, Max
-from persistent import WindowState, everything
-from persistent.checkpoint.log import Log
-from persistent.driver import next_step, step
+from monoids import Count
+from persistent import WindowState
+from persistent.driver import step
 from persistent.engines import Embedded
 from persistent.lateness import ALLOWS_NONE, EARLY, Lateness
 from persistent.window import sliding, tumbling
@@ -29,21 +26,18 @@ from tests.test_lateness import Published
 WINDOWS = (tumbling(10), tumbling(50), tumbling(50, offset=3), sliding(60, every=20), sliding(40, every=15))
 
 
-def early_tables(
-    rows: Sequence[Row], counts: Sequence[int], window: Any, allowed: int, early: int, times: Sequence[int] | None
-) -> Iterator[Table]:
-    """What the table must be after each step: twenty plain lines. ``times``: of day, of each plan; None: by events."""
+def early_tables(rows: Sequence[Row], counts: Sequence[int], window: Any, allowed: int, early: int) -> Iterator[Table]:
+    """What the table must be after each step: twenty plain lines."""
     clock = read = 0
     passed, shown = None, dict[Any, Any]()
     for number, (count, table) in enumerate(zip(counts, expected(rows, counts, window, allowed), strict=True)):
-        now = clock if times is None else max(times[number], passed or 0)
-        due = passed is not None and now // early != passed // early
+        due = passed is not None and clock // early != passed // early
         changed = [place for place in table if table[place] != shown.get(place)]
         closed = any(window.ends(start) <= clock for _, start in changed)
         if due or closed or number == len(counts) - 1:
             shown = table
         yield shown
-        passed, clock = now, max([clock, *(row["ts"] for row in rows[read : read + count])])
+        passed, clock = clock, max([clock, *(row["ts"] for row in rows[read : read + count])])
         read += count
 
 
@@ -54,60 +48,45 @@ DRAWN = (
     st.sampled_from(("accumulate", "retract")),
     st.sampled_from((1, 7, 30)),
     st.sampled_from((1, 2, 5)),
-    st.sampled_from(("event", "processing")),
 )
 
 
 @settings(max_examples=examples(15), deadline=None)
 @given(*DRAWN, st.integers(1, 24))
 def test_the_table_is_that_of_the_last_publication(
-    seed: int, window: Any, allowed: int, late: str, early: int, step_rows: int, by: str, stops: int
+    seed: int, window: Any, allowed: int, late: str, early: int, step_rows: int, stops: int
 ) -> None:
-    """Whatever the windows, the lateness, the steps, the clock that says when, and where the job restarts."""
-    follows_the_plain_table(seed, window, allowed, late, early, step_rows, by, stops)
+    """Whatever the windows, the lateness, the steps, and where the job restarts."""
+    follows_the_plain_table(seed, window, allowed, late, early, step_rows, stops)
 
 
 @pytest.mark.check
 @settings(max_examples=examples(80), deadline=None)
 @given(*DRAWN, st.integers(1, 24))
 def test_many_tables_are_those_of_the_last_publication(
-    seed: int, window: Any, allowed: int, late: str, early: int, step_rows: int, by: str, stops: int
+    seed: int, window: Any, allowed: int, late: str, early: int, step_rows: int, stops: int
 ) -> None:
-    follows_the_plain_table(seed, window, allowed, late, early, step_rows, by, stops)
+    follows_the_plain_table(seed, window, allowed, late, early, step_rows, stops)
 
 
 def follows_the_plain_table(
-    seed: int, window: Any, allowed: int, late: str, early: int, step_rows: int, by: str, stops: int
+    seed: int, window: Any, allowed: int, late: str, early: int, step_rows: int, stops: int
 ) -> None:
     rows = disordered(seed, 25, (0, 10, 60)[seed % 3])
-    options = {"emit": "close", "late": late, "allowed_lateness": allowed, "early": early, "early_by": by}
-    world, rng = Timed(window, options, step_rows), random.Random(seed)
+    options = {"emit": "close", "late": late, "allowed_lateness": allowed, "early": early}
+    world = World(window, options, step_rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(step, "SHARD_ROWS", 0)
-        patch.setattr(next_step, "wall_ms", lambda: 1_000 + rng.randrange(40) + 5 * len(world.times))
         world.run(rows[:stops], engine=Embedded(threads=1 + seed % 3))
         world.run(rows, engine=Embedded(threads=1), end_of_input=True)
-    counts, times = [count for count, _ in world.steps], None if by == "event" else world.times
+    counts = [count for count, _ in world.steps]
     assert sum(counts) == len(rows)
-    assert [table for _, table in world.steps] == list(early_tables(rows, counts, window, allowed, early, times))
+    assert [table for _, table in world.steps] == list(early_tables(rows, counts, window, allowed, early))
     world.storage.clear()
 
 
-@dataclass
-class Timed(World):
-    """Knows the time of day of the plan of each step."""
-
-    times: list[int] = field(default_factory=list)
-
-    def table(self, sink: str = "one") -> Table:
-        newest = Log(self.storage).newest()
-        assert newest is not None
-        self.times.append(newest.manifest.committed_ms)
-        return super().table(sink)
-
-
 @settings(max_examples=8, deadline=None)
-@given(*DRAWN[:3], st.sampled_from(("accumulate", "retract", "delta")), *DRAWN[4:6])
+@given(*DRAWN[:3], st.sampled_from(("accumulate", "retract")), *DRAWN[4:6])
 def test_the_table_comes_to_the_plain_one(
     seed: int, window: Any, allowed: int, late: str, early: int, step_rows: int
 ) -> None:
@@ -121,16 +100,16 @@ def test_the_table_comes_to_the_plain_one(
 
 
 def test_what_has_changed_since_it_was_published_is_published_once_and_in_order() -> None:
-    """Deltas are what was added since, and closing repeats nothing."""
+    """Each row is the whole value, and closing repeats nothing."""
     rows = [{"ts": time, "key": "a", "value": 1} for time in (1, 2, 11, 12, 13, 31, 110, 111)]
-    options = {"late": "delta", "early": 10, "allowed_lateness": 0}
+    options = {"early": 10, "allowed_lateness": 0}
     with run_of(rows, window=tumbling(100), options=options, step_rows=1) as run:
         run.run()
         assert [(row["window"][0], row["rows"], row["revision"]) for row in run.published()] == [
             (0, 4, 5),  # the step after the one that has passed 10
-            (0, 2, 8),  # after the one that has passed 30
+            (0, 6, 8),  # after the one that has passed 30
             (100, 1, 8),
-            (100, 1, 9),  # after the one that has passed 110; and the window that closes has no more
+            (100, 2, 9),  # after the one that has passed 110; and the window that closes has no more
         ]
 
 
@@ -173,8 +152,6 @@ MONOID = Count()
         ({"early": 0}, "at least 1 ms"),
         ({"early": "10 s", "emit": "change"}, "emit='change' publishes each change in its step: omit one of them"),
         ({"early": "10 s", "emit": "final"}, "publishes each window once: omit one of them"),
-        ({"early": "10 s", "early_by": "wall"}, "early_by='wall': choose one of event, processing"),
-        ({"early_by": "processing"}, 'add early=, such as early="10 s"'),
         ({"early": "ten"}, "early"),
     ],
 )
@@ -187,11 +164,7 @@ def test_options_that_contradict_each_other_are_refused(options: Any, words: str
 def test_early_results_are_options_of_lateness() -> None:
     """Rows without a revision could not be told from those that replace them."""
     assert WindowState(MONOID, tumbling(10), early="10 s").lateness == Lateness(0, "accumulate", "close", 10_000)
-    state = WindowState(MONOID, tumbling(10), early=1, early_by="processing", late="retract", allowed_lateness=5)
-    assert state.lateness == Lateness(5, "retract", "close", 1, "processing")
+    state = WindowState(MONOID, tumbling(10), early=1, late="retract", allowed_lateness=5)
+    assert state.lateness == Lateness(5, "retract", "close", 1)
     assert state.lateness.of_changes == EARLY and ALLOWS_NONE.of_changes is None
     assert WindowState(MONOID, tumbling(10), early=70).bare == {"early": 70}
-    with pytest.raises(ValueError, match="everything"):
-        WindowState(MONOID, everything(), early="10 s")
-    with pytest.raises(TypeError, match="cannot be added"):
-        WindowState(Max(), tumbling(10), early="10 s", late="delta")

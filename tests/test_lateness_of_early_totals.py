@@ -3,7 +3,6 @@ records."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from monoids import Count
 from persistent import InvalidPipeline, MemorySink, NonWindowState
 from persistent.checkpoint.log import Log
-from persistent.driver import next_step, step
+from persistent.driver import step
 from persistent.engines import Embedded
 from persistent.lateness import EARLY, Lateness
 from persistent.operations import compact, rollback
@@ -24,24 +23,19 @@ from tests.changes import Row, Table, World, expected
 from tests.driver.test_publish_after_of_changes import Counting
 from tests.few import examples
 from tests.late import disordered
-from tests.test_lateness_of_early_results import Timed
 
 ROWS = [{"ts": 5 * number, "key": "abcd"[number % 4], "value": number} for number in range(20)]
 
 
-def early_totals(
-    rows: Sequence[Row], counts: Sequence[int], early: int, times: Sequence[int] | None, ends: Sequence[int]
-) -> Iterator[Table]:
-    """What the table must be after each step: plain lines. ``times``: of day, of each plan; None: by events. ``ends``:
-    the steps in which the input ends."""
+def early_totals(rows: Sequence[Row], counts: Sequence[int], early: int, ends: Sequence[int]) -> Iterator[Table]:
+    """What the table must be after each step: plain lines. ``ends``: the steps in which the input ends."""
     clock = read = 0
     passed, shown = None, dict[Any, Any]()
     for number, (count, table) in enumerate(zip(counts, expected(rows, counts), strict=True)):
-        now = clock if times is None else max(times[number], passed or 0)
-        if (passed is not None and now // early != passed // early) or number in ends:
+        if (passed is not None and clock // early != passed // early) or number in ends:
             shown = table
         yield shown
-        passed, clock = now, max([clock, *(row["ts"] for row in rows[read : read + count])])
+        passed, clock = clock, max([clock, *(row["ts"] for row in rows[read : read + count])])
         read += count
 
 
@@ -50,7 +44,6 @@ DRAWN = (
     st.sampled_from(("update", "retract")),
     st.sampled_from((1, 7, 30)),
     st.sampled_from((1, 2, 5)),
-    st.sampled_from(("event", "processing")),
     st.integers(1, 24),
     st.booleans(),
 )
@@ -59,35 +52,32 @@ DRAWN = (
 @settings(max_examples=examples(20), deadline=None)
 @given(*DRAWN)
 def test_the_table_is_that_of_the_last_publication(
-    seed: int, changes: str, early: int, step_rows: int, by: str, stops: int, ends: bool
+    seed: int, changes: str, early: int, step_rows: int, stops: int, ends: bool
 ) -> None:
-    """Whatever the steps, the clock that says when, and where the job restarts, perhaps after an end that was none."""
-    follows_the_plain_table(seed, changes, early, step_rows, by, stops, ends)
+    """Whatever the steps, and where the job restarts, perhaps after an end that was none."""
+    follows_the_plain_table(seed, changes, early, step_rows, stops, ends)
 
 
 @pytest.mark.check
 @settings(max_examples=examples(150), deadline=None)
 @given(*DRAWN)
 def test_many_tables_are_those_of_the_last_publication(
-    seed: int, changes: str, early: int, step_rows: int, by: str, stops: int, ends: bool
+    seed: int, changes: str, early: int, step_rows: int, stops: int, ends: bool
 ) -> None:
-    follows_the_plain_table(seed, changes, early, step_rows, by, stops, ends)
+    follows_the_plain_table(seed, changes, early, step_rows, stops, ends)
 
 
-def follows_the_plain_table(
-    seed: int, changes: str, early: int, step_rows: int, by: str, stops: int, ends: bool
-) -> None:
+def follows_the_plain_table(seed: int, changes: str, early: int, step_rows: int, stops: int, ends: bool) -> None:
     rows = disordered(seed, 25, (0, 10, 60)[seed % 3])
-    options = {"emit": "close", "changes": changes, "early": early, "early_by": by}
-    world, rng = Timed(None, options, step_rows), random.Random(seed)
+    options = {"emit": "close", "changes": changes, "early": early}
+    world = World(None, options, step_rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(step, "SHARD_ROWS", 0)
-        patch.setattr(next_step, "wall_ms", lambda: 1_000 + rng.randrange(40) + 5 * len(world.times))
         world.run(rows[:stops], engine=Embedded(threads=1 + seed % 3), end_of_input=ends)
         at_end = [len(world.steps) - 1] if ends else []
         world.run(rows, engine=Embedded(threads=1), end_of_input=True)
-    counts, times = [count for count, _ in world.steps], None if by == "event" else world.times
-    found = early_totals(rows, counts, early, times, [*at_end, len(counts) - 1])
+    counts = [count for count, _ in world.steps]
+    found = early_totals(rows, counts, early, [*at_end, len(counts) - 1])
     assert sum(counts) == len(rows) and [table for _, table in world.steps] == list(found)
     assert verify(world.storage).ok
     world.storage.clear()
@@ -134,9 +124,7 @@ def test_a_sink_that_joins_gets_every_key_at_once() -> None:
     assert world.table("two") == totals(7) == world.table()
 
 
-@pytest.mark.parametrize(
-    "first", [{"emit": "change", "early": None}, {"early": None}, {"early": 7, "early_by": "processing"}]
-)
+@pytest.mark.parametrize("first", [{"emit": "change", "early": None}, {"early": None}, {"early": 7}])
 def test_the_option_can_change_between_runs(first: Any) -> None:
     """What is not published yet is published by whatever comes next, once."""
     world = world_of(**first)
@@ -198,20 +186,16 @@ def test_the_report_says_what_early_totals_wait_for() -> None:
     """Somebody who sees nothing asks why."""
     text = str(world_of().run(ROWS[:3]))
     assert "published early once the clock has passed a multiple; if the input is complete" in text
-    assert "once the time of day has passed" in str(world_of(early="900 days", early_by="processing").run(ROWS[:3]))
 
 
 def test_its_options_are_those_of_lateness() -> None:
     """Those that contradict each other are refused."""
-    state = NonWindowState(Count(), early="10 s", early_by="processing", changes="retract")
-    assert (
-        state.lateness == Lateness(0, "retract", "close", 10_000, "processing") and state.lateness.of_changes == EARLY
-    )
+    state = NonWindowState(Count(), early="10 s", changes="retract")
+    assert state.lateness == Lateness(0, "retract", "close", 10_000) and state.lateness.of_changes == EARLY
     assert NonWindowState(Count(), early=70).bare == {"early": 70}
     for options, words in (
         ({"early": "10 s", "emit": "change"}, "publishes each change in its step"),
         ({"early": 0}, "at least 1 ms"),
-        ({"early_by": "processing"}, "add early="),
         ({"changes": "retract"}, "says how a change is published"),
     ):
         with pytest.raises(ValueError, match=words):

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import uuid
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from persistent import Batch
+from monoids import Sum
+from persistent import (
+    Batch,
+    MemorySink,
+    MemorySource,
+    NonWindowState,
+    PersistentTask,
+    Pipeline,
+    WindowState,
+    tumbling,
+)
 from persistent.message import Message
+from persistent.storage import MemoryStorage
 
 TABLE = pa.RecordBatch.from_pydict(
     {
@@ -160,3 +173,54 @@ def test_rows_are_taken_in_the_order_asked_for(rows: list[int]) -> None:
     assert taken.offsets.tolist() == [row * 10 + 7 for row in rows]
     assert taken.keys[0].to_pylist() == [batch["page"][row].as_py() for row in rows]
     assert (taken is batch) == (rows == [0, 1, 2, 3])
+
+
+def test_a_value_that_python_does_not_have_fails_alone() -> None:
+    """A column was converted whole: one date of the year 10000 hid every value beside it."""
+    dates = pa.array([2_932_897, 0, None], pa.date32())
+    batch = batch_of(pa.RecordBatch.from_pydict({"page": pa.array(["a", "b", "c"]), "on": dates}), ("page", "on"))
+    far, near, none = batch.messages()
+    assert (near.value["on"], none.value["on"], near.key) == (date(1970, 1, 1), None, ("b", date(1970, 1, 1)))
+    with pytest.raises(ValueError, match=r"^field 'on' holds 10000-01-01 \(date32\[day\]\).*batch\['on'\]"):
+        far.value["on"]
+    with pytest.raises(ValueError, match=r"^the key holds 10000-01-01"):
+        _ = far.key
+    assert far.value["page"] == "a"
+    assert "'on': '10000-01-01'" in repr(far) and "'on': datetime.date(1970, 1, 1)" in repr(near)
+
+
+@pytest.mark.parametrize("rejected", [False, True])
+@pytest.mark.parametrize("filtered", [False, True])
+def test_a_task_cannot_change_the_times_of_its_batch(filtered: bool, rejected: bool) -> None:
+    """``times -= lag`` shifted them for its other state too, and for the clock: 18 of 20 updates were lost."""
+
+    class Shifts(PersistentTask):
+        def persistent_state(self) -> Any:
+            return {"a": NonWindowState(Sum()), "b": WindowState(Sum(), tumbling(10))}
+
+        def process_batch(self, state: Any, batch: Batch) -> None:
+            times = batch.filter(pc.greater(batch["n"], 0)).timestamps if filtered else batch.timestamps
+            times -= 1
+
+    rows = [{"ts": time, "n": time % 2} for time in (1_000, -5 if rejected else 1_002, 1_001, 1_003)]
+    options: dict[str, Any] = {
+        "checkpoint": MemoryStorage(uuid.uuid4().hex),
+        "sink": {"b": MemorySink()},
+        "on_error": "dead-letter",
+    }
+    pipeline = Pipeline(source=MemorySource(rows), task=Shifts(), **options)
+    pipeline.run(engine="embedded")
+    reasons = pipeline.dead_letters()["reason"].to_pylist()
+    assert sum("read-only" in reason for reason in reasons) == 4 - rejected, reasons
+
+
+def test_the_times_and_offsets_of_every_batch_are_read_only() -> None:
+    """Dead letters and partly late records would be those of other records."""
+    batch = batch_of()
+    for part in (
+        batch,
+        batch.filter(np.array([True, False, True, True])),
+        batch.slice(1, 3),
+        batch.take(np.array([2])),
+    ):
+        assert not part.offsets.flags.writeable and not part.timestamps.flags.writeable

@@ -48,7 +48,7 @@ WINDOWS = tuple(assigned(one) for one in (Cycle(10), Cycle(3, 17, 1), Cycle(7, 2
     st.integers(0, 10**6),
     st.sampled_from(WINDOWS),
     st.sampled_from((0, 5, 35)),
-    st.sampled_from(("accumulate", "retract", "delta", "final")),
+    st.sampled_from(("accumulate", "retract", "final")),
     st.sampled_from((1, 3, 60)),
     st.sampled_from((None, 5)),
 )

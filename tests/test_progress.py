@@ -86,8 +86,8 @@ def test_what_only_one_state_misses_is_shown() -> None:
     """A state would miss records, and the line would show nothing set aside."""
     figures = RunFigures(0.0)
     refused = {"Visits/hourly": {0: 30, None: 10}, "Visits/total": {}}
-    assert "40 late in hourly (4 % of all)" in figures.add(step(1, refused=refused), 1.0)
-    late = RunFigures(0.0).add(step(1, late=40, refused={"Visits/a": {0: 40}, "Visits/b": {0: 40}}), 1.0)
+    assert "40 late in hourly (4 % of all)" in figures.add(step(1, late_windows=refused), 1.0)
+    late = RunFigures(0.0).add(step(1, late=40, late_windows={"Visits/a": {0: 40}, "Visits/b": {0: 40}}), 1.0)
     assert [part for part in late if "late" in part] == ["40 late (4 % of all)"]
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from monoids import Count
 from persistent import FileSource, MemorySource, NonWindowState, PersistentTask, Pipeline
+from persistent.sources import remedies
 from persistent.sources.protocol import Source
 
 
@@ -124,3 +125,17 @@ def test_a_line_that_is_no_json_says_nothing_of_the_schema(tmp_path: Path) -> No
     path.write_text(json.dumps({"when": ISO, "id": "a"}) + '\n{"when": nonsense}\n')
     (reason,) = reasons(FileSource(path, timestamp="when"))
     assert "schema=" not in reason
+
+
+def test_a_date_or_a_decimal_that_does_not_fit_names_its_column(tmp_path: Path) -> None:
+    """The reasons had neither column nor remedy."""
+    schema = {"when": "string", "id": "string", "day": "date32", "price": pa.decimal128(5, 2)}
+    good = {"when": ISO, "id": "a", "day": "2024-05-01", "price": "1.50"}
+    bad = [{**good, "day": "soon"}, {**good, "price": "1.234"}]
+    path = lines(tmp_path / "a.jsonl", good, *bad)
+    csv = tmp_path / "a.csv"
+    csv.write_text("".join(",".join(map(str, row)) + "\n" for row in (good, *(one.values() for one in (good, *bad)))))
+    for source in (FileSource(path, timestamp="when", schema=schema), FileSource(csv, timestamp="when", schema=schema)):
+        day, price = sorted(reasons(source))
+        assert day.startswith("column 'day': ") and price.startswith("column 'price': ")
+        assert day.endswith(remedies.TYPES) and price.endswith(remedies.TYPES)

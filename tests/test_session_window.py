@@ -262,7 +262,6 @@ def test_an_update_before_the_clock_is_an_error_in_the_task() -> None:
             ValueError,
             'taken back: omit late=, or use late="r',
         ),
-        (lambda: WindowState(Sum(), session(10), late="delta"), ValueError, "one with other borders"),
         (
             lambda: WindowState(Sum(), session(10), emit="change", changes="update"),
             ValueError,

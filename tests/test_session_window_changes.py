@@ -3,7 +3,6 @@ that publishes, open and closed, and in the end those of all records."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,9 +16,7 @@ from hypothesis import strategies as st
 
 from persistent import Embedded, FileSink, InvalidPipeline, MemorySink, MemorySource, Pipeline, Retention
 from persistent.checkpoint.copies import newest_of
-from persistent.checkpoint.features import EARLY_RESULTS, LATE_SESSIONS
 from persistent.checkpoint.log import Log
-from persistent.driver import next_step
 from persistent.errors import Refused
 from persistent.operations import compact, restart, rollback, savepoint
 from persistent.testing import simulate, verify_task
@@ -28,6 +25,7 @@ from persistent.verify import verify
 from tests.crash.worlds import InTurn
 from tests.few import examples, one_in, paired
 from tests.sessions import Row, Run, Session, Visits, expected, held, kept_of, run_of, sessions_in, straggling
+from tests.single import only
 from tests.test_session_window_lateness import at, published, small_folds
 
 SIZES = st.sampled_from(((10, 50), (1, 7), (10, 10), (7, 1000), (3, 8)))
@@ -35,19 +33,16 @@ SIZES = st.sampled_from(((10, 50), (1, 7), (10, 10), (7, 1000), (3, 8)))
 
 @dataclass
 class World(Run):
-    """Knows the steps of all runs: how many rows of the source each has read, the time of day of its plan, and what
-    the reader held then."""
+    """Knows the steps of all runs: how many rows of the source each has read, and what the reader held then."""
 
-    steps: list[tuple[int, int, list[Session]]] = field(default_factory=list)
+    steps: list[tuple[int, list[Session]]] = field(default_factory=list)
 
     def go(self, count: int | None = None, **options: Any) -> Any:
         """A run over so many records; over all of them it ends the input."""
         engine = options.pop("engine", "embedded")
 
         def on_step(step: Any) -> None:
-            newest = Log(self.storage).newest()
-            assert newest is not None
-            self.steps.append((step.rows, newest.manifest.committed_ms, held(self.sink.rows())))
+            self.steps.append((step.rows, held(self.sink.rows())))
 
         pipeline = self.pipeline(self.rows if count is None else self.rows[:count], **options)
         return pipeline.run(engine=engine, end_of_input=count is None, on_step=on_step)
@@ -57,17 +52,16 @@ def tables(made: World) -> Iterator[list[Session]]:
     """What a reader must hold after each step: twenty plain lines."""
     options, early, (gap, cut) = made.task.options, made.task.options.get("early"), (made.task.gap, made.task.cut)
     clock, passed, shown, kept, read = 0, None, list[Session](), list[Row](), 0
-    for number, (count, day, _) in enumerate(made.steps):
+    for number, (count, _) in enumerate(made.steps):
         step = made.rows[read : read + count]
         kept += [row for row in step if row["ts"] >= clock - options.get("allowed_lateness", 0)]
-        now = clock if options.get("early_by") != "processing" else max(day, passed or 0)
-        is_due = early is None or (passed is not None and now // early != passed // early)
+        is_due = early is None or (passed is not None and clock // early != passed // early)
         table = expected(kept, gap, cut)
         is_closed = any(one[2] <= clock and one not in shown for one in table)
         if is_due or is_closed or number == len(made.steps) - 1:
             shown = table
         yield shown
-        passed, read = now, read + count
+        passed, read = clock, read + count
         clock = max(clock, *(row["ts"] - made.behind for row in step), 0)
 
 
@@ -77,16 +71,14 @@ def follows_the_plain_sessions(
     behind = (0, 4, 30)[seed % 3]
     rows = straggling(seed, 30, behind, sizes[0], max(allowed, 5))
     made = World(rows, Visits(*sizes, allowed_lateness=allowed, **options), behind, step_rows)
-    rng = random.Random(seed)
-    with small_folds(seed), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(next_step, "wall_ms", lambda: 1_000 + rng.randrange(40) + 5 * len(made.steps))
+    with small_folds(seed):
         for number, stop in enumerate(sorted(min(stop, len(rows)) for stop in stops)):
             made.go(stop, engine=Embedded(threads=1 + number % 3))
             if number % 2:
                 compact(made.pipeline())
         made.go()
-        assert sum(count for count, *_ in made.steps) == len(rows)
-        for number, (table, (*_, found)) in enumerate(zip(tables(made), made.steps, strict=True)):
+        assert sum(count for count, _ in made.steps) == len(rows)
+        for number, (table, (_, found)) in enumerate(zip(tables(made), made.steps, strict=True)):
             assert found == table, f"after step {number}"
         assert made.go().outputs == 0, "a second end publishes nothing again"
         assert verify(made.storage).ok
@@ -101,8 +93,6 @@ CHANGES = st.sampled_from(
         {"early": 30},
         {"early": 30, "late": "retract"},
         {"early": 200},
-        {"early": 7, "early_by": "processing"},
-        {"early": 30, "early_by": "processing"},
     )
 )
 DRAWN = (
@@ -212,16 +202,7 @@ def test_a_fragment_that_has_ended_of_a_session_that_has_not_publishes_nothing_e
     with made_of(rows, early=1000, allowed_lateness=50) as made:
         made.run(rows)
         assert not made.sink.rows()
-        assert newest_of(Log(made.storage)).manifest.operator.state.published == 0
-
-
-def test_an_older_release_refuses_the_checkpoint() -> None:
-    """It knows of no session that is published while it is open."""
-    for options in ({"emit": "change"}, {"early": 10}):
-        with made_of(at(0), **options) as made:
-            made.run(made.rows)
-            features = newest_of(Log(made.storage)).manifest._features()
-            assert LATE_SESSIONS in features and (EARLY_RESULTS in features) == ("early" in options)
+        assert only(newest_of(Log(made.storage)).manifest.operators).state.published == 0
 
 
 # -- options -------------------------------------------------------------------------------------------------------
@@ -236,7 +217,7 @@ def test_changes_and_early_results_can_follow_each_other() -> None:
         made.run(rows[:20])
         made.task = Visits(early=500, allowed_lateness=40)
         made.run(rows[:31])
-        made.task = Visits(early=20, early_by="processing", allowed_lateness=40)
+        made.task = Visits(early=20, allowed_lateness=40)
         made.run()
         assert held(made.sink.rows()) == expected(kept_of(made, (13, 20, 31)), 10, 50)
 
@@ -299,7 +280,7 @@ def test_a_sink_that_joins_gets_every_session_that_is_not_final(options: dict[st
     with run_of(rows, task=Visits(allowed_lateness=40, **options), behind=4, step_rows=2) as made:
         first, second = MemorySink(), MemorySink()
         made.run(rows[:24], sink={"one": first})
-        final = newest_of(Log(made.storage)).manifest.final
+        final = only(newest_of(Log(made.storage)).manifest.nodes).final
         made.run(sink={"one": first, "two": second})
         whole = expected(kept_of(made, (24,)), 10, 50)
         assert held(first.rows()) == whole
@@ -385,7 +366,7 @@ def test_an_heir_takes_back_what_the_origin_has_published(stop: int, options: di
     with run_of(rows, task=task) as made, run_of(rows, task=task) as heir:
         made.run(rows[:stop])
         origin = newest_of(Log(made.storage)).manifest
-        final = origin.final
+        final = only(origin.nodes).final
         heir.run(start_from=savepoint(made.storage, "half"))
         assert min(row["revision"] for row in heir.sink.rows()) > origin.revision
         whole = expected(kept_of(heir, (stop,)), 10, 50)
@@ -412,7 +393,7 @@ def test_an_heir_of_an_empty_state_takes_nothing_back_that_was_never_published()
     task = Visits(early=10_000, cut=12)
     with run_of(rows, task=task, step_rows=1) as made, run_of(rows, task=task, step_rows=1) as heir:
         made.pipeline(rows[:2]).run(engine="embedded", end_of_input=True)
-        assert not newest_of(Log(made.storage)).manifest.operator.state.runs
+        assert not only(newest_of(Log(made.storage)).manifest.operators).state.runs
         heir.run(start_from=savepoint(made.storage, "half"))
         assert published(heir) == [(1000, 1008, 3, False)]
 

@@ -25,10 +25,11 @@ from persistent.verify import verify
 from tests.crash.worlds import InTurn
 from tests.few import one_in
 from tests.sessions import Row, Run, Session, Visits, expected, kept_of, run_of, sessions_in, straggling
+from tests.single import only
 from tests.test_session_window_changes import current
 from tests.test_session_window_lateness import Two, at, small_folds
 
-OPTIONS: tuple[dict[str, Any], ...] = ({}, {"emit": "change"}, {"early": 25}, {"early": 30, "early_by": "processing"})
+OPTIONS: tuple[dict[str, Any], ...] = ({}, {"emit": "change"}, {"early": 25}, {"early": 30})
 """Published as they close, as they change, and now and then; all of them are taken back by late records."""
 KEPT = {"retention": Retention(last=10_000)}
 
@@ -246,12 +247,12 @@ def test_a_table_that_joins_holds_what_is_not_final(seed: int, options: dict[str
     with shown_of(seed, tmp_path, options) as made:
         both, made.sink = made.sink, {"every": made.every}
         made.pipeline(made.rows[:18], **KEPT).run(engine="embedded")
-        final, closed = (getattr(newest_of(Log(made.storage)).manifest, one) for one in ("final", "clock"))
+        node = only(newest_of(Log(made.storage)).manifest.nodes)
         made.sink, made.stops = both, [18]
         made.pipeline(**KEPT).run(engine="embedded", end_of_input=True)
         whole, found = made.whole(), made.shown()
         assert made.current() == whole and set(found) <= set(whole)
-        assert {one for one in whole if one[2] > (final if options else closed.closed)} <= set(found)
+        assert {one for one in whole if one[2] > (node.final if options else node.clock.closed)} <= set(found)
 
 
 @pytest.mark.parametrize(("seed", "options"), one_in(5, SEEDS[:8]))

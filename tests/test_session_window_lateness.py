@@ -30,10 +30,8 @@ from persistent import (
 )
 from persistent.checkpoint import compaction
 from persistent.checkpoint.copies import newest_of
-from persistent.checkpoint.features import LATE_SESSIONS
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.plan import TaskStep
 from persistent.driver import step as steps
 from persistent.operations import compact, rollback, savepoint
 from persistent.reading import diff, place
@@ -41,6 +39,7 @@ from persistent.testing import simulate, verify_task
 from persistent.verify import verify
 from tests.few import examples, one_in
 from tests.sessions import Row, Run, Visits, expected, held, kept_of, run_of, sessions_in, straggling
+from tests.single import only
 
 GAPS_AND_CUTS = st.sampled_from(((10, 50), (1, 7), (10, 10), (7, 1000), (3, 8)))
 ALLOWED = st.sampled_from((5, 30, 80, 200))
@@ -64,7 +63,7 @@ def check(run: Run, stops: Sequence[int] = ()) -> None:
         plain = expected(kept_of(run, stops, read), gap, cut)
         closed = manifest.clock.closed
         assert held(rows, manifest.revision) == [one for one in plain if one[2] <= closed], f"at {manifest.id}"
-        assert manifest.operator.state.final_at(closed) <= closed
+        assert only(manifest.operators).state.final_at(closed) <= closed
 
 
 def run(run: Run, rows: Sequence[Row] | None = None, **options: Any) -> Any:
@@ -271,7 +270,6 @@ def test_lateness_can_be_added_to_a_job_and_taken_away() -> None:
     ("options", "said"),
     [
         ({"allowed_lateness": 5, "late": "accumulate"}, "late='accumulate': .* other borders, .* late=\"retract\""),
-        ({"allowed_lateness": 5, "late": "delta"}, "late='delta': a late record can join published sessions"),
         ({"emit": "change", "changes": "update"}, "changes='update': .* omit changes=, or use changes=\"retract\""),
         ({"allowed_lateness": 5, "changes": "update"}, "a row of other borders replaces nothing"),
         ({"emit": "change", "late": "retract"}, "omit late, and choose changes="),
@@ -299,18 +297,12 @@ def test_a_table_takes_sessions_back_whenever_they_are_published(tmp_path: Path)
         made.pipeline(late_sink=table)
 
 
-def test_an_older_release_refuses_the_checkpoint_and_the_plan() -> None:
-    """It would not take back what late records change."""
+def test_windows_that_take_late_records_are_closed_and_not_final() -> None:
+    """Their sessions must stay in the state, to be taken back when a late record changes them."""
     with late([*at(0), *CLOCK]) as made:
         run(made, made.rows)
         manifest = newest_of(Log(made.storage)).manifest
-        assert LATE_SESSIONS in manifest._features() and (manifest.final, manifest.clock.closed) == (0, 40)
-        plan = Log(made.storage).plan(manifests(made)[-2].id, 0)
-        assert plan is not None and LATE_SESSIONS in plan._features()
-        assert TaskStep().to_json().keys() == {"close_at", "ends"}
-    with run_of(at(0)) as made:
-        run(made, made.rows)
-        assert LATE_SESSIONS not in newest_of(Log(made.storage)).manifest._features()
+        assert (only(manifest.nodes).final, manifest.clock.closed) == (0, 40)
 
 
 # -- operations ----------------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def test_so_it_is_beside_a_time_to_live(seed: int) -> None:
     """Keys expire by the clock of their own state, however the windows beside them close, and are taken back once."""
     draw = random.Random(seed)
     lasting = draw.sample(["living", "lives", "alive"], draw.randrange(1, 3))
-    names = draw.sample([*lasting, *draw.sample(["short", "retracting", "sessions", "early", "total", "ever"], 2)], 3)
+    names = draw.sample([*lasting, *draw.sample(["short", "retracting", "sessions", "early", "total"], 2)], 3)
     world = World({name: KINDS[name] for name in names}, disordered(seed), draw.choice(("message", "batch")))
     compared(world, seed)
     assert any(world.expired.values())

@@ -238,12 +238,12 @@ def test_a_dropped_state_with_a_time_to_live_has_no_windows(job: Job) -> None:
         job.run()
     report = job.run([*job.rows, *at(41)], allow_dropped=["Beside/lives"])
     assert "the state 'lives' is dropped" in report.notes
-    assert "time to live" not in manifest_of(job.storage)._features()
+    assert not any(one.state.has_time_to_live for one in manifest_of(job.storage).operators.values())
 
 
 def test_another_time_to_live_of_one_state_is_refused_by_its_name(job: Job) -> None:
     job.run()
-    assert "time to live" in manifest_of(job.storage)._features()
+    assert any(one.state.has_time_to_live for one in manifest_of(job.storage).operators.values())
     job.task = Beside(31)
     with pytest.raises(FingerprintChanged, match=r'Beside/lives.*ttl: "30 ms" -> "31 ms"'):
         job.run()

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monoids import Count, Max, Mean, SetUnion, Sum, mapping, record
+from monoids import Count, Last, Max, Mean, SetUnion, Sum, mapping, record
 from persistent import (
     CorruptCheckpoint,
     FingerprintChanged,
@@ -309,3 +309,10 @@ def test_wrong_states_are_refused_at_once(make: Callable[[], Any], error: str) -
     """The error would come out of a worker, hours later."""
     with pytest.raises((TypeError, ValueError), match=error):
         make()
+
+
+@pytest.mark.parametrize("window", [None, 60_000, "everything", tumbling, NonWindowState(Last())])
+def test_what_is_no_window_is_refused(window: Any) -> None:
+    """It would be found when the first message is counted."""
+    with pytest.raises(TypeError, match=r"calendar\(unit\) or assigned\(assigner\), not"):
+        WindowState(Sum(), window)

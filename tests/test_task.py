@@ -1,20 +1,14 @@
-"""A task: what it may be, and whose message an update is."""
+"""A task: what it may be, and what a checkpoint knows of it."""
 
 from __future__ import annotations
 
-import decimal
 import uuid
-from decimal import Decimal
 from typing import Any
 
-import numpy as np
-import pyarrow.compute as pc
 import pytest
 
 from monoids import Count, Monoid, Sum
-from monoids.hashing import hash_keys, key_column
 from persistent import (
-    Batch,
     CorruptCheckpoint,
     FingerprintChanged,
     InvalidPipeline,
@@ -25,7 +19,6 @@ from persistent import (
     PersistentTask,
     Pipeline,
     State,
-    UserCodeError,
     WindowState,
     sliding,
     tumbling,
@@ -60,34 +53,6 @@ def counted(task: PersistentTask, rows: Any = ROWS, **options: Any) -> dict[Any,
     return {row[pipeline.task.key]: row["value"] for row in pipeline.state().to_pylist()}
 
 
-def test_messages_of_a_filtered_batch_keep_their_keys() -> None:
-    """Counted under the key of whoever stands at that row of the unfiltered batch, and no error."""
-
-    class WithoutA(Visits):
-        def process_batch(self, state: State, batch: Batch) -> None:
-            super().process_batch(state, batch.filter(pc.not_equal(batch["page"], "a")))
-
-    class Twice(Visits):
-        def process_batch(self, state: State, batch: Batch) -> None:
-            super().process_batch(state, batch.filter(pc.equal(batch["page"], "a")))
-            super().process_batch(state, batch.filter(np.array(pc.not_equal(batch["page"], "a"))))
-
-    assert counted(WithoutA()) == {"b": 3, "c": 3}
-    assert counted(Twice()) == {"a": 3, "b": 3, "c": 3}
-
-
-def test_a_loop_of_ones_own_over_messages_must_say_the_key() -> None:
-    """All would be counted for the first message."""
-
-    class Loop(Visits):
-        def process_batch(self, state: State, batch: Batch) -> None:
-            for message in batch.messages():
-                self.process_message(state, message)
-
-    with pytest.raises(Exception, match=r"key=message\.key"):
-        counted(Loop())
-
-
 def test_a_process_message_that_yields_or_returns_is_refused() -> None:
     """A generator's body would never run: every message counted as processed, none in the state."""
 
@@ -103,23 +68,6 @@ def test_a_process_message_that_yields_or_returns_is_refused() -> None:
         pipeline_of(Yields())
     with pytest.raises(Exception, match="returned something"):
         counted(Returns())
-
-
-def test_decimal_keys_are_their_value() -> None:
-    """The same amount would be two keys after a task has set the decimal context, or between two scales."""
-
-    class Made(Visits):
-        key: Any = {"amount": lambda message: Decimal(message.value["text"])}
-
-    exact = key_column([Decimal("12345.678901")])
-    with decimal.localcontext(prec=4, capitals=0):
-        coarse = hash_keys([exact], 1)
-    assert coarse.tolist() == hash_keys([exact], 1).tolist()
-    texts = ["1.5", "2.25", "1.50", "10"]
-    pipeline = pipeline_of(Made(), [{"ts": n, "text": text} for n, text in enumerate(texts)], step_rows=1)
-    pipeline.run(engine="embedded")
-    found = {row["amount"]: row["value"] for row in pipeline.state().to_pylist()}
-    assert found == {Decimal("1.5"): 2, Decimal("2.25"): 1, Decimal("10"): 1}
 
 
 def test_what_no_manifest_can_hold_is_refused_at_once() -> None:
@@ -261,20 +209,6 @@ def test_a_plan_that_starts_elsewhere_is_not_run() -> None:
     log.put_plan(plan)
     with pytest.raises(CorruptCheckpoint, match=r"starts at .*delete the file"):
         pipeline.run(engine="embedded")
-
-
-def test_a_float_that_several_integers_become_is_no_key() -> None:
-    """Two users with numbers beyond 2^53, in a column that has one fraction, would be counted as one."""
-
-    class ByUser(Visits):
-        key: Any = "user"
-
-    largest = 2.0**53
-    with pytest.raises(UserCodeError, match=r"ByUser: key 'user' raised.*9007199254740992\.0, a float that.*schema="):
-        counted(ByUser(), [{"ts": 1, "user": largest}])
-    rows = [{"ts": 1, "user": user} for user in (largest - 1, -largest, 0.5, float("inf"), float("nan"), None)]
-    state = counted(ByUser(), rows, on_error="dead-letter")
-    assert sorted(map(str, state)) == ["0.5", "9007199254740991.0", "None", "inf", "nan"]
 
 
 def test_a_key_field_of_a_type_that_is_no_key_is_refused() -> None:

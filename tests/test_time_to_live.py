@@ -33,9 +33,11 @@ from persistent import (
 )
 from persistent.checkpoint import compaction
 from persistent.checkpoint.log import Log
+from persistent.checkpoint.manifest import Manifest
 from persistent.operations import compact, merge, rollback, savepoint
 from persistent.reading import diff, place
 from persistent.session_window import group_sessions
+from persistent.state_rows import OPEN_PANE
 from persistent.storage import MemoryStorage
 from persistent.testing import simulate, verify_task
 from persistent.testing.outcome import outcome_of
@@ -43,6 +45,7 @@ from persistent.time_to_live import TimeToLive
 from persistent.verify import verify
 from tests.few import examples
 from tests.lives import EARLY, MODES, Devices, Run, devices, plain, rows_in, run_of, shown_in
+from tests.single import only
 
 SEEDS = st.integers(0, 10**6)
 TTLS = st.sampled_from((1, 3, 10, 37))
@@ -271,7 +274,7 @@ def test_a_sink_that_joins_gets_the_keys_that_live() -> None:
         run.run()
         other = MemorySink()
         run.rows = [*rows, *at(31, key="b")]
-        run.pipeline(sink=[run.sink, other]).run(engine="embedded")
+        run.pipeline(sink={"memory": run.sink, "other": other}).run(engine="embedded")
         assert shown_in(other.rows()) == {"b": (2, 61, 31)}
 
 
@@ -419,12 +422,11 @@ def test_a_state_without_one_is_as_before() -> None:
 
 
 def test_a_manifest_says_that_its_keys_expire() -> None:
-    """A release that does not know it would count them for ever."""
+    """Read back without it, they would count for ever."""
     with run_of(at(0, 5)) as run:
         run.run()
         manifest = Log(run.storage).newest().manifest
-        body = json.loads(manifest.encode().split(b"\n")[0])
-        assert "time to live" in body["features"]
+        assert only(Manifest.decode(manifest.encode(), "there").nodes).state.has_time_to_live
 
 
 def test_a_state_on_its_own_has_no_clock() -> None:
@@ -453,7 +455,7 @@ def test_grouping_in_one_pass_equals_the_sum_of_one_value_each(pairs: list[tuple
     found = dict(zip(rows.keys[0].to_pylist(), monoid.unpack(rows.columns)))
     lifted = {name: [monoid.lift((time, 1)) for time, key in pairs if key == name] for name in set(names.tolist())}
     assert found == {name: monoid.fold(some) for name, some in lifted.items()}
-    assert set(rows.panes.tolist()) == {-1}
+    assert set(rows.panes.tolist()) == {OPEN_PANE}
 
 
 @settings(max_examples=50)

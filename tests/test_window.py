@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persistent import Window, sliding, tumbling
+from persistent import Window, calendar, sliding, tumbling
 from persistent.window import Panes
 
 windows = st.integers(1, 12).flatmap(
@@ -134,3 +135,27 @@ def test_an_offset_of_a_whole_step_or_more_is_refused(offset: object) -> None:
         tumbling("1 h", offset=offset)  # type: ignore[arg-type]
     with pytest.raises((ValueError, TypeError)):
         sliding("2 h", every="1 h", offset=offset)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "same"),
+    [
+        (lambda offset: tumbling("1 day", offset=offset), "-8 h", "16 h"),
+        (lambda offset: tumbling("1 day", offset=offset), -8 * 3_600_000, "16 h"),
+        (lambda offset: tumbling("1 h", offset=offset), timedelta(minutes=-90), "30 min"),
+        (lambda offset: sliding("2 h", every="1 h", offset=offset), "-10 min", "50 min"),
+        (lambda offset: calendar("day", tz="America/New_York", offset=offset), "-8 h", "16 h"),
+        (lambda offset: calendar("week", offset=offset), "-1 day", "6 d"),
+    ],
+)
+def test_a_negative_offset_is_refused_with_the_one_to_write(made: Any, given: Any, same: str) -> None:
+    """It was called no duration, and none of the durations that it was told of moves a window back."""
+    with pytest.raises(ValueError, match=f'is negative: offset="{same}" gives the same windows'):
+        made(given)
+    made(same)
+
+
+def test_a_month_has_no_other_offset_for_a_negative_one() -> None:
+    """Months are of several lengths."""
+    with pytest.raises(ValueError, match="'-1 h' is negative: give one after the border"):
+        calendar("month", offset="-1 h")

@@ -83,6 +83,7 @@ class _FixedExtreme(_Extreme):
     Without a value the number is one that never wins, so reducing needs no mask.
     """
 
+    takes_constants = True
     _kernel: ClassVar[np.ufunc]
     _losers: ClassVar[Mapping[str, Any]]
 

@@ -20,7 +20,6 @@ from monoids.column import Columns, Ragged, take
 from monoids.comparing.extremes import Min
 from monoids.comparing.id_hashes import hash_id, hash_ids
 from monoids.groupby.cells import Integers
-from monoids.monoid import is_column
 from monoids.ordered import IntegerKeys
 from monoids.pairs import Names, pair, pair_columns
 from monoids.table import Table, list_array
@@ -123,7 +122,7 @@ class Reservoir(Table[SampleEntries]):
         """
         if isinstance(values, Mapping) and values.keys() == set(_NAMES):
             values = (values["id"], values["value"])
-        if is_column(values) or not isinstance(values, (tuple, list)) or len(values) != 2:
+        if not isinstance(values, tuple) or len(values) != 2:
             return super().lift_rows(values, length)
         ids, given = values
         return self._elements(ids, self.smallest.lift_rows(given, length), length)

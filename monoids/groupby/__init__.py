@@ -1,6 +1,6 @@
 """Group by (key, pane): the one engine that sums rows, as columns.
 
-neighbours, sorting   equal rows side by side
+sorting               equal rows side by side
 distinct              small numbers for keys
 cells, grouping       rows grouped by key number and pane
 segments, summing     each group reduced to one element

@@ -74,21 +74,16 @@ def has_few_keys(keys: Sequence[pa.Array], rows: int) -> bool:
     return combined <= _FEW_IN_SAMPLE
 
 
-def distinct_keys(keys: Sequence[pa.Array], rows: int) -> tuple[tuple[pa.Array, ...], Words, Integers]:
-    """The distinct keys in the order (hash, key), their hashes, and the number of each row's key.
-
-    >>> distinct, hashes, numbers = distinct_keys([pa.array(["b", "a", "b"])], 3)
-    >>> distinct[0].take(pa.array(numbers)).to_pylist()
-    ['b', 'a', 'b']
-    """
-    distinct, hashes, numbers = number_distinct(keys, rows, dense_range(keys))
-    return distinct, hashes, numbers.all()
-
-
 def number_distinct(
     keys: Sequence[pa.Array], rows: int, dense: tuple[int, int] | None
 ) -> tuple[tuple[pa.Array, ...], Words, KeyNumbers]:
-    """``distinct_keys`` for keys with this ``dense_range``, the numbers as a table."""
+    """The distinct keys in the order (hash, key), their hashes, and the number of each row's key. ``dense``: the
+    ``dense_range`` of the keys.
+
+    >>> distinct, hashes, numbers = number_distinct([pa.array(["b", "a", "b"])], 3, None)
+    >>> distinct[0].take(pa.array(numbers.all())).to_pylist()
+    ['b', 'a', 'b']
+    """
     if dense is not None:
         return _dense(keys[0], *dense)
     if not keys:

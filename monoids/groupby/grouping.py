@@ -2,11 +2,13 @@
 
 The sort key is the pane and as many bits of the hash as separate keys almost surely. Where neighbours share those bits
 but differ in their keys, those few rows are sorted again by the whole hash. So two keys are never taken for one.
+
+Neighbours are adjacent rows in an order. Null equals null and NaN equals NaN, as in a dictionary of keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +17,9 @@ import pyarrow as pa
 
 from monoids import encoding
 from monoids.groupby.cells import CHUNK_ROWS, Integers, PaneCodes, code_panes, segment_starts
-from monoids.groupby.neighbours import same_as_next
 from monoids.groupby.sorting import Mask, stable_order
-from monoids.hashing import hash_keys, is_injective
-from monoids.text import Words
+from monoids.hashing import hash_keys, is_injective, null_safe_equal
+from monoids.text import WORD_BYTES, TextWords, Words
 
 _SPARE_BITS = 12
 _HALF = 32
@@ -77,12 +78,6 @@ def _sorted_rows(
         _sort_places(order, same, places, keys, hashes, panes)
         ordered[places] = _packed(hashes[order[places]], panes[order[places]], coding, key_bits)
     return order, ordered, same
-
-
-def group_hashes(keys: Sequence[pa.Array], hashes: Words, panes: Integers, step: int = 1) -> tuple[Integers, Integers]:
-    """Order rows by (hash, key, pane, arrival): the permutation, and the starts of its groups."""
-    groups = group_rows(keys, hashes, panes, step)
-    return groups.order, groups.starts
 
 
 def hash_order(keys: Sequence[pa.Array], rows: int) -> tuple[Words, Integers]:
@@ -183,12 +178,66 @@ def _sort_places(
     tied = (hashes[rows[1:]] == hashes[rows[:-1]]) & ~like_next
     for hash_ in np.unique(hashes[rows[1:]][tied]):
         at = np.flatnonzero(hashes[rows] == hash_)
-        rows[at] = sorted(rows[at].tolist(), key=lambda row: (_key_bytes(keys, row), int(panes[row]), row))
+        encoded = {row: encoding.encode(tuple(column[row].as_py() for column in keys)) for row in rows[at].tolist()}
+        rows[at] = sorted(encoded, key=lambda row: (encoded[row], int(panes[row]), row))
     order[places] = rows
     like_next = same_as_next(keys, rows)
     inner = places[1:] == places[:-1] + 1
     same[places[:-1][inner]] = like_next[inner]
 
 
-def _key_bytes(keys: Sequence[pa.Array], row: int) -> bytes:
-    return encoding.encode(tuple(column[row].as_py() for column in keys))
+_SHORT_BYTES = 2 * WORD_BYTES
+
+
+def same_as_next(keys: Sequence[pa.Array], order: Integers) -> Mask:
+    """For every row of ``order`` but the last, whether its key equals the key of the next row.
+
+    >>> same_as_next([pa.array(["a", "b", "a", None])], np.array([0, 2, 1, 3])).tolist()
+    [True, False, False]
+    """
+    same = np.ones(max(len(order) - 1, 0), np.bool_)
+    for column in keys:
+        equal = _equality(column, len(order))
+        for start in range(0, len(same), CHUNK_ROWS):
+            same[start : start + CHUNK_ROWS] &= equal(order[start : start + CHUNK_ROWS + 1])
+    return same
+
+
+def _equality(column: pa.Array, lookups: int) -> Callable[[Integers], Mask]:
+    """A function from rows to whether each equals the next; the caller will ask for ``lookups`` rows in total."""
+    is_text = pa.types.is_string(column.type) or pa.types.is_binary(column.type)
+    if is_text and not column.null_count and 4 * lookups >= len(column):
+        text = TextWords(column)
+        lengths = text.lengths(0, len(column))
+        longest = int(lengths.max(initial=0))
+        if longest <= _SHORT_BYTES:
+            pairs = _word_pairs(text, len(column))
+            sizes = lengths.astype(np.uint8) if int(lengths.min(initial=longest)) < longest else None
+            return lambda rows: _pairs_equal(pairs, sizes, rows)
+    return lambda rows: _taken_equal(column, rows)
+
+
+def _word_pairs(text: TextWords, rows: int) -> Any:
+    """The two words of every row of short text, side by side, so that each row takes one lookup."""
+    words = np.empty((rows, 2), np.uint64)
+    for start in range(0, rows, CHUNK_ROWS):
+        stop = min(start + CHUNK_ROWS, rows)
+        words[start:stop, 0] = text.words(start, stop, 0)
+        words[start:stop, 1] = text.words(start, stop, WORD_BYTES)
+    return words.view("V16").reshape(rows)
+
+
+def _pairs_equal(pairs: Any, sizes: Any, rows: Integers) -> Mask:
+    """``sizes``: the lengths in bytes; None if all are equal."""
+    words = pairs[rows].view(np.uint64)
+    equal = words[2:] == words[:-2]
+    same: Mask = equal[::2] & equal[1::2]
+    if sizes is not None:
+        lengths = sizes[rows]
+        same &= lengths[1:] == lengths[:-1]
+    return same
+
+
+def _taken_equal(column: pa.Array, rows: Integers) -> Mask:
+    taken = column.take(pa.array(rows))
+    return null_safe_equal(taken[1:], taken[:-1])

@@ -69,7 +69,7 @@ def _sorted(monoid: Monoid[Any], runs: Sequence[GroupSums], step: int) -> GroupS
 
 def _insert_into(monoid: Monoid[Any], short: GroupSums, long: GroupSums, step: int, *, is_newer: bool) -> GroupSums:
     """The sum of a short and a long run. ``is_newer``: whether the short run is the newer one."""
-    found = _find_rows(short, long)
+    found = find_rows(short, long)
     if found is None:
         return _sorted(monoid, [long, short] if is_newer else [short, long], step)
     places, is_found = found
@@ -148,7 +148,7 @@ def _pairwise(monoid: Monoid[Any], older: Any, newer: Any, rows: int) -> Any:
     return monoid.reduce_sorted(take(concat([older, newer]), pairs), np.arange(0, 2 * rows, 2))
 
 
-def _find_rows(short: GroupSums, long: GroupSums) -> tuple[Integers, Any] | None:
+def find_rows(short: GroupSums, long: GroupSums) -> tuple[Integers, Any] | None:
     """For every row of ``short``, the first row of ``long`` that is not before it, and whether both have the same
     (key, pane). None where different keys share a hash."""
     places = np.searchsorted(long.hashes, short.hashes)

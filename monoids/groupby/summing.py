@@ -20,6 +20,7 @@ from monoids.column import Columns, is_constant, take
 from monoids.groupby.cells import CHUNK_ROWS, Integers, PaneCodes, cell_counts, code_panes, group_cells
 from monoids.groupby.distinct import KeyNumbers, dense_range, has_few_keys, number_distinct
 from monoids.groupby.grouping import group_rows, take_keys
+from monoids.groupby.sorting import Mask
 from monoids.hashing import hash_keys
 from monoids.monoid import Monoid
 from monoids.text import Words
@@ -61,6 +62,10 @@ class GroupSums:
     def take(self, rows: Integers) -> GroupSums:
         """The rows of these numbers."""
         return GroupSums(self.hashes[rows], take_keys(self.keys, rows), self.panes[rows], take(self.columns, rows))
+
+    def filter(self, mask: Mask) -> GroupSums:
+        """The rows where the mask is set."""
+        return self if mask.all() else self.take(np.flatnonzero(mask))
 
 
 def group_by(monoid: Monoid[Any], keys: Sequence[pa.Array], panes: Integers, columns: Columns, step: int) -> GroupSums:

@@ -1,4 +1,5 @@
-"""A budget bounds the time and memory of testing a monoid if the user gives no number of examples.
+"""A budget bounds the time and memory of testing a monoid if the user gives no number of examples. The first ten of a
+law have all the time that they need.
 
 A copy of the monoid checks it before each call of the monoid's own methods. Each law gets a part of the time: a twelfth
 of the time left, so a slow monoid is tested on every law a little and not only on the first. Time that the thread waits
@@ -12,7 +13,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,8 @@ _SCHEDULED = Path("/proc/thread-self/schedstat")
 
 
 class BudgetSpent(BaseException):
-    """The part is used up; ``why`` names the resource. Not an Exception, so that a monoid's ``except`` cannot catch
+    """The part is used up; the text names the resource. Not an Exception, so that a monoid's ``except`` cannot catch
     it."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
 
 
 class TrialBudget:
@@ -45,6 +42,8 @@ class TrialBudget:
 
     def __init__(self, limited: bool) -> None:
         self.limited = limited
+        self.lacks = "inputs"
+        """What a law lacks that is tested on fewer examples."""
         self._spent = 0.0
         self._waited = 0.0
         self._deadline = math.inf
@@ -52,9 +51,22 @@ class TrialBudget:
         self._held = 0
 
     @contextmanager
-    def drawing(self) -> Iterator[None]:
-        """While the context is open, a third of the time can be spent."""
-        with self._part(SECONDS * _DRAWING):
+    def drawing(self) -> Iterator[Callable[[], None]]:
+        """While the context is open, a third of the time can be spent, from the first call of the given check on: to
+        draw its first text, Hypothesis makes tables, which takes seconds."""
+        with ExitStack() as part:
+
+            def check() -> None:
+                if self.limited and self._deadline == math.inf:
+                    part.enter_context(self._part(SECONDS * _DRAWING))
+                self.check()
+
+            yield check
+
+    @contextmanager
+    def least(self) -> Iterator[None]:
+        """While the context is open, any time can be spent: a law that was tested on next to nothing does not hold."""
+        with self._part(math.inf):
             yield
 
     @contextmanager
@@ -77,11 +89,15 @@ class TrialBudget:
         if now > self._deadline:
             now = self._elapsed()
             if now > self._deadline:
-                raise BudgetSpent(f"time ({SECONDS:g} s)")
+                raise self._spending(f"time ({SECONDS:g} s)")
         if now > self._next_check:
             self._next_check = now + _CHECK_S
             if _memory() - self._held > BYTES:
-                raise BudgetSpent("memory (500 MB)")
+                raise self._spending("memory (500 MB)")
+
+    def _spending(self, why: str) -> BudgetSpent:
+        self.lacks = why
+        return BudgetSpent(why)
 
     @contextmanager
     def _part(self, seconds: float) -> Iterator[None]:

@@ -73,19 +73,11 @@ def _has_own_encoding(monoid: Monoid[Any]) -> bool:
 
 
 def _has_canonical_bytes(monoid: Monoid[Any]) -> bool:
-    return _is_exact(monoid) and _has_own_encoding(monoid)
+    return monoid.exact and _has_own_encoding(monoid)
 
 
 def _is_idempotent(monoid: Monoid[Any]) -> bool:
     return monoid.idempotent
-
-
-def _is_exact(monoid: Monoid[Any]) -> bool:
-    return monoid.exact
-
-
-def _is_additive(monoid: Monoid[Any]) -> bool:
-    return monoid.additive
 
 
 def _is_group(monoid: Monoid[Any]) -> bool:
@@ -133,7 +125,6 @@ LAWS: tuple[Law, ...] = (
     Law("empty fold", scalar.empty_fold),
     Law("pure lift", scalar.pure_lift, depth=-1, exactly=True),
     Law("pure present", scalar.pure_present, depth=-1, exactly=True),
-    Law("additive present", scalar.additive_present, _is_additive, depth=-1),
     # Bytes.
     Law("serializer round trip", scalar.serializer_round_trip, depth=1, exactly=True),
     Law("serializer homomorphism", scalar.serializer_homomorphism),

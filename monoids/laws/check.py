@@ -15,10 +15,9 @@ from monoids.laws import columnar, lifting
 from monoids.laws.budget import BudgetSpent, TrialBudget
 from monoids.laws.catalogue import NO_MUTATION, TOTALITY, Law, laws_of
 from monoids.laws.equality import Equality, Scale, exact, magnitudes, statistical, within
-from monoids.laws.examples import Example, draws
-from monoids.laws.exploring import explore
+from monoids.laws.examples import Example, draws, explore
 from monoids.laws.remedies import place, remedy
-from monoids.laws.sample import Sample
+from monoids.laws.sample import Sample, Tried
 from monoids.laws.scalar import NOTHING
 from monoids.laws.terms import fresh, inputs_in, smaller, value_of
 from monoids.monoid import Monoid, check
@@ -27,6 +26,8 @@ _SHOWN_MAX = 2_000
 _ROUNDS = 3
 """Later rounds continue the laws that ran out of time, where they stopped, with the time that is left."""
 _LAWS_TOLD = 6
+_LEAST = 10
+"""A law that was tested on fewer examples is not tried."""
 EXAMPLES = 200
 
 
@@ -39,6 +40,10 @@ class LawViolation(AssertionError):
         self.bindings = bindings
 
 
+class LawNotTried(AssertionError):
+    """A law was tested on fewer than ten examples, for lack of memory or inputs: nothing shows that it holds."""
+
+
 class LawsWarning(UserWarning):
     """Some laws were tested on only some of the examples, or on none."""
 
@@ -49,13 +54,15 @@ def assert_monoid_laws(
     *,
     examples: int | None = None,
     equality: Equality | None = None,
+    untried: Sequence[str] = (),
 ) -> None:
     """Test each law that applies to ``monoid``. Raise LawViolation for the first one broken, with its smallest
     counterexample.
 
     ``inputs`` draws inputs of ``monoid.lift``; by default ``inputs_for(monoid)`` derives them. ``examples`` is the
     number of examples for each law, the same ones every time; by default 200, or as many as 5 seconds and 500 MB
-    allow: a warning says what was not tested. ``equality`` decides whether two sides are the same: by default
+    allow, and at least ten whatever the clock: a warning says what was not tested. LawNotTried for a law on fewer
+    than ten, unless ``untried`` names it. ``equality`` decides whether two sides are the same: by default
     ``exact``, or ``within()`` for a monoid with ``exact = False``. TypeError if ``lift`` takes none of the inputs, or
     they cannot be derived.
 
@@ -82,6 +89,8 @@ are not elements, let lift convert them
             violation = trial.violation(law)
             if violation is not None:
                 raise violation from violation.__cause__
+    for law in trial.laws:
+        trial.require_tried(law, untried)
     trial.warn()
 
 
@@ -116,28 +125,37 @@ class Trial:
         self._done: dict[str, int] = {}
         self.tried: dict[str, int] = {}
         """The number of examples each law was tested on. A law with fewer than ``examples`` has no more."""
-        self._spent_on = ""
+        self._cut: dict[str, str] = {}
         self._equality: Equality = equality or (exact if monoid.exact else within())
 
     def check(self, law: Law) -> None:
         """Raise LawViolation, with the smallest counterexample found, if the monoid breaks the law.
 
-        Warns if the law was tested on only some of the examples, or on none.
+        Warns if the law was tested on only some of the examples; LawNotTried if on fewer than ten.
         """
         __tracebackhide__ = True
         violation = self.violation(law)
         if violation is not None:
             raise violation from violation.__cause__
+        self.require_tried(law)
         self.warn(law)
+
+    def require_tried(self, law: Law, allowed: Sequence[str] = ()) -> None:
+        """LawNotTried if the law was tested on fewer than ten examples, unless its name is allowed."""
+        if law.name in self._cut and law.name not in allowed:
+            raise LawNotTried(f"{self.monoid!r}: {self._cut[law.name]}; or allow it by name, untried=[{law.name!r}]")
 
     def violation(self, law: Law) -> LawViolation | None:
         """The smallest violation found; None if the law holds for all examples that were tested."""
         if law is NO_MUTATION:
             return self._mutation
-        return None if self.untried(law) else self._violation(law)
+        return None if self._untestable(law) else self._violation(law)
 
     def untried(self, law: Law) -> str:
-        """Why a law cannot be tested; empty if it can."""
+        """Why a law was not tested, or cannot be; empty otherwise."""
+        return self._untestable(law) or self._cut.get(law.name, "")
+
+    def _untestable(self, law: Law) -> str:
         if law is not NO_MUTATION and self._mutation is not None:
             return "an operand is changed while it is combined: fix 'no mutation' first"
         by_columns = law.function.__module__ in (lifting.__name__, columnar.__name__)
@@ -154,7 +172,7 @@ class Trial:
             others = f" and {len(short) - _LAWS_TOLD} others" if len(short) > _LAWS_TOLD else ""
             held = f"{len(laws) - len(short)} of {len(laws)} laws were tested on all {self.examples} examples"
             warnings.warn(
-                f"{self.monoid!r}: {held}; on fewer, for lack of {self._spent_on}: {told}{others}."
+                f"{self.monoid!r}: {held}; on fewer, for lack of {self._budget.lacks}: {told}{others}."
                 f" examples={self.examples} tests all, however long it takes",
                 LawsWarning,
                 stacklevel=3,
@@ -174,31 +192,35 @@ class Trial:
 
     def _seen(self, law: Law) -> tuple[Example, LawViolation] | None:
         """An example that breaks the law, among those that the budget allows."""
-        self._draw()
-        done = start = self._done.get(law.name, 0)
-        total = 1
+        drawn = len(self._sample.drawn)
         if self.tried.get(law.name) == self.examples:
             return None
+        plan: Sequence[Tried] = ()
+        done, planned = self._done.get(law.name, 0), False
         try:
-            with self._budget.law():
-                plan = self._sample.plan(law)
-                total = len(plan)
-                for example, values in plan[start:]:
-                    self._budget.check()
-                    found = self._try(law, example, values)
-                    if found is not None:
-                        return example, found
-                    done += 1
-        except BudgetSpent as spent:
-            self._spent_on = spent.why
+            for part, stop in ((self._budget.least, _LEAST), (self._budget.law, None)):
+                with part():
+                    plan, planned = self._sample.plan(law), True
+                    for example, values in plan[done:stop]:
+                        self._budget.check()
+                        found = self._try(law, example, values)
+                        if found is not None:
+                            return example, found
+                        done += 1
+        except BudgetSpent:
+            pass
         self._done[law.name] = done
-        self.tried[law.name] = self.examples * done // total if total else self.examples
+        if planned and done >= min(_LEAST, len(plan)):
+            share = drawn * done // len(plan) if plan else drawn
+            self.tried[law.name] = max(share, min(done, drawn))
+            self._cut.pop(law.name, None)
+        else:
+            self.tried[law.name] = 0
+            self._cut[law.name] = (
+                f"{law.name!r} was tested on {done} examples, fewer than {_LEAST}, for lack of {self._budget.lacks}: "
+                "give examples=, or a strategy of smaller inputs"
+            )
         return None
-
-    def _draw(self) -> None:
-        """Draw the examples, unless they are drawn already."""
-        with self._budget.drawing():
-            _ = self._sample.drawn
 
     @cached_property
     def _is_partial(self) -> bool:

@@ -23,10 +23,10 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import strategies as st
 
 from monoids.laws.budget import BudgetSpent
-from monoids.laws.exploring import explore
 from monoids.laws.terms import ArrowInputs, ElementTerm, Inputs, Repeated, inputs_in, smaller, value_of
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "value_of",
     "wide",
 ]
+
 
 Example = Mapping[str, Any]
 """Argument name to drawn value."""
@@ -245,3 +246,29 @@ def _overlapping(xs: Sequence[Any], index: int) -> tuple[ElementTerm, ...]:
 def _of_one_type(xs: Sequence[Any]) -> ArrowInputs:
     kind = next((type(x) for x in xs if x is not None), type(None))
     return ArrowInputs(tuple(x for x in xs if x is None or type(x) is kind))
+
+
+def explore(
+    strategy: st.SearchStrategy[Any], function: Callable[[Any], None], examples: int, *, shrink: bool = False
+) -> None:
+    """Call ``function`` with about ``examples`` examples.
+
+    With ``shrink``, an exception of the function is raised again from the smallest example found to raise it.
+    """
+
+    @settings(
+        max_examples=examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        verbosity=Verbosity.quiet,
+        report_multiple_bugs=False,
+        print_blob=False,
+        phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def explored(example: Any) -> None:
+        function(example)
+
+    explored()

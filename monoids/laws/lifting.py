@@ -6,7 +6,7 @@ are these two forms, so each law detects the defects of its own kind and no othe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,9 @@ def lift_nulls(monoid: M, column: pa.Array | None) -> Sides:
     if column is None or not _takes_none(monoid):
         return NOTHING
     held = column.drop_null()
-    column = _spread(column)
+    # With a null before, between and after them.
+    rows = [None, *(row for index in range(len(column)) for row in (index, None))]
+    column = column.take(pa.array(rows, pa.int64()))
     lifted = iter(_lifted(monoid, held))
     nothing = monoid.unpack(monoid.pack([monoid.lift(None)]))[0]
     return _lifted(monoid, column), [next(lifted) if valid else nothing for valid in _valid(column)]
@@ -114,7 +116,14 @@ def lift_empty(monoid: M, column: pa.Array | None) -> Sides:
 
 def lift_constant(monoid: M, xs: list[Any]) -> Sides:
     """unpack(lift_rows(x, n)) == [lift(x)] * n"""
-    return monoid.unpack(monoid.lift_rows(xs[0], len(xs))), [monoid.lift(xs[0])] * len(xs)
+    given = [xs[0]] * len(xs) if _holds_list(xs[0]) else xs[0]
+    return monoid.unpack(monoid.lift_rows(given, len(xs))), [monoid.lift(xs[0])] * len(xs)
+
+
+def _holds_list(value: Any) -> bool:
+    """Whether it would be taken for columns."""
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else ()
+    return isinstance(value, list) or any(map(_holds_list, parts))
 
 
 # The same rows in other forms.
@@ -129,12 +138,6 @@ def sliced_of(column: pa.Array) -> pa.Array:
     rows = len(column)
     others = column.take(pa.array(range(rows - 1, -1, -1), pa.int64()))
     return pa.concat_arrays([others, column, others]).slice(rows, rows)
-
-
-def _spread(column: pa.Array) -> pa.Array:
-    """The rows with a null before, between and after them."""
-    rows = [None, *(row for index in range(len(column)) for row in (index, None))]
-    return column.take(pa.array(rows, pa.int64()))
 
 
 def _valid(column: pa.Array) -> list[bool]:

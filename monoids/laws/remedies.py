@@ -29,7 +29,6 @@ _BY_LAW = {
     "inverse": "if something is left, it is not a Group: make it a Monoid",
     "pure lift": "lift must not change its input, and must lift equal inputs to equal elements",
     "pure present": "present must not change the element, and must present equal elements equally",
-    "additive present": "values that add up are numbers, or records of them; otherwise omit additive = True",
 }
 _ROUNDS = "the two differ only by the rounding of floats: declare exact = False"
 _NAN = "NaN compares with nothing: define in combine what it means, or draw strategies.floats(allow_nan=False)"

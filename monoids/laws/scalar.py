@@ -6,8 +6,6 @@ The names of their arguments say what is drawn for them: see ``examples``.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from decimal import Decimal, localcontext
 from functools import reduce
 from typing import Any
 
@@ -65,14 +63,6 @@ def pure_present(monoid: M, a: Any) -> Sides:
     before = fresh(a)
     presented = monoid.present(a)
     return (a, monoid.present(a)), (before, presented)
-
-
-def additive_present(monoid: M, a: Any, b: Any) -> Sides:
-    """present(combine(a, b)) == present(a) + present(b), field by field"""
-    total = monoid.combine(a, b)
-    if not all(presentable(monoid, element) for element in (a, b, total)):
-        return NOTHING
-    return plus(monoid.present(total), None), plus(monoid.present(a), monoid.present(b))
 
 
 def left_identity(monoid: M, a: Any) -> Sides:
@@ -184,19 +174,6 @@ def presentable(monoid: M, element: Any) -> bool:
 
 
 # Internals.
-
-
-def plus(a: Any, b: Any) -> Any:
-    """The sum of two presented values, field by field, with null as 0. TypeError for what is not a number."""
-    if isinstance(a, Mapping) or isinstance(b, Mapping):
-        one, other = a or {}, b or {}
-        return {name: plus(one.get(name), other.get(name)) for name in dict.fromkeys([*one, *other])}
-    one, other = (0 if value is None else value for value in (a, b))
-    for value in (one, other):
-        if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-            raise TypeError(f"{value!r} is not a number: values that add up are numbers, or records of them")
-    with localcontext(prec=_DIGITS):
-        return one + other
 
 
 def _tree(monoid: M, elements: list[Any], cuts: list[int]) -> Any:

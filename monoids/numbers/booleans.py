@@ -44,6 +44,7 @@ class Truth(Monoid[bool]):
     """``Any`` and ``All``: one column of bools. The identity is the value that no other input can change back to."""
 
     commutative = True
+    takes_constants = True
     idempotent = True
     schema = pa.schema([pa.field("element", pa.bool_(), nullable=False)])
     output_type = pa.bool_()

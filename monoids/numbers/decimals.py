@@ -45,7 +45,6 @@ class DecimalSum(Group[int]):
 
     identity = 0
     commutative = True
-    additive = True
     name = "Sum"
     widens = True
 
@@ -74,7 +73,7 @@ class DecimalSum(Group[int]):
         return -a
 
     def lift(self, value: Any) -> int:
-        return 0 if is_missing(value) else self._units(self.type.accept(value))
+        return 0 if is_missing(value) else int(self.type.accept(value).scaleb(self.scale, _CONTEXT))
 
     def present(self, element: int) -> Decimal:
         """OverflowError beyond 38 digits."""
@@ -153,9 +152,6 @@ class DecimalSum(Group[int]):
         if any(abs(total) >= _WIDE_LIMIT for total in self.unpack(take(columns, _beyond(columns)))):
             raise ValueError(f"{self!r}: a stored element has more than {2 * PRECISION} digits")
         return columns
-
-    def _units(self, value: Decimal) -> int:
-        return int(value.scaleb(self.scale, _CONTEXT))
 
     def _overflow(self, total: int) -> OverflowError:
         return OverflowError(

@@ -24,6 +24,7 @@ class FloatMonoid(Monoid[float]):
 
     accepted: ClassVar[ValueType]
     commutative = True
+    takes_constants = True
     exact = False
     schema = pa.schema([pa.field("element", pa.float64(), nullable=False)])
     output_type = pa.float64()

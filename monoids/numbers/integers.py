@@ -26,6 +26,7 @@ class IntegerMonoid(Monoid[int]):
     """
 
     commutative = True
+    takes_constants = True
     schema = pa.schema([pa.field("element", pa.int64(), nullable=False)])
     output_type = pa.int64()
 
@@ -41,7 +42,10 @@ class IntegerMonoid(Monoid[int]):
         return int(self.identity if is_missing(value) else self.type.accept(value))
 
     def decode(self, data: bytes) -> int:
-        return _decoded_int64(self, data)
+        value = decoded_as(self, data, int)
+        if not INT64_MIN <= value <= INT64_MAX:
+            raise ValueError(f"{self!r}: the encoded element is outside 64-bit integers")
+        return value
 
     def lift_columns(self, values: Any) -> Columns:
         column = self.type.column(values)
@@ -84,10 +88,3 @@ def decoded_float(monoid: Monoid[Any], value: Any) -> float:
     if value.__class__ is not float or (value == 0.0 and math.copysign(1.0, value) < 0):
         raise ValueError(f"{monoid!r}: the encoded element holds {shown(value)}, which must be a float and not -0.0")
     return float(value)
-
-
-def _decoded_int64(monoid: Monoid[Any], data: bytes) -> int:
-    value = decoded_as(monoid, data, int)
-    if not INT64_MIN <= value <= INT64_MAX:
-        raise ValueError(f"{monoid!r}: the encoded element is outside 64-bit integers")
-    return value

@@ -73,7 +73,6 @@ class IntegerSum(WideIntegers, Group[int]):
     """``Sum()``: one int64 column, which is wide where a total does not fit."""
 
     identity = 0
-    additive = True
     name = "Sum"
 
     def parameters(self) -> dict[str, Any]:
@@ -164,7 +163,6 @@ class FloatSum(FloatMonoid):
     """``Sum(float)``: one float64 column. Not a Group: infinities and NaN cannot be subtracted."""
 
     identity = 0.0
-    additive = True
     name = "Sum"
     accepted = value_type("Sum", float, _KINDS)
 
@@ -196,6 +194,7 @@ class Mean(Monoid[tuple[int, float]]):
 
     identity = (0, 0.0)
     commutative = True
+    takes_constants = True
     exact = False
     name = "Mean"
     schema = pa.schema([pa.field("count", pa.int64(), nullable=False), pa.field("sum", pa.float64(), nullable=False)])

@@ -220,7 +220,9 @@ class CountMin(Table[Cells], Group[Cells]):
 
     def lift_rows(self, values: Any, length: int) -> Columns:
         """As in any monoid; or a mapping or tuple of value and weight, each a column or one value for every row."""
-        values = scalar(values) if isinstance(values, pa.Scalar) else values
+        if isinstance(values, pa.Scalar):
+            plain = scalar(values)
+            values = tuple(plain) if isinstance(plain, list) else plain
         if isinstance(values, (Mapping, tuple)):
             return self._lift(*pair_columns(values, _NAMES, length))
         return super().lift_rows(values, length)

@@ -198,7 +198,7 @@ class HeavyHitters(Monoid[Hitters]):
         """
         if isinstance(values, Mapping) and values.keys() == set(_NAMES):
             values = (values["id"], values["value"])
-        if is_column(values) or not isinstance(values, (tuple, list)) or len(values) != 2:
+        if not isinstance(values, tuple) or len(values) != 2:
             return super().lift_rows(values, length)
         ids, given = values
         if is_column(given) and len(given) != length:

@@ -157,9 +157,9 @@ class Quantiles(Table[BucketCounts], Group[BucketCounts]):
 
     def present_columns(self, columns: Columns) -> pa.Array:
         (table,) = columns
-        shown = {name: self.quantile_column(table, q) for name, q in zip(self.names, self.quantiles)}
-        empty = next(iter(shown.values())).is_null()
-        return pa.StructArray.from_arrays(list(shown.values()), fields=list(self.output_type), mask=empty)
+        shown = [self.quantile_column(table, q) for q in self.quantiles]
+        empty = shown[0].is_null()
+        return pa.StructArray.from_arrays(shown, fields=list(self.output_type), mask=empty)
 
     def quantile_column(self, table: Ragged, q: Fraction) -> pa.Array:
         """The quantile of every row of a table of elements; null without numbers."""

@@ -4,11 +4,10 @@ manifest       one checkpoint, and its bytes
 parts          its part for each source, task and state; output_parts: of its outputs; corrections: by hand
 agreement      what these parts must say alike
 plan           what the step after it will do
-positions      how to write and compare the positions of a source; readings: how records were read before
-features       what a document may need of its reader besides its format
-shapes         what these documents may hold; older_formats: older documents, and their translation to the newest
+positions      how to compare the positions of a source; readings: how records were read before
 successor      what each kind of manifest copies, sets and resets
 log            the manifests and plans of a job, each put once
+commit_change  how an operation changes a job: it decides, fences, decides again, writes and puts
 names          the names of all files
 garbage        why a file may be deleted; retention: which checkpoints are kept
 compaction     which runs to fold next
@@ -16,5 +15,5 @@ runs           a run is written under a unique name, and read whole
 set_aside      late rows and dead letters as tables; aside_columns: their columns
 copies         the same runs under other names; as_of: the checkpoint that knows a clock
 subfolder      a folder of a storage as a storage: a savepoint
-running        which drivers seem to run; process: how a process is recognised
+running        which drivers seem to run
 """

@@ -1,105 +1,184 @@
-"""Agreement between the parts of a manifest or plan: each refers to exactly the partitions of its source.
+"""Agreement between the parts of a manifest or plan: each refers to exactly the partitions of its source, and no id to
+a later manifest.
 
-The laws apply to documents with the fields of the newest format, whatever format they were read in.
+What a field may be stands in its class. A function here raises Misfit, with the place of the first contradiction;
+NewerFormat for a document that only a newer release can continue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
-from persistent.checkpoint.positions import CODECS, positions_from_json
-from persistent.codec.shapes import Misfit
+from persistent.checkpoint.positions import CODECS
+from persistent.codec import type_of
+from persistent.codec.declared import Misfit
+from persistent.errors import NewerFormat
 from persistent.lateness import EARLY
 
 
-def manifest_agrees(body: Mapping[str, Any]) -> None:
-    """Raise Misfit unless a task reads sources that exist, and positions, clock and accounts refer to exactly the
-    partitions of their source. Final windows are closed."""
-    for name, source in body["sources"].items():
-        partitions, place = source["partitions"], f"sources.{name}"
+def manifest_agrees(manifest: Any) -> None:
+    """A task reads sources that exist, and positions, clock and accounts refer to exactly the partitions of their
+    source. Final windows are closed."""
+    _in_order(manifest)
+    _nodes_agree(manifest)
+    for name, source in manifest.sources.items():
+        partitions, place = source.partitions, f"sources.{name}"
         _check_once(partitions, f"{place}.partitions")
-        _check_same(source["positions"], partitions, f"{place}.positions")
+        _check_same(source.positions, partitions, f"{place}.positions")
         for part in ("largest", "idle"):
-            _check_among(source[part], partitions, f"{place}.{part}")
-        for number, reading in enumerate(source.get("readings", ())):
-            _check_among(reading["until"], partitions, f"{place}.readings[{number}].until")
-    _states_agree(body)
-    for task, operator in body["operators"].items():
-        _check_among(operator["inputs"], body["sources"], f"operators.{task}.inputs", "sources")
-        for name, accounts in body["ledger"][task].items():
-            _check_same(accounts, body["sources"][name]["partitions"], f"ledger.{task}.{name}")
-        for name, state in operator["states"].items():
-            _check_closed(state.get("final"), body["clocks"][task]["closed"], f"operators.{task}.states.{name}.final")
-            if "passed" in state and "emit" not in state:
-                raise Misfit("the clock of early results, of which there are none").below(
-                    f"operators.{task}.states.{name}"
-                )
+            _check_among(getattr(source, part), partitions, f"{place}.{part}")
+        _check_fit(source.codec, source.positions, f"{place}.positions")
+        for number, reading in enumerate(source.readings):
+            _check_fit(source.codec, reading.until, f"{place}.readings[{number}].until")
+            _check_among(reading.until, partitions, f"{place}.readings[{number}].until")
+    for aside in manifest.aside:
+        for staged in (*aside.late, *aside.dead):
+            if not staged.name.startswith("d/"):
+                raise Misfit(f"aside: {staged.name!r:.60} is not a file in d/")
+    _states_agree(manifest)
+    for node, operator in manifest.operators.items():
+        _check_key_types(operator, f"operators.{node}.key_types")
+        _check_among(operator.inputs, manifest.sources, f"operators.{node}.inputs", "sources")
+        for name, accounts in manifest.ledger[node].items():
+            _check_same(accounts, manifest.sources[name].partitions, f"ledger.{node}.{name}")
+            if any(account.mix >> 64 for account in accounts.values()):
+                raise Misfit(f"ledger.{node}.{name}: a mix is no sum modulo 2**64")
+        for name, state in operator.states.items():
+            place = f"operators.{node}.states.{name}"
+            _check_closed(state.final, manifest.clocks[node].closed, f"{place}.final")
+            if state.passed is not None and state.emit is None:
+                raise Misfit(f"{place}: the clock of early results, of which there are none")
+    read = {name for operator in manifest.operators.values() for name in operator.inputs}
+    for name in manifest.sources:
+        if name not in read:
+            raise Misfit(f"sources.{name}: no task reads it")
 
 
-def _states_agree(body: Mapping[str, Any]) -> None:
-    """All states of a task have read the same records, so they have the same inputs and accounts; and its key
+def _in_order(manifest: Any) -> None:
+    """No id refers to a later manifest."""
+    for name in ("base", "oldest", "epoch"):
+        if getattr(manifest, name) > manifest.id:
+            raise Misfit(f"{name} {getattr(manifest, name)} is above its id {manifest.id}")
+    if manifest.parent is not None and manifest.parent[0] >= manifest.id:
+        raise Misfit(f"its parent {manifest.parent[0]} is not below its id {manifest.id}")
+    if any(one[0] >= other[0] for one, other in pairwise(manifest.commits)):
+        raise Misfit("commits: the ids do not ascend")
+
+
+def _nodes_agree(manifest: Any) -> None:
+    """Exactly the nodes have clocks and accounts, and an account covers exactly the inputs of its task."""
+    nodes = manifest.operators
+    for name in ("clocks", "ledger"):
+        if getattr(manifest, name).keys() != nodes.keys():
+            raise Misfit(f"{name} are of {_names(getattr(manifest, name))}, the nodes are {_names(nodes)}")
+    _check_some("sources", manifest.sources)
+    _check_some("nodes", nodes)
+    for node, operator in nodes.items():
+        _check_some(f"inputs of {node}", operator.inputs)
+        _check_one(f"states of {node}", operator.states)
+        if sorted(manifest.ledger[node]) != sorted(operator.inputs):
+            raise Misfit(f"{node} reads {_names(operator.inputs)}, its account is of other inputs")
+
+
+def _states_agree(manifest: Any) -> None:
+    """All states of a task have read the same records, so they have the same inputs and accounts, and its key
     columns."""
-    first = next(iter(body["operators"]), None)
-    for task, operator in body["operators"].items():
+    firsts = dict[str, str]()
+    for node, operator in manifest.operators.items():
+        first = firsts.setdefault(node.partition("/")[0], node)
         for part in ("inputs", "key_names"):
-            if operator[part] != body["operators"][first][part]:
-                raise Misfit(f"differs from that of {first:.60}").below(f"operators.{task}.{part}")
-        if body["ledger"][task] != body["ledger"][first]:
-            raise Misfit(f"differs from that of {first:.60}").below(f"ledger.{task}")
+            if getattr(operator, part) != getattr(manifest.operators[first], part):
+                raise Misfit(f"operators.{node}.{part}: differs from that of {first:.60}")
+        if manifest.ledger[node] != manifest.ledger[first]:
+            raise Misfit(f"ledger.{node}: differs from that of {first:.60}")
 
 
-def plan_agrees(body: Mapping[str, Any]) -> None:
-    """Raise Misfit unless a step ends at its start or later, and reads only what lies between, of partitions that
-    existed or join with it."""
-    for name, source in body["sources"].items():
-        # In an older format the source has no name.
-        place, joins = f"sources.{name}." if name else "", source.get("joins", ())
+def plan_agrees(plan: Any) -> None:
+    """A step ends at its start or later, and reads only what lies between, of partitions that existed or join with
+    it."""
+    _check_some("sources", plan.sources)
+    _check_some("tasks", plan.tasks)
+    for name, source in plan.sources.items():
+        place, joins = f"sources.{name}.", source.joins
         _check_once(joins, f"{place}joins")
-        known = [partition for partition in joins if partition in source["start"]]
+        known = [partition for partition in joins if partition in source.start]
         if known:
-            raise Misfit(f"{_names(known)} joins and has a start").below(f"{place}joins")
-        _check_same(source["end"], [*source["start"], *joins], f"{place}end")
-        splits = [split[0] for split in source["splits"]]
-        for part, partitions in (("splits", splits), ("idle", source["idle"]), ("skipped", source.get("skipped", ()))):
-            _check_among(partitions, source["end"], f"{place}{part}")
+            raise Misfit(f"{place}joins: {_names(known)} joins and has a start")
+        _check_fit(source.codec, source.start, f"{place}start")
+        _check_fit(source.codec, source.end, f"{place}end")
+        _check_same(source.end, [*source.start, *joins], f"{place}end")
+        splits = [split.partition for split in source.splits]
+        for part, partitions in (("splits", splits), ("idle", source.idle), ("skipped", source.skipped)):
+            _check_among(partitions, source.end, f"{place}{part}")
         _check_no_way_back(source, place)
-    for task, step in body["tasks"].items():
-        _check_closed(step.get("final_at"), step["close_at"], f"tasks.{task}.final_at")
-        if step.get("emit") == EARLY and not step.get("passed"):
-            raise Misfit("is early, and by no clock").below(f"tasks.{task}.emit")
+    for task, step in plan.tasks.items():
+        _check_closed(step.final_at, step.close_at, f"tasks.{task}.final_at")
+        if step.emit == EARLY and step.passed is None:
+            raise Misfit(f"tasks.{task}.emit: is early, and by no clock")
+
+
+def _check_one(what: str, names: Collection[str]) -> None:
+    _check_some(what, names)
+    if len(names) > 1:
+        raise NewerFormat(
+            f"has {len(names)} {what} ({_names(names)}), but this release knows jobs with one: use a newer release"
+        )
+
+
+def _check_some(what: str, names: Collection[str]) -> None:
+    if not names:
+        raise Misfit(f"has no {what}, which no release writes")
 
 
 def _check_closed(final: int | None, closed: int, place: str) -> None:
     if final is not None and final > closed:
-        raise Misfit(f"{final}: windows are final that end after {closed}, up to which they are closed").below(place)
+        raise Misfit(f"{place}: {final}: windows are final that end after {closed}, up to which they are closed")
 
 
-def _check_no_way_back(source: Mapping[str, Any], place: str) -> None:
-    codec = CODECS[source["codec"]]
-    start = positions_from_json(codec.name, source["start"])
-    read = ((partition, codec.of(span[0], span[1])) for partition, spans in source["splits"] for span in spans)
-    for part, positions in (("end", positions_from_json(codec.name, source["end"]).items()), ("splits", read)):
+def _check_fit(codec: str, positions: Mapping[str, Any], place: str) -> None:
+    """Whether all of these are positions of the codec."""
+    for partition, position in positions.items():
+        if not CODECS[codec].has(position):
+            raise Misfit(f"{place}: {position} of {partition:.60} is no position of the codec {codec}")
+
+
+def _check_key_types(operator: Any, place: str) -> None:
+    """Every key column has a type, or none has until the first key is counted."""
+    for name in operator.key_types:
+        try:
+            type_of(name)
+        except ValueError as error:
+            raise Misfit(f"{place}: {error}") from error
+    if operator.key_types and len(operator.key_types) != len(operator.key_names):
+        raise Misfit(f"{place}: needs as many key types as key names")
+
+
+def _check_no_way_back(source: Any, place: str) -> None:
+    codec, start = CODECS[source.codec], source.start
+    read = ((split.partition, codec.of(span.ordinal, span.start)) for split in source.splits for span in split.spans)
+    for part, positions in (("end", source.end.items()), ("splits", read)):
         for partition, at in positions:
             if partition in start and at < start[partition]:
-                raise Misfit(f"{partition:.60} at {at} is before its start {start[partition]}").below(f"{place}{part}")
+                raise Misfit(f"{place}{part}: {partition:.60} at {at} is before its start {start[partition]}")
 
 
 def _check_once(names: Collection[str], place: str) -> None:
     if len(set(names)) != len(names):
-        raise Misfit(f"{_names(names)}: one of them twice").below(place)
+        raise Misfit(f"{place}: {_names(names)}: one of them twice")
 
 
 def _check_same(names: Collection[str], partitions: Collection[str], place: str) -> None:
     if set(names) != set(partitions):
-        raise Misfit(f"of {_names(names)}, the partitions are {_names(partitions)}").below(place)
+        raise Misfit(f"{place}: of {_names(names)}, the partitions are {_names(partitions)}")
 
 
 def _check_among(names: Collection[str], there: Collection[str], place: str, what: str = "partitions") -> None:
     known = set(there)
     others = [name for name in names if name not in known]
     if others:
-        raise Misfit(f"{_names(others)}, the {what} are {_names(there)}").below(place)
+        raise Misfit(f"{place}: {_names(others)}, the {what} are {_names(there)}")
 
 
 def _names(names: Iterable[str]) -> str:

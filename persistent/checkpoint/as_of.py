@@ -10,7 +10,7 @@ newer one. Only a record that the job counted after the newest of them, behind t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.corrections import check_read_with
@@ -59,8 +59,28 @@ def checkpoint_as_of(
     of = "" if len(each) == 1 else f" {state_name(asked.operator)!r}"
     raise UnknownCheckpoint(
         f"{log.storage.url}: no kept checkpoint holds the state{of} as of {utc_text(clock)}: their clocks are {clocks}"
-        f"{asked.why_unknown([entry.manifest for entry in kept])}"
+        f"{asked.why_unknown([entry.manifest for entry in kept], _nearest(each, kept, clock))}"
     )
+
+
+def _nearest(each: Sequence[_Asked], kept: Sequence[Entry], clock: int) -> str:
+    """The clocks next to this one, before and after, that one of these checkpoints knows in each state."""
+    found = set()
+    for asked in each:
+        for manifest in (entry.manifest for entry in kept):
+            operator = manifest.operators.get(asked.operator)
+            known_from = None if operator is None else operator.state.known_from
+            found |= {asked.state.panes.cut_before(one) for one in (asked.watermark(manifest), known_from or 0)}
+    known = [
+        one
+        for one in found
+        if any(all(replace(asked, clock=one).is_known_by(entry.manifest) for asked in each) for entry in kept)
+    ]
+    before, after = (
+        max((one for one in known if one < clock), default=None),
+        min((one for one in known if one > clock), default=None),
+    )
+    return " and ".join(utc_text(one) for one in (before, after) if one is not None)
 
 
 def _kept(log: Log, newest: Entry) -> list[Entry]:
@@ -130,8 +150,8 @@ class _Asked:
             key_names(self.task),
         )
 
-    def why_unknown(self, kept: list[Manifest]) -> str:
-        """Why none of these manifests knows the clock, and what to do."""
+    def why_unknown(self, kept: list[Manifest], nearest: str) -> str:
+        """Why none of these manifests knows the clock, and what to do. ``nearest``: the clocks that are known."""
         operators = [operator for manifest in kept if (operator := self._operator(manifest)) is not None]
         state, clock = self.state.in_zone(operators[-1].state.zone if operators else None), self.clock
         if state.time_to_live is not None:
@@ -142,8 +162,6 @@ class _Asked:
         if not state.panes.is_cut(clock):
             before = utc_text(state.panes.cut_before(clock))
             return f", and it is not on the grid of this state, {state.panes}: the previous one is {before}"
-        if state.window is None and state.has_borders:
-            return ". The window everything() keeps no times apart: use NonWindowState(..., history=...)"
         if isinstance(state, NonWindowState) and state.history_ms is None:
             return ". Declare how far back to keep it: NonWindowState(..., interval_ms=..., history=...)"
         added = max((operator.state.added or 0 for operator in operators), default=0)
@@ -152,7 +170,8 @@ class _Asked:
         since = min((operator.state.known_from or 0 for operator in operators), default=0)
         if clock < since:
             return f". The panes before {utc_text(since)} are summed up: choose a later clock, or a checkpoint's id"
-        return ". Choose a clock in that range, or a kept checkpoint (persistent state --at ID)"
+        known = f" that is known, the nearest are {nearest}" if nearest else ""
+        return f". Choose a clock in that range{known}, or a kept checkpoint (persistent state --at ID)"
 
     def _operator(self, manifest: Manifest) -> OperatorState | None:
         return manifest.operators.get(self.operator)

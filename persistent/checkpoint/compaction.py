@@ -12,8 +12,10 @@ only from the group it has reached, so the work of a step stays a multiple of it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec.structs import replace
 
 from persistent.codec import KEY_GROUPS, Run
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest

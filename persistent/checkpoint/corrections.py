@@ -7,26 +7,27 @@ A manifest keeps the account of every correction under its name, so that none is
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
+
+from msgspec import Meta
 
 from persistent.errors import Refused, UnknownCheckpoint
+from persistent.fields import MANY, PARTS_MAX, Name, Natural, Part, Sha256, Whole
 from persistent.text.figures import utc_text
 
 
-@dataclass(frozen=True)
-class Correction:
+class Correction(Part, frozen=True):
     """The account of a correction. ``checkpoint``: the one that it made. ``added``, ``removed``: its records, each of
-    which was processed. ``panes``: the first and the last that it touched; -1 is the pane of all time. ``sha256``: of
+    which was processed. ``panes``: the first and the last that it touched. ``sha256``: of
     its records, by which the same ones are recognised. ``refused``: the states that have not taken all of them, by
     name, where another one has."""
 
-    checkpoint: int
-    added: int
-    removed: int
-    panes: tuple[int, int]
-    sha256: str
-    refused: tuple[str, ...] = ()
+    checkpoint: Natural
+    added: Natural
+    removed: Natural
+    panes: tuple[Whole, Whole]
+    sha256: Sha256
+    refused: Annotated[tuple[Name, ...], Meta(max_length=PARTS_MAX)] = ()
 
     @property
     def is_neutral(self) -> bool:
@@ -40,17 +41,8 @@ class Correction:
         )
         return f"{done}{partly}"
 
-    def to_json(self) -> dict[str, Any]:
-        """``refused`` is written only if some state has refused a record."""
-        body = {name: value for name, value in self.__dict__.items() if value != ()}
-        return {**body, **{name: list(value) for name, value in body.items() if isinstance(value, tuple)}}
 
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> Correction:
-        return Correction(**{**body, **{name: tuple(body.get(name, ())) for name in ("panes", "refused")}})
-
-
-Corrections = Mapping[str, Correction]
+Corrections = Annotated[Mapping[Name, Correction], Meta(max_length=MANY)]
 """By name."""
 
 

@@ -11,13 +11,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from monoids.hashing import VERSION as HASH_VERSION
-from persistent.checkpoint.manifest import FORMAT, Manifest, manifest_sha256
+from persistent.checkpoint.manifest import Manifest, manifest_sha256
 from persistent.checkpoint.names import (
     DEAD,
     FORMAT_NAME,
@@ -30,11 +30,10 @@ from persistent.checkpoint.names import (
     published_id,
 )
 from persistent.checkpoint.plan import StepPlan
-from persistent.checkpoint.shapes import FORMAT_FILE, check_format
 from persistent.checkpoint.successor import Entry, succeed
-from persistent.codec import KEY_GROUPS, decode_document, encode_document
-from persistent.codec.shapes import check_shape
-from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, OldFormat, StorageError
+from persistent.codec import KEY_GROUPS, declared
+from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, StorageError
+from persistent.fields import Part, Positive, ShortText
 from persistent.storage import Storage, put_or_read
 from persistent.text.shell import shell_word
 
@@ -47,6 +46,19 @@ class Trace:
 
     id: int = -1
     place: str = ""
+
+
+class FormatFile(Part, frozen=True):
+    """What FORMAT holds: the job of the folder, the number of its key groups, and the version of the hash of keys."""
+
+    job: ShortText
+    key_groups: Positive
+    hash: Positive
+
+    @staticmethod
+    def decode(data: bytes, place: str) -> FormatFile:
+        """CorruptCheckpoint, NewerFormat."""
+        return declared.read(FormatFile, data, place, "a FORMAT", declared.no_laws)
 
 
 class Log:
@@ -89,11 +101,19 @@ class Log:
         if not self.ids():
             self._put(manifest_name(0), first.encode(), lambda other: _nonce(other) == first.nonce)
         # Not manifest 0, which may be collected by now.
-        known = self.newest()
-        assert known is not None
+        known = self._at_least(0)
         self._put(FORMAT_NAME, _format_of(known.manifest.job), lambda other: True)
+        return self._at_least(0)
+
+    def _at_least(self, id: int) -> Entry:
+        """The newest manifest; one with this id exists. StorageError if the store does not list it."""
         newest = self.newest()
-        assert newest is not None
+        if newest is None or newest.manifest.id < id:
+            raise StorageError(
+                f"{self.storage.url}: {manifest_name(id)} exists, but the store does not list it. Lists that lag "
+                "behind hide other drivers. Run again; if it stays so, the store cannot hold a checkpoint: "
+                f"'persistent doctor {shell_word(self.storage.url)}' tests it"
+            )
         return newest
 
     def begin(self, job: str) -> str:
@@ -101,7 +121,7 @@ class Log:
         one."""
         self._put(FORMAT_NAME, _format_of(job), lambda other: True)
         place = f"{self.storage.url}/{FORMAT_NAME}"
-        return str(decode_document(self.storage.read(FORMAT_NAME).to_pybytes(), place)["job"])
+        return FormatFile.decode(self.storage.read(FORMAT_NAME).to_pybytes(), place).job
 
     def kept(self, newest: Manifest, known: Mapping[int, Manifest] = MappingProxyType({})) -> dict[int, Manifest]:
         """The kept manifests that name files of their own, and ``newest``, by id: a fence names only those of its base.
@@ -111,13 +131,10 @@ class Log:
 
     def kept_ids(self, newest: Manifest) -> list[int]:
         """Their ids, ascending."""
-        if newest.format == 1:
-            return [id for id in self.ids() if newest.keeps(id)]
         return sorted({*newest.bases, newest.id})
 
     def put(self, manifest: Manifest) -> Entry:
-        """Commit a manifest. Fenced if another driver has put its id, OldFormat if the checkpoint needs an upgrade."""
-        self.check_upgraded(manifest)
+        """Commit a manifest. Fenced if another driver has put its id."""
         self._tried_id = manifest.id
         data = manifest.encode()
         if not self._put(manifest_name(manifest.id), data, lambda other: _nonce(other) == manifest.nonce):
@@ -126,32 +143,20 @@ class Log:
             )
         return Entry(manifest, manifest_sha256(data), len(data))
 
-    def check_upgraded(self, manifest: Manifest) -> None:
-        """Raise OldFormat unless the manifest has the format that this release writes."""
-        if manifest.format != FORMAT:
-            raise OldFormat(
-                f"{self.storage.url} has format {manifest.format}, but this release writes {FORMAT}. "
-                f"'persistent upgrade {shell_word(self.storage.url)}' upgrades it; releases that know only "
-                f"{manifest.format} cannot read it afterwards"
-            )
-
     def fence(
         self,
         newest: Entry,
         nonce: str,
         replan: int | None = None,
         *,
-        upgrade: bool = False,
-        changes: Callable[[Manifest], Mapping[str, Any]] | None = None,
+        changes: Callable[[Entry], Mapping[str, Any]] | None = None,
         above: int = -1,
     ) -> Entry:
         """Take over: put the newest state again, under a higher epoch, on top of whatever a working driver still
-        commits. ``upgrade``: write it in the newest format. ``changes``: the lasting facts that differ from now on.
-        ``above``: an id never to use again: the first fence burns it, and every later manifest is above it."""
+        commits. ``changes``: the lasting facts that differ from now on. ``above``: an id never to use again: the first
+        fence burns it, and every later manifest is above it."""
         while True:
             old = newest.manifest
-            if not upgrade:
-                self.check_upgraded(old)
             if old.id == 0:
                 # The driver that put manifest 0 can have died before FORMAT, which precedes every higher id.
                 self._put(FORMAT_NAME, _format_of(old.job), lambda other: True)
@@ -162,29 +167,22 @@ class Log:
                 "fence",
                 id=id,
                 nonce=nonce,
-                format=FORMAT,
                 epoch=old.epoch + 1,
                 fences=old.fences + 1 if replan == old.replan else 1,
                 replan=replan,
-                bases=self._bases(old) if old.format == 1 else old.bases,
                 burnt=(*old.burnt, above) if above > id else old.burnt,
-                **({} if changes is None else changes(old)),
+                **({} if changes is None else changes(newest)),
             )
             try:
                 newest = self.put(fence)
             except Fenced:
-                entry = self.newest()
-                assert entry is not None
+                entry = self._at_least(id)
                 if entry.manifest.epoch > old.epoch:
                     raise
                 newest = entry
             else:
                 if id > above:
                     return newest
-
-    def _bases(self, old: Manifest) -> dict[int, int]:
-        """The kept manifests with a state of their own, which format 1 does not record."""
-        return {id: kept.committed_ms for id, kept in self.kept(old).items() if kept.is_base}
 
     def plan(self, base: int, number: int) -> StepPlan | None:
         """The plan of the step after checkpoint ``base``, if one was put."""
@@ -209,8 +207,6 @@ class Log:
         if self._put(name, plan.encode(), lambda other: StepPlan.decode(other, name).nonce == plan.nonce):
             return plan
         other = self.plan(plan.base, plan.number)
-        source, task = next(iter(plan.sources)), next(iter(plan.tasks))
-        other = None if other is None else other.named(source, task)
         if other is None or (other.job, other.base, other.starts) != (plan.job, plan.base, plan.starts):
             raise CorruptCheckpoint(
                 f"{self.storage.url}/{name}: this plan does not start at checkpoint {plan.base}: delete the "
@@ -235,6 +231,10 @@ class Log:
         unless a rollback has decided the fate of its outputs, or is about to (``goes_back``)."""
         # Above its base: fences copy the base, so they hide no trace.
         lost = self.lost(newest.base, newest.id, shown)
+        if lost is not None:
+            with suppress(FileNotFoundError):
+                self.storage.read(manifest_name(lost.id))
+                self._at_least(lost.id)
         if lost is not None and newest.target is None and not goes_back:
             raise CorruptCheckpoint(
                 f"{lost.place}: left by checkpoint {lost.id}, whose manifest {manifest_name(lost.id)} is lost: to "
@@ -287,14 +287,14 @@ class Log:
                 ) from None
             return ids
         try:
-            body = decode_document(data, place)
+            found = FormatFile.decode(data, place)
+        except NewerFormat:
+            raise
         except CorruptCheckpoint as error:
             raise CorruptCheckpoint(f"{error}{self._format_remedy(ids)}") from error
-        check_format(body, place)
-        check_shape(FORMAT_FILE, body, place, "a FORMAT")
-        if body["key_groups"] != KEY_GROUPS or body["hash"] != HASH_VERSION:
+        if found.key_groups != KEY_GROUPS or found.hash != HASH_VERSION:
             raise CorruptCheckpoint(
-                f"{place}: key groups {body['key_groups']} and hash {body['hash']} are unknown here: restore the "
+                f"{place}: key groups {found.key_groups} and hash {found.hash} are unknown here: restore the "
                 "file from a copy, or use the release that wrote it"
             )
         # Manifest 0 precedes FORMAT: without any before it, there is one now.
@@ -347,6 +347,4 @@ def _nonce(data: bytes) -> str:
 
 
 def _format_of(job: str) -> bytes:
-    return encode_document(
-        {"format": FORMAT, "features": [], "job": job, "key_groups": KEY_GROUPS, "hash": HASH_VERSION}
-    )
+    return declared.write(FormatFile(job, KEY_GROUPS, HASH_VERSION), FORMAT_NAME, declared.no_laws)

@@ -4,70 +4,54 @@ Laws, along the chain of parents: ids and epochs never decrease, nor do position
 sets the state anew (``SETS``); ``base`` is the manifest's own id if it holds a state of its own, and fences,
 compactions and migrations copy it; per partition ``read = processed + late + dead + duplicate``.
 
-It holds every source, task, state and sink by name. A job of this release has one task. Each state of it is an operator
-of its own, with a clock of its own, because it closes its own windows; ``of`` is the manifest of one of them, of which
-``task_name``, ``operator`` and ``final`` speak. All have read the same records, so their accounts are equal.
+It holds every source, node and sink by name. A node is a state of a task, with a clock of its own, because it closes
+its own windows. All nodes of a task have read the same records, so their accounts are equal.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Annotated, Literal, TypeVar, get_args
+
+from msgspec import Meta
 
 from persistent.checkpoint.agreement import manifest_agrees
-from persistent.checkpoint.corrections import Correction, Corrections
-from persistent.checkpoint.features import (
-    CORRECTIONS,
-    CSV_DIALECT,
-    DEDUPLICATION,
-    EARLY_RESULTS,
-    EMPTIED_SINKS,
-    LATE_OUTPUTS,
-    LATE_SESSIONS,
-    LATENESS,
-    LIMITED,
-    MANY_SINKS,
-    MANY_SOURCES,
-    MANY_STATES,
-    QUIET,
-    READINGS,
-    TIME_TO_LIVE,
-    ZONES,
-)
+from persistent.checkpoint.corrections import Corrections
 from persistent.checkpoint.names import runs_folder
-from persistent.checkpoint.older_formats import MANIFEST, manifest_of_today
 from persistent.checkpoint.output_parts import Aside, Inheritance, SinkPart
-from persistent.checkpoint.parts import Account, Accounts, OperatorState, SourcePart, TaskClock, partition_name
-from persistent.checkpoint.shapes import (
-    FORMATS,
-    check_format,
-    check_known,
-    is_of_several,
+from persistent.checkpoint.parts import (
+    Accounts,
+    NodePart,
+    OperatorName,
+    OperatorState,
+    SourcePart,
+    TaskClock,
+    partition_name,
 )
 from persistent.clock import Clock
-from persistent.codec import Run, decode_document, encode_document
-from persistent.codec.shapes import Misfit, both, check_shape
-from persistent.errors import LawBroken
-from persistent.lateness import EARLY
-from persistent.sources.csv_dialect import has_dialect
+from persistent.codec import Run, declared
+from persistent.fields import MANY, PARTS_MAX, Name, Natural, Part, Sha256, ShortText, Whole
 from persistent.task import STATE, state_name
 
 T = TypeVar("T")
 
-FORMAT = FORMATS[-1]
-_SHAPE = both(MANIFEST[FORMAT], manifest_agrees)
+ManifestKind = Literal["fence", "checkpoint", "correction", "compaction", "migration", "rollback", "savepoint", "merge"]
+KINDS: tuple[ManifestKind, ...] = get_args(ManifestKind)
+SETS = ("rollback", "savepoint", "merge")
+"""Kinds that set the state to a copy: clock and positions can go back."""
+
+_Ids = Annotated[tuple[Natural, ...], Meta(max_length=MANY)]
 _FENCES_KEPT = 16
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=@+-]{0,199}")
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(Part, frozen=True):
     """One entry of the manifest log.
 
-    ``bases``: the kept ids that name files of their own, with the time of day of their commit (ms): the newest, those
+    ``commits``: the kept ids that name files of their own, with the time of day of their commit (ms): the newest, those
     that retention keeps, and ``pins``, kept until they are unpinned. ``burnt``: ids that were lost or unreadable at a
     rollback. ``committed_ms``: the time of day of its plan, 0 if unknown. ``target``: the target of a rollback.
     ``origin``: job and id of the checkpoint that this job started from.
@@ -79,43 +63,50 @@ class Manifest:
     job counts, the largest of the jobs that it continues. ``inherits``: by sink, the place that this job takes over
     there. ``not_after``: later timestamps are dead letters, since the clock was set back; None: only those beyond
     ``max_future``. ``corrections``: what was put into the state or taken out of it after the fact, by name; no name is
-    used twice. ``format``: the one it was read in.
+    used twice.
 
-    ``sources``, ``sinks``: by name. ``clocks``, ``operators``: by operator, which is ``task``, or ``task/state`` if the
-    task has several states. ``ledger``: by operator, input and partition. ``aside``: late rows and dead letters that
-    may still be unpublished, oldest first.
+    ``sources``, ``sinks``: by name. ``clocks``, ``operators``: by node, which is ``task``, or ``task/state`` if the
+    task has several states. ``ledger``: by node, input and partition. ``aside``: late rows and dead letters that may
+    still be unpublished, oldest first.
     """
 
-    job: str
-    id: int
-    kind: str
-    base: int
-    oldest: int
-    epoch: int
-    nonce: str
-    sources: Mapping[str, SourcePart]
-    clocks: Mapping[str, TaskClock]
-    operators: Mapping[str, OperatorState]
-    ledger: Mapping[str, Mapping[str, Accounts]]
-    sinks: Mapping[str, SinkPart] = field(default_factory=dict)
-    aside: tuple[Aside, ...] = ()
-    parent: tuple[int, str] | None = None
-    fences: int = 0
-    replan: int = 0
-    pins: tuple[int, ...] = ()
-    bases: Mapping[int, int] = field(default_factory=dict)
-    burnt: tuple[int, ...] = ()
-    committed_ms: int = 0
-    target: int | None = None
-    retract: tuple[int, int] | None = None
-    left: tuple[tuple[int, int, bool], ...] = ()
-    origin: tuple[str, int] | None = None
+    job: ShortText
+    id: Natural
+    kind: ManifestKind
+    base: Natural
+    oldest: Natural
+    epoch: Natural
+    nonce: ShortText
+    sources: Annotated[Mapping[Name, SourcePart], Meta(max_length=PARTS_MAX)]
+    clocks: Annotated[Mapping[OperatorName, TaskClock], Meta(max_length=PARTS_MAX)]
+    operators: Annotated[Mapping[OperatorName, OperatorState], Meta(max_length=PARTS_MAX)]
+    ledger: Annotated[
+        Mapping[OperatorName, Annotated[Mapping[Name, Accounts], Meta(max_length=PARTS_MAX)]],
+        Meta(max_length=PARTS_MAX),
+    ]
+    sinks: Annotated[Mapping[Name, SinkPart], Meta(max_length=PARTS_MAX)] = {}
+    aside: Annotated[tuple[Aside, ...], Meta(max_length=MANY)] = ()
+    parent: tuple[Natural, Sha256] | None = None
+    fences: Natural = 0
+    replan: Natural = 0
+    pins: _Ids = ()
+    commits: Annotated[tuple[tuple[Natural, Whole], ...], Meta(max_length=MANY)] = ()
+    burnt: _Ids = ()
+    committed_ms: Whole = 0
+    target: Natural | None = None
+    retract: tuple[Natural, Natural] | None = None
+    left: Annotated[tuple[tuple[Natural, Natural, bool], ...], Meta(max_length=MANY)] = ()
+    origin: tuple[ShortText, Natural] | None = None
     publishes: bool | None = None
-    revision_base: int = 0
-    inherits: Mapping[str, Inheritance] = field(default_factory=dict)
-    not_after: int | None = None
-    corrections: Corrections = field(default_factory=dict)
-    format: int = FORMAT
+    revision_base: Natural = 0
+    inherits: Annotated[Mapping[Name, Inheritance], Meta(max_length=PARTS_MAX)] = {}
+    not_after: Whole | None = None
+    corrections: Corrections = {}
+
+    @property
+    def bases(self) -> dict[int, int]:
+        """The kept ids that name files of their own, each with the time of day of its commit (ms)."""
+        return dict(self.commits)
 
     @property
     def is_base(self) -> bool:
@@ -127,85 +118,66 @@ class Manifest:
         """The revision of the rows published under its id."""
         return self.revision_base + self.id
 
-    # -- the one task that a job of this release has -------------------------------------------------------------
-
-    @property
-    def source(self) -> SourcePart:
-        """The only source."""
-        (source,) = self.sources.values()
-        return source
-
-    @property
-    def sink(self) -> SinkPart:
-        """The only sink; an empty one if there is none."""
-        (sink,) = self.sinks.values() or (SinkPart(),)
-        return sink
-
     def has_left(self, id: int) -> bool:
         """Whether a rollback has abandoned the checkpoint of that id."""
         return any(first <= id < stop for first, stop, _ in self.left)
 
-    @property
-    def task_name(self) -> str:
-        """The name of the only state, which is that of the task if the state has none."""
-        (name,) = self.operators
-        return name
+    # -- its parts -------------------------------------------------------------------------------------------------
+
+    def node(self, id: str) -> NodePart:
+        """A node, with its clock."""
+        return NodePart(id, self.clocks[id], self.operators[id])
 
     @property
-    def operator(self) -> OperatorState:
-        """The only state of the task."""
-        return self.operators[self.task_name]
-
-    def of(self, operator: str) -> Manifest:
-        """The manifest of this state alone, and of the sinks that take it; itself, if there are no others."""
-        name = state_name(operator)
-        parts: list[SinkPart | Inheritance] = [*self.sinks.values(), *self.inherits.values()]
-        if self.operators.keys() == {operator} and all((part.state or STATE) == name for part in parts):
-            return self
-        return replace(
-            self,
-            operators={operator: self.operators[operator]},
-            clocks={operator: self.clocks[operator]},
-            ledger={operator: self.ledger[operator]},
-            sinks={sink: part for sink, part in self.sinks.items() if (part.state or STATE) == name},
-            inherits={sink: part for sink, part in self.inherits.items() if (part.state or STATE) == name},
-        )
+    def nodes(self) -> dict[str, NodePart]:
+        """Every node."""
+        return {id: self.node(id) for id in self.operators}
 
     @property
-    def clock(self) -> Clock:
-        """The clock of the task, with the timestamps of all sources: what each of its states has reached."""
-        clocks = self._of_the_task(self.clocks)
-        largest = {name: source.largest for name, source in self.sources.items()}
-        watermark, closed = (min(getattr(one, name) for one in clocks) for name in ("watermark", "closed"))
-        return Clock(watermark, closed, _by_partition(largest), all(one.ended for one in clocks))
+    def tasks(self) -> dict[str, list[str]]:
+        """The nodes of each task."""
+        tasks: dict[str, list[str]] = {}
+        for id in self.operators:
+            tasks.setdefault(id.partition("/")[0], []).append(id)
+        return tasks
 
-    @property
-    def furthest(self) -> int:
-        """The clock of the state that is furthest."""
-        return max(one.watermark for one in self.clocks.values())
+    def sinks_of(self, node: str) -> dict[str, SinkPart]:
+        """The sinks of results that take a node."""
+        name = state_name(node)
+        return {sink: part for sink, part in self.sinks.items() if not part.late and (part.state or STATE) == name}
+
+    def accounts_of(self, task: str) -> Mapping[str, Accounts]:
+        """The accounts of a task, by source."""
+        return self.ledger[self.tasks[task][0]]
 
     @property
     def inputs(self) -> Mapping[str, Accounts]:
-        """The accounts of the task, by source."""
-        return self._of_the_task(self.ledger)[0]
-
-    def _of_the_task(self, states: Mapping[str, T]) -> list[T]:
-        """What the states of the only task have."""
-        (_,) = {name.partition("/")[0] for name in states}
-        return list(states.values())
+        """The accounts by source, of all tasks: a record counts once for each that reads its source."""
+        sums: dict[str, Accounts] = {}
+        for task in self.tasks:
+            for name, accounts in self.accounts_of(task).items():
+                before = sums.get(name)
+                sums[name] = accounts if before is None else {one: accounts[one] + before[one] for one in accounts}
+        return sums
 
     @property
     def accounts(self) -> Accounts:
-        """The accounts of the task, by partition; with several sources, partitions have the names that
-        ``partition_name`` gives them."""
+        """The same by partition; with several sources, partitions have the names that ``partition_name`` gives them."""
         return _by_partition(self.inputs)
 
     @property
-    def final(self) -> int:
-        """The clock up to which the windows of the only state are final: their panes are gone."""
-        return self.operator.state.final_at(self.clock.closed)
+    def clock(self) -> Clock:
+        """What each node has reached, with the timestamps of all sources."""
+        largest = {name: source.largest for name, source in self.sources.items()}
+        watermark, closed = (
+            min(getattr(one, name) for one in self.clocks.values()) for name in ("watermark", "closed")
+        )
+        return Clock(watermark, closed, _by_partition(largest), all(one.ended for one in self.clocks.values()))
 
-    # -- all of them ---------------------------------------------------------------------------------------------
+    @property
+    def furthest(self) -> int:
+        """The clock of the node that is furthest."""
+        return max(one.watermark for one in self.clocks.values())
 
     def state_runs(self) -> list[Run]:
         """The runs of all states."""
@@ -236,97 +208,31 @@ class Manifest:
     def keeps(self, id: int) -> bool:
         """Whether to keep manifest ``id`` and its files: all manifests with a state of their own, but only a few fences
         below other fences. However many fences a crash loop leaves, the newest contains their facts."""
+        is_base = self._has_state(id)
         if id in self.burnt or id < self.oldest:
-            return id in self.bases and id not in self.burnt
-        # Format 1 does not record which manifests hold a state of their own. In blocks, so that not every start deletes
-        # one.
-        is_recent = not self.bases or id >= self.id - self.id % _FENCES_KEPT or id + 1 == self.id
-        return is_recent or id in self.bases or id + 1 in self.bases
+            return is_base and id not in self.burnt
+        # In blocks, so that not every start deletes one.
+        is_recent = id >= self.id - self.id % _FENCES_KEPT or id + 1 == self.id
+        return is_recent or is_base or self._has_state(id + 1)
+
+    def _has_state(self, id: int) -> bool:
+        """Whether it is the id of a kept manifest with a state of its own."""
+        place = bisect_left(self.commits, (id,))
+        return place < len(self.commits) and self.commits[place][0] == id
 
     def files(self) -> set[str]:
         """The names of all runs this manifest needs."""
         return {run.name for run in self.all_runs()}
 
     def encode(self) -> bytes:
-        """Its bytes, in the newest format. LawBroken if no release could read them."""
-        body = self._to_json()
-        try:
-            _SHAPE(body)
-        except Misfit as misfit:
-            raise LawBroken(f"manifest {self.id} could not be read back ({misfit}); nothing was committed") from misfit
-        return encode_document(body)
-
-    def _features(self) -> list[str]:
-        named = {
-            MANY_SOURCES: len(self.sources) > 1,
-            MANY_SINKS: len(self.sinks) > 1,
-            DEDUPLICATION: any(one.seen is not None for one in self.sources.values()),
-            READINGS: any(one.readings for one in self.sources.values()),
-            ZONES: any(state.zone is not None for one in self.operators.values() for state in one.states.values()),
-            EARLY_RESULTS: any(
-                state.emit == EARLY or state.passed for one in self.operators.values() for state in one.states.values()
-            ),
-            LATENESS: any(state.late for one in self.operators.values() for state in one.states.values()),
-            LATE_SESSIONS: any(
-                state.late and state.has_sessions for one in self.operators.values() for state in one.states.values()
-            ),
-            TIME_TO_LIVE: any(
-                state.has_time_to_live for one in self.operators.values() for state in one.states.values()
-            ),
-            QUIET: any(one.quiet_ms for one in self.clocks.values()),
-            LIMITED: self.not_after is not None,
-            EMPTIED_SINKS: any(sink.emptied for sink in self.sinks.values()),
-            LATE_OUTPUTS: any(sink.late for sink in self.sinks.values()),
-            CSV_DIALECT: any(has_dialect(one.recorded) for one in self.sources.values()),
-            CORRECTIONS: bool(self.corrections),
-            MANY_STATES: is_of_several(self.operators)
-            or any(part.state is not None for part in self.sinks.values())
-            or any(place.state is not None for place in self.inherits.values())
-            or any(state.added is not None for one in self.operators.values() for state in one.states.values()),
-        }
-        return [feature for feature, is_needed in named.items() if is_needed]
-
-    def _to_json(self) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            **{name: list(value) if type(value) is tuple else value for name, value in self.__dict__.items()},
-            "format": FORMAT,
-            "features": self._features(),
-            "parent": {"id": self.parent[0], "sha256": self.parent[1]} if self.parent else None,
-            "sources": {name: source.to_json() for name, source in self.sources.items()},
-            "clocks": {task: clock.to_json() for task, clock in self.clocks.items()},
-            "operators": {task: operator.to_json() for task, operator in self.operators.items()},
-            "ledger": {
-                task: {
-                    name: {partition: account.to_json() for partition, account in accounts.items()}
-                    for name, accounts in inputs.items()
-                }
-                for task, inputs in self.ledger.items()
-            },
-            "sinks": {name: sink.to_json() for name, sink in self.sinks.items()},
-            "aside": [one.to_json() for one in self.aside],
-            "inherits": {name: one.to_json() for name, one in self.inherits.items()},
-            "bases": [[id, ms] for id, ms in sorted(self.bases.items())],
-            "left": [list(branch) for branch in self.left],
-            "corrections": {name: one.to_json() for name, one in self.corrections.items()},
-        }
-        for name in ("inherits", "corrections"):
-            if not body[name]:
-                del body[name]
-        if self.not_after is None:
-            del body["not_after"]
-        return body
+        """Its bytes. LawBroken if they could not be read back."""
+        return declared.write(self, f"manifest {self.id}", manifest_agrees)
 
     @staticmethod
     def decode(data: bytes, place: str) -> Manifest:
-        """The manifest in these bytes, of any format. CorruptCheckpoint, naming ``place``, if they are not a manifest;
-        NewerFormat if they need a newer release."""
-        body = decode_document(data, place)
-        check_format(body, place)
-        check_shape(MANIFEST[body["format"]], body, place, "a manifest")
-        body = manifest_of_today(body)
-        check_known(body, place)
-        check_shape(manifest_agrees, body, place, "a manifest")
-        return _manifest_of(body)
+        """The manifest in these bytes. CorruptCheckpoint, naming ``place``, if they are not a manifest; NewerFormat if
+        they need a newer release."""
+        return declared.read(Manifest, data, place, "a manifest", manifest_agrees)
 
 
 def _by_partition(sources: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
@@ -336,6 +242,11 @@ def _by_partition(sources: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
         for name, partitions in sources.items()
         for partition, said in partitions.items()
     }
+
+
+def commits_of(bases: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+    """Kept ids, each with the time of day of its commit, as a manifest holds them."""
+    return tuple(sorted(bases.items()))
 
 
 def manifest_sha256(data: bytes) -> str:
@@ -350,28 +261,3 @@ def check_name(name: str, what: str) -> str:
             f"{what} {name!r}: use letters, digits and . _ = @ + - (at most 200), starting with a letter or digit"
         )
     return name
-
-
-def _manifest_of(body: Mapping[str, Any]) -> Manifest:
-    plain = {name: tuple(value) if type(value) is list else value for name, value in body.items()}
-    del plain["features"]
-    parts: dict[str, Any] = {
-        "parent": (body["parent"]["id"], body["parent"]["sha256"]) if body["parent"] else None,
-        "sources": {name: SourcePart.from_json(source) for name, source in body["sources"].items()},
-        "clocks": {task: TaskClock(**clock) for task, clock in body["clocks"].items()},
-        "operators": {task: OperatorState.from_json(operator) for task, operator in body["operators"].items()},
-        "ledger": {
-            task: {
-                name: {partition: Account(**account) for partition, account in accounts.items()}
-                for name, accounts in inputs.items()
-            }
-            for task, inputs in body["ledger"].items()
-        },
-        "sinks": {name: SinkPart.from_json(sink) for name, sink in body["sinks"].items()},
-        "aside": tuple(map(Aside.from_json, body["aside"])),
-        "inherits": {name: Inheritance.from_json(one) for name, one in body.get("inherits", {}).items()},
-        "corrections": {name: Correction.from_json(one) for name, one in body.get("corrections", {}).items()},
-        "bases": dict(body["bases"]),
-        "left": tuple(tuple(branch) for branch in body["left"]),
-    }
-    return Manifest(**{**plain, **parts})

@@ -29,6 +29,11 @@ import re
 import uuid
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
+
+from persistent.fields import PATH_LENGTH_MAX, Natural, Part
 
 FORMAT_NAME, CLAIM, DOCTOR = "FORMAT", "CLAIM", "DOCTOR"
 MANIFESTS, PLANS, DRIVERS = "m", "p", "r"
@@ -44,15 +49,20 @@ _RANGE = re.compile(r"([0-9]{20})-([0-9]{20})")
 _DRIVER = re.compile(r"e([0-9]+)-([0-9a-f]{1,32})\.json")
 
 
-@dataclass(frozen=True)
-class Staged:
+class Staged(Part, frozen=True):
     """A staged output file: its name (which determines its final name), rows and bytes; ``sha256`` if it is read
     again before it is published."""
 
-    name: str
-    rows: int
-    bytes: int
-    sha256: str = ""
+    name: Annotated[
+        str,
+        Meta(
+            max_length=PATH_LENGTH_MAX,
+            pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._=@+-]*(/[A-Za-z0-9][A-Za-z0-9._=@+-]*)*\Z",
+        ),
+    ]
+    rows: Natural
+    bytes: Natural
+    sha256: Annotated[str, Meta(pattern=r"\A([0-9a-f]{64})?\Z")] = ""
 
 
 @dataclass(frozen=True)

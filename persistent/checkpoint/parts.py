@@ -1,24 +1,46 @@
 """The parts of a manifest describe each source, task, state and input, all of them by name.
 
-Each part knows its form in a document of the newest format. Those of its outputs are in
-``persistent.checkpoint.output_parts``.
+Those of its outputs are in ``persistent.checkpoint.output_parts``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from persistent.checkpoint.positions import ORDINAL_OFFSET, positions_from_json, positions_to_json
+from msgspec import Meta
+from msgspec.structs import replace
+
+from persistent.checkpoint.positions import ORDINAL_OFFSET, Codec
 from persistent.clock import Clock
 from persistent.codec import Run
-from persistent.lateness import set_back
-from persistent.sources.protocol import Positions
+from persistent.fields import (
+    MANY,
+    PARTS_MAX,
+    AnyPositions,
+    FreeFacts,
+    LongText,
+    Name,
+    Natural,
+    Part,
+    Partition,
+    Partitions,
+    Positive,
+    ShortText,
+    Times,
+    Whole,
+)
+from persistent.lateness import Answer, Emission
 from persistent.zone import Zone
 
-_OPTIONAL = ("zone", "final", "late", "emit", "passed", "added", "shown_at")
+OperatorName = Annotated[
+    str,
+    Meta(max_length=401, pattern=r"\A[A-Za-z0-9][A-Za-z0-9._=@+-]*(/[A-Za-z0-9][A-Za-z0-9._=@+-]*)?\Z"),
+]
+"""The name of a task, or ``task/state`` if its states have names."""
+RunList = Annotated[tuple[Run, ...], Meta(max_length=MANY)]
 _MODULUS = 1 << 64
 _FOREIGN = re.compile(r"[^A-Za-z0-9._=@+-]+")
 _NAME_LENGTH_MAX = 200
@@ -44,149 +66,100 @@ def partition_name(source: str, partition: str, sources: int) -> str:
     return partition if sources == 1 else f"{source}/{partition}"
 
 
-@dataclass(frozen=True)
-class Account:
+class Account(Part, frozen=True):
     """The fate of the records read from one partition, each counted once.
 
     ``mix``: the sum modulo 2**64 of the hashes of (partition, ordinal, offset, timestamp) of every record read.
     ``skipped``: positions that were skipped because the source no longer had them; none of them was read.
     """
 
-    read: int = 0
-    processed: int = 0
-    late: int = 0
-    dead: int = 0
-    duplicate: int = 0
-    mix: int = 0
-    skipped: int = 0
+    read: Natural = 0
+    processed: Natural = 0
+    late: Natural = 0
+    dead: Natural = 0
+    duplicate: Natural = 0
+    mix: Annotated[int, Meta(ge=0)] = 0
+    skipped: Natural = 0
 
     def __add__(self, other: Account) -> Account:
-        sums = {name: value + getattr(other, name) for name, value in self.__dict__.items()}
+        sums = {name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__}
         return Account(**{**sums, "mix": sums["mix"] % _MODULUS})
 
     @property
     def balances(self) -> bool:
         return self.read == self.processed + self.late + self.dead + self.duplicate
 
-    def to_json(self) -> dict[str, int]:
-        """Its form in a manifest. Without skipped positions, that of an older release, which does not know them."""
-        return {name: value for name, value in self.__dict__.items() if value or name != "skipped"}
 
-
-Accounts = Mapping[str, Account]
+Accounts = Annotated[Mapping[Partition, Account], Meta(max_length=MANY)]
 """By partition."""
 
 
-@dataclass(frozen=True)
-class SeenPart:
-    """The seen records of a source, by which copies are recognised. ``columns``: those that identify a record.
-    ``pane_ms``: the panes of its ``runs``. ``expired``: panes before that time (ms) are gone. ``kinds``: of the values
-    of its key columns; empty while unknown."""
+class SeenColumns(Part, frozen=True):
+    """The columns that identify a record: who sent it, its number (None if the origin is an id unique to each record),
+    and the life of the sender (None if there is no such column)."""
 
-    columns: Mapping[str, Any]
-    pane_ms: int
-    expired: int = 0
-    runs: tuple[Run, ...] = ()
-    kinds: Mapping[str, str] = field(default_factory=dict)
+    origin: Annotated[tuple[LongText, ...], Meta(max_length=PARTS_MAX)]
+    sequence: LongText | None = None
+    epoch: LongText | None = None
+
+
+class SeenPart(Part, frozen=True):
+    """The seen records of a source, by which copies are recognised. ``pane_ms``: the panes of its ``runs``.
+    ``expired``: panes before that time (ms) are gone. ``kinds``: of the values of its key columns; empty while
+    unknown."""
+
+    columns: SeenColumns
+    pane_ms: Positive
+    expired: Whole = 0
+    runs: RunList = ()
+    kinds: Annotated[Mapping[LongText, ShortText], Meta(max_length=PARTS_MAX)] = {}
 
     def horizon(self, watermark: int, within_ms: int) -> int:
         """The first pane that counts at this watermark. It never goes back."""
         return max(self.expired, (watermark - within_ms) // self.pane_ms * self.pane_ms)
 
-    def to_json(self) -> dict[str, Any]:
-        kinds = {"kinds": dict(self.kinds)} if self.kinds else {}
-        others = {name: value for name, value in self.__dict__.items() if name != "kinds"}
-        return {**others, "runs": [run.to_json() for run in self.runs], **kinds}
 
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> SeenPart:
-        return SeenPart(**{**body, "runs": runs_from_json(body["runs"])})
-
-
-@dataclass(frozen=True)
-class ReadBefore:
+class ReadBefore(Part, frozen=True):
     """How records before the positions ``until`` were read: with these ``recorded`` options; empty if forgotten. A
     partition that it does not name was not read in this way."""
 
-    until: Positions
-    recorded: Mapping[str, Any]
-
-    def to_json(self, codec: str) -> dict[str, Any]:
-        return {"until": positions_to_json(codec, self.until), "recorded": dict(self.recorded)}
-
-    @staticmethod
-    def from_json(codec: str, body: Mapping[str, Any]) -> ReadBefore:
-        return ReadBefore(positions_from_json(codec, body["until"]), body["recorded"])
+    until: AnyPositions
+    recorded: Annotated[FreeFacts, Meta(max_length=PARTS_MAX)]
 
 
-@dataclass(frozen=True)
-class SourcePart:
+class SourcePart(Part, frozen=True):
     """The positions of a source, and its record. ``partitions``: in the order in which they joined. ``largest``: the
     largest timestamp processed of each partition; ``idle``: the partitions that the clock does not wait for. ``since``:
     records of an earlier time (ms) were counted in an earlier reading, at positions that are gone. ``seen``: with
     deduplication, its seen records. ``readings``: how records were read before that changed, oldest first."""
 
-    kind: str
-    partitions: tuple[str, ...]
-    positions: Positions
-    recorded: Mapping[str, Any] = field(default_factory=dict)
-    index: tuple[Run, ...] = ()
-    since: int | None = None
-    largest: Mapping[str, int] = field(default_factory=dict)
-    idle: tuple[str, ...] = ()
-    codec: str = ORDINAL_OFFSET.name
+    kind: ShortText
+    partitions: Partitions
+    positions: AnyPositions
+    recorded: FreeFacts = {}
+    index: RunList = ()
+    since: Whole | None = None
+    largest: Times = {}
+    idle: Partitions = ()
+    codec: Codec = ORDINAL_OFFSET.name
     seen: SeenPart | None = None
-    readings: tuple[ReadBefore, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """``seen`` and ``readings`` are written only if they are not empty, so that releases without them can read all
-        other documents."""
-        return {
-            "kind": self.kind,
-            "codec": self.codec,
-            "partitions": list(self.partitions),
-            "positions": positions_to_json(self.codec, self.positions),
-            "largest": dict(self.largest),
-            "idle": list(self.idle),
-            "recorded": self.recorded,
-            "index": [run.to_json() for run in self.index],
-            "since": self.since,
-            **({} if self.seen is None else {"seen": self.seen.to_json()}),
-            **({"readings": [one.to_json(self.codec) for one in self.readings]} if self.readings else {}),
-        }
+    readings: Annotated[tuple[ReadBefore, ...], Meta(max_length=PARTS_MAX)] = ()
 
     @property
     def runs(self) -> tuple[Run, ...]:
         """The runs of its index, and of its seen records."""
         return (*self.index, *(() if self.seen is None else self.seen.runs))
 
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> SourcePart:
-        return SourcePart(
-            body["kind"],
-            tuple(body["partitions"]),
-            positions_from_json(body["codec"], body["positions"]),
-            body["recorded"],
-            runs_from_json(body["index"]),
-            body["since"],
-            dict(body["largest"]),
-            tuple(body["idle"]),
-            body["codec"],
-            SeenPart.from_json(body["seen"]) if "seen" in body else None,
-            tuple(ReadBefore.from_json(body["codec"], one) for one in body.get("readings", ())),
-        )
 
-
-@dataclass(frozen=True)
-class TaskClock:
-    """The clock of a task. ``closed``: every window with ``end <= closed`` has been staged. ``ended``: its input was
+class TaskClock(Part, frozen=True):
+    """The clock of a node. ``closed``: every window with ``end <= closed`` has been staged. ``ended``: its input was
     declared complete, and no record has arrived since. ``quiet_ms``: for how long every partition had been at its end
     when the clock last moved on by that; 0 once something was read."""
 
-    watermark: int = 0
-    closed: int = 0
+    watermark: Whole = 0
+    closed: Whole = 0
     ended: bool = False
-    quiet_ms: int = 0
+    quiet_ms: Natural = 0
 
     @staticmethod
     def of(clock: Clock) -> TaskClock:
@@ -197,54 +170,43 @@ class TaskClock:
         """Where it stood when its sources went quiet: at what they ``reached``; at itself, if none has a record."""
         return reached or self.watermark - self.quiet_ms
 
-    def to_json(self) -> dict[str, Any]:
-        """Its form in a manifest. Unless it has moved on while nothing was read, that of an older release."""
-        return {name: value for name, value in self.__dict__.items() if value or name != "quiet_ms"}
 
-
-@dataclass(frozen=True)
-class StateRuns:
+class StateRuns(Part, frozen=True):
     """One state of a task: its fingerprint, and the runs whose sum it is, oldest first.
 
     ``published``: the id of the checkpoint that last published a state without windows, or one that is published as it
     changes: only what is in later runs is not published yet. ``lowest``: the smallest pane that an open window still
     needs, None if the state is empty. ``known_from``: with ``history=``, the clock from which its panes are kept apart,
-    however long they were kept before; None without, or if an older release has not recorded it. ``zone``: the rules of
-    the time zone by which its windows have their borders; None without a calendar. ``final``: every window that ends at
-    or before it is final, and its panes are gone; None if all closed ones are. ``late``: how late records, or changes,
-    revise what is published; None if the rows carry no revision. ``emit``: ``CHANGE`` if each step publishes what it
-    has changed, ``EARLY`` if some do. ``passed``: the clock of early results, by name, where it stood at the last step.
-    ``added``: the clock at which it was added to a job that had begun: it lacks all that the job had read; None if it
-    lacks nothing. ``shown_at``: with a time to live, the clock by which keys had expired when it was published; None
-    before.
+    however long they were kept before; None without. ``zone``: the rules of the time zone by which its windows have
+    their borders; None without a calendar. ``final``: every window that ends at or before it is final, and its panes
+    are gone; None if all closed ones are. ``late``: how late records, or changes, revise what is published; None if the
+    rows carry no revision. ``emit``: ``CHANGE`` if each step publishes what it has changed, ``EARLY`` if some do.
+    ``passed``: with early results, the clock of the last step. ``added``: the clock at which it was added to a job that
+    had begun: it lacks all that the job had read; None if it lacks nothing. ``shown_at``: with a time to live, the
+    clock by which keys had expired when it was published; None before.
     """
 
-    fingerprint: Mapping[str, Any]
-    runs: tuple[Run, ...] = ()
-    lowest: int | None = None
-    published: int = 0
-    known_from: int | None = None
+    fingerprint: FreeFacts
+    runs: RunList = ()
+    lowest: Whole | None = None
+    published: Natural = 0
+    known_from: Whole | None = None
     zone: Zone | None = None
-    final: int | None = None
-    late: str | None = None
-    emit: str | None = None
-    passed: Mapping[str, int] | None = None
-    added: int | None = None
-    shown_at: int | None = None
+    final: Whole | None = None
+    late: Answer | None = None
+    emit: Emission | None = None
+    passed: Whole | None = None
+    added: Whole | None = None
+    shown_at: Whole | None = None
 
     def fresh(self) -> tuple[Run, ...]:
         """The runs of which nothing is published."""
         return tuple(run for run in self.runs if run.first > self.published)
 
-    def passed_by(self, clock: int) -> Mapping[str, int] | None:
-        """Where the clock of early results stands in the state as of a clock."""
-        return set_back(self.passed, clock)
-
     @property
     def has_windows(self) -> bool:
         """Whether the clock closes windows of it."""
-        window = self.fingerprint.get("window")
-        return window is not None and "everything" not in window
+        return self.fingerprint.get("window") is not None
 
     @property
     def has_sessions(self) -> bool:
@@ -274,41 +236,29 @@ class StateRuns:
         runs = (replace(run, first=max(run.first, 1), last=max(run.last, 1)) for run in self.runs)
         return replace(self, runs=tuple(runs), published=0)
 
-    def to_json(self) -> dict[str, Any]:
-        """Those of ``_OPTIONAL`` are written only if they are set: releases without them can read all other
-        documents."""
-        body = {name: value for name, value in self.__dict__.items() if name not in _OPTIONAL or value is not None}
-        zone = {} if self.zone is None else {"zone": self.zone.to_json()}
-        return {**body, "runs": [run.to_json() for run in self.runs], **zone}
 
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> StateRuns:
-        zone = Zone.from_json(body["zone"]) if "zone" in body else None
-        return StateRuns(**{**body, "runs": runs_from_json(body["runs"]), "zone": zone})
+class OperatorState(Part, frozen=True):
+    """What a manifest keeps of a node: the columns of its key, and its one state by its name. ``inputs``: the names of
+    the sources that its task reads."""
 
-
-@dataclass(frozen=True)
-class OperatorState:
-    """The state of a task: the columns of its key, and its states by name. ``inputs``: the names of its sources."""
-
-    inputs: tuple[str, ...]
-    key_names: tuple[str, ...]
-    key_types: tuple[str, ...]
-    states: Mapping[str, StateRuns]
+    inputs: Annotated[tuple[Name, ...], Meta(max_length=PARTS_MAX)]
+    key_names: Annotated[tuple[LongText, ...], Meta(max_length=PARTS_MAX)]
+    key_types: Annotated[tuple[Annotated[str, Meta(max_length=60)], ...], Meta(max_length=PARTS_MAX)]
+    states: Annotated[Mapping[Name, StateRuns], Meta(max_length=PARTS_MAX)]
 
     @property
     def state(self) -> StateRuns:
-        """The only state of a task of this release."""
+        """The state."""
         (state,) = self.states.values()
         return state
 
     def with_state(self, **changes: Any) -> OperatorState:
-        """The same task with these changes to its only state."""
+        """The same with these changes to the state."""
         ((name, state),) = self.states.items()
         return replace(self, states={name: replace(state, **changes)})
 
     def unpublished(self) -> OperatorState:
-        """The same task, of whose states every key is to be published."""
+        """The same, of which every key is to be published."""
         return replace(self, states={name: state.unpublished() for name, state in self.states.items()})
 
     def shown_since(self, closed: int) -> OperatorState:
@@ -322,23 +272,21 @@ class OperatorState:
         """The fingerprint of its only state with its key, for the text of a change."""
         return {**self.state.fingerprint, "key": list(self.key_names)}
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "inputs": list(self.inputs),
-            "key_names": list(self.key_names),
-            "key_types": list(self.key_types),
-            "states": {name: state.to_json() for name, state in self.states.items()},
-        }
 
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> OperatorState:
-        return OperatorState(
-            tuple(body["inputs"]),
-            tuple(body["key_names"]),
-            tuple(body["key_types"]),
-            {name: StateRuns.from_json(state) for name, state in body["states"].items()},
-        )
+@dataclass(frozen=True)
+class NodePart:
+    """A state of a task: its name in the checkpoint, its clock, its key and its runs."""
 
+    id: str
+    clock: TaskClock
+    operator: OperatorState
 
-def runs_from_json(entries: Sequence[dict[str, Any]]) -> tuple[Run, ...]:
-    return tuple(Run.from_json(entry) for entry in entries)
+    @property
+    def state(self) -> StateRuns:
+        """Its fingerprint and runs."""
+        return self.operator.state
+
+    @property
+    def final(self) -> int:
+        """The clock up to which its windows are final: their panes are gone."""
+        return self.state.final_at(self.clock.closed)

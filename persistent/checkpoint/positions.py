@@ -1,35 +1,28 @@
-"""A position codec writes and reads the positions of a source in a document, and orders records by them.
+"""A position codec says what the positions of a source are, and orders records by them.
 
 Positions of one codec are ordered by ``<``. Each part of a manifest or plan that holds positions names their codec,
-with its version. To add one: a class here, and its name in ``CODECS``. A release refuses a codec that it does not know,
-and never guesses.
+with its version. To add one: a class here, its name in ``Codec``, and the format that brought it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
-from persistent.codec.shapes import Misfit, Shape, items, whole
 from persistent.errors import InvalidPipeline
-from persistent.sources.protocol import Position, Positions, Source
+from persistent.sources.protocol import Position, Source
+
+Codec = Literal["ordinal-offset/1", "offset/1"]
 
 
 class PositionCodec(Protocol):
-    """``name``: with its version, "ordinal-offset/1". ``first``: the position at the beginning of a partition.
-    ``shape``: of a position in a document."""
+    """``name``: with its version, "ordinal-offset/1". ``first``: the position at the beginning of a partition."""
 
-    name: str
+    name: Codec
     first: Position
 
-    def shape(self, value: Any) -> None:
-        """Raise Misfit unless this is a position."""
-
-    def to_json(self, position: Position) -> Any:
-        """Its form in a document."""
-
-    def from_json(self, value: Any) -> Position:
-        """The inverse of ``to_json``, for a value of the shape."""
+    def has(self, position: Position) -> bool:
+        """Whether this is a position of this codec."""
 
     def of(self, ordinal: int, offset: int) -> Position:
         """The position at which the record with this ordinal and offset is read next."""
@@ -44,18 +37,11 @@ class PositionCodec(Protocol):
 class OrdinalOffset:
     """Two whole numbers: the input of the partition, and the place in it to read next."""
 
-    name = "ordinal-offset/1"
+    name: Codec = get_args(Codec)[0]
     first: Position = (0, 0)
-    _shape: Shape = staticmethod(items(whole(0), whole(0)))
 
-    def shape(self, value: Any) -> None:
-        self._shape(value)
-
-    def to_json(self, position: Position) -> list[int]:
-        return list(position)
-
-    def from_json(self, value: Any) -> Position:
-        return value[0], value[1]
+    def has(self, position: Position) -> bool:
+        return isinstance(position, tuple)
 
     def of(self, ordinal: int, offset: int) -> Position:
         return ordinal, offset
@@ -70,18 +56,11 @@ class OrdinalOffset:
 class Offset:
     """A whole number: the offset of the next record. Every record has the ordinal 0."""
 
-    name = "offset/1"
+    name: Codec = get_args(Codec)[1]
     first: Position = 0
-    _shape: Shape = staticmethod(whole(0))
 
-    def shape(self, value: Any) -> None:
-        self._shape(value)
-
-    def to_json(self, position: Position) -> int:
-        return int(position)
-
-    def from_json(self, value: Any) -> Position:
-        return value
+    def has(self, position: Position) -> bool:
+        return isinstance(position, int)
 
     def of(self, ordinal: int, offset: int) -> Position:
         return offset
@@ -101,33 +80,7 @@ CODECS: Mapping[str, PositionCodec] = {codec.name: codec for codec in (ORDINAL_O
 
 def codec_of(source: Source) -> PositionCodec:
     """The codec of the positions of a source. InvalidPipeline if it names an unknown one."""
-    name = getattr(source, "codec", ORDINAL_OFFSET.name)
+    name: Any = getattr(source, "codec", ORDINAL_OFFSET.name)
     if name not in CODECS:
         raise InvalidPipeline(f"{source!r} has positions of the codec {name!r}; choose one of {', '.join(CODECS)}")
     return CODECS[name]
-
-
-def position(value: Any) -> None:
-    """Any value: its codec decides what a position is."""
-
-
-def agree(part: Any, names: tuple[str, ...]) -> None:
-    """Raise Misfit unless the positions under these names in a part of a document fit its codec. Positions of an
-    unknown codec are not checked."""
-    codec = CODECS.get(part["codec"])
-    if codec is None:
-        return
-    for name in names:
-        for partition, value in part[name].items():
-            try:
-                codec.shape(value)
-            except Misfit as misfit:
-                raise misfit.below(f"{partition:.60}").below(name) from misfit.__cause__
-
-
-def positions_to_json(codec: str, positions: Positions) -> dict[str, Any]:
-    return {partition: CODECS[codec].to_json(position) for partition, position in positions.items()}
-
-
-def positions_from_json(codec: str, values: Mapping[str, Any]) -> dict[str, Position]:
-    return {partition: CODECS[codec].from_json(value) for partition, value in values.items()}

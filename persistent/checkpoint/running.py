@@ -8,25 +8,29 @@ Two drivers are kept apart by the fence alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from persistent.checkpoint.names import DRIVERS, driver_epoch, driver_name
-from persistent.checkpoint.process import Process, this_process
 from persistent.clock import wall_ms
-from persistent.codec import decode_document, encode_document
+from persistent.codec import declared
 from persistent.errors import CorruptCheckpoint, StillRunning
+from persistent.fields import Natural, Part, ShortText, Whole
+from persistent.process import Process, this_process
 from persistent.storage import Storage
 from persistent.text.figures import utc_text
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(Part, frozen=True):
     """A driver that runs, or was killed while running."""
 
-    name: str
-    epoch: int
+    epoch: Natural
+    nonce: ShortText
     process: Process
-    started_ms: int
+    started_ms: Whole
+
+    @property
+    def name(self) -> str:
+        """Its file."""
+        return driver_name(self.epoch, self.nonce)
 
     def __str__(self) -> str:
         return f"process {self.process.pid} on {self.process.host}, since {utc_text(self.started_ms)}"
@@ -44,25 +48,35 @@ class Mark:
 
 def put_mark(storage: Storage, epoch: int, nonce: str) -> str:
     """Put the mark of this process; returns its name."""
-    name = driver_name(epoch, nonce)
-    body = {"epoch": epoch, **this_process().to_json(), "started_ms": wall_ms()}
-    storage.put_if_absent(name, encode_document(body))
-    return name
+    mark = Mark(epoch, nonce, this_process(), wall_ms())
+    storage.put_if_absent(mark.name, declared.write(mark, "the mark of this driver", declared.no_laws))
+    return mark.name
 
 
 def marks(storage: Storage, names: Sequence[str] | None = None) -> Iterator[Mark]:
     """All marks, or those of these names. An unreadable mark is skipped: its driver was killed while putting it."""
     for name in [f"{DRIVERS}/{listed}" for listed in storage.list(DRIVERS)] if names is None else names:
         try:
-            body = decode_document(storage.read(name).to_pybytes(), f"{storage.url}/{name}")
-            yield Mark(name, body["epoch"], Process.from_json(body), body["started_ms"])
-        except (FileNotFoundError, CorruptCheckpoint, KeyError, TypeError, ValueError):
+            mark = declared.read(Mark, storage.read(name), f"{storage.url}/{name}", "a mark", declared.no_laws)
+        except (FileNotFoundError, CorruptCheckpoint):
             continue
+        if mark.name == name:
+            yield mark
 
 
 def running(storage: Storage, epoch: int) -> list[Mark]:
     """The drivers that may run: those with an unfenced mark."""
     return [mark for mark in marks(storage) if mark.epoch >= epoch and mark.may_run]
+
+
+def check_none_runs(storage: Storage, epoch: int) -> None:
+    """StillRunning if a driver of this epoch or a later one certainly runs; one that may have died is ignored."""
+    for mark in marks(storage):
+        if mark.runs and mark.epoch >= epoch:
+            raise StillRunning(
+                f"{storage.url}: a driver runs: {mark}. Stop it (SIGTERM ends it at a step's edge); or take over: "
+                "with --take-over that driver is fenced and commits nothing more"
+            )
 
 
 def check_not_running(storage: Storage, epoch: int, *, take_over: bool) -> None:

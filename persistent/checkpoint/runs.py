@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from persistent.checkpoint.names import Attempt, Staged, run_name, runs_folder
 from persistent.codec import KEY_GROUPS, Run, decode_table, encode_table

@@ -13,6 +13,7 @@ from persistent.checkpoint.names import RETRACTED, is_retracted, retractions
 from persistent.codec import decode_table
 from persistent.sources.schemas import widens
 from persistent.storage import Storage
+from persistent.text.readable import readable_list
 
 
 def read_aside(storage: Storage, folder: str) -> pa.Table:
@@ -80,4 +81,4 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return pa.array([None if value is None else to_json(value) for value in column.to_pylist()], kind)
+        return pa.array([None if value is None else to_json(value) for value in readable_list(column)], kind)

@@ -9,16 +9,18 @@ between neighbours in the log derive from the same table: they are checked befor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from msgspec import NODEFAULT
+from msgspec.structs import fields, replace
+
 from persistent.checkpoint.corrections import correction_laws
-from persistent.checkpoint.manifest import FORMAT, Manifest
+from persistent.checkpoint.manifest import KINDS, SETS, Manifest
 from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.parts import Account, Accounts, OperatorState, SourcePart, TaskClock
 from persistent.checkpoint.positions import CODECS
-from persistent.checkpoint.shapes import KINDS, SETS
 from persistent.errors import LawBroken
 
 
@@ -59,7 +61,7 @@ _ROWS: Mapping[str, tuple[Rule, ...]] = {
     "fences":        (_SET,    _RESET,    _RESET,    _COPIED,   _SET,     _RESET,   _RESET,   _RESET),
     "replan":        (_SET,    _RESET,    _RESET,    _COPIED,   _SET,     _RESET,   _RESET,   _RESET),
     "pins":          (_MAY,    _COPIED,   _COPIED,   _COPIED,   _COPIED,  _SET,     _RESET,   _RESET),
-    "bases":         (_MAY,    _SET,      _SET,      _SET,      _SET,     _SET,     _SET,     _SET),
+    "commits":       (_MAY,    _SET,      _SET,      _SET,      _SET,     _SET,     _SET,     _SET),
     "burnt":         (_MAY,    _SET,      _SET,      _COPIED,   _COPIED,  _SET,     _RESET,   _RESET),
     "committed_ms":  (_COPIED, _SET,      _SET,      _COPIED,   _COPIED,  _SET,     _SET,     _SET),
     "target":        (_COPIED, _RESET,    _RESET,    _COPIED,   _COPIED,  _SET,     _RESET,   _RESET),
@@ -77,18 +79,15 @@ _ROWS: Mapping[str, tuple[Rule, ...]] = {
 TABLE: Mapping[str, Mapping[str, Rule]] = {
     kind: {name: rules[column] for name, rules in _ROWS.items()} for column, kind in enumerate(KINDS)
 }
-"""The rule of each field, by kind of manifest. ``id``, ``kind``, ``nonce``, ``parent`` and ``format`` are the
-manifest's own."""
+"""The rule of each field, by kind of manifest. ``id``, ``kind``, ``nonce`` and ``parent`` are the manifest's own."""
 
 _FIRST = {
-    field.name: field.default if field.default_factory is MISSING else field.default_factory()
+    field.name: field.default if field.default_factory is NODEFAULT else field.default_factory()
     for field in fields(Manifest)
 }
 
 
-def succeed(
-    last: Entry, kind: str, *, id: int | None = None, nonce: str | None = None, format: int = FORMAT, **given: Any
-) -> Manifest:
+def succeed(last: Entry, kind: str, *, id: int | None = None, nonce: str | None = None, **given: Any) -> Manifest:
     """The manifest of that kind after ``last``, with the fields that its maker gives.
 
     ``id`` and ``nonce``: by default the next, and a new one. TypeError if a given field is not for this kind to set, or
@@ -110,27 +109,11 @@ def succeed(
         kind=kind,
         nonce=nonce or new_nonce(),
         parent=(old.id, last.sha256),
-        format=format,
         **derived,
         **given,
     )
     check_follows(manifest, old)
     return manifest
-
-
-def at_one(
-    manifest: Manifest,
-    *,
-    clock: TaskClock | None = None,
-    sources: Mapping[str, SourcePart] | None = None,
-    operator: OperatorState | None = None,
-    accounts: Mapping[str, Accounts] | None = None,
-) -> dict[str, Any]:
-    """The fields of a successor with these parts for the only state, under its name, and for the sources of the task,
-    all of which it reads. ``accounts``: of each source."""
-    task = manifest.task_name if clock is not None or operator is not None else ""
-    clocks, operators = None if clock is None else {task: clock}, None if operator is None else {task: operator}
-    return at_all(manifest, clocks=clocks, sources=sources, operators=operators, accounts=accounts)
 
 
 def at_all(
@@ -177,12 +160,12 @@ def first(nonce: str, sources: Mapping[str, SourcePart], operators: Mapping[str,
             }
             for task, operator in operators.items()
         },
-        bases={0: 0},
+        commits=((0, 0),),
     )
 
 
 def _unread(source: SourcePart) -> SourcePart:
-    positions = dict.fromkeys(source.partitions, CODECS[source.codec].first)
+    positions: dict[str, Any] = dict.fromkeys(source.partitions, CODECS[source.codec].first)
     seen = source.seen and replace(source.seen, expired=0, runs=())
     return SourcePart(source.kind, source.partitions, positions, codec=source.codec, seen=seen)
 
@@ -271,9 +254,10 @@ def _source_laws(manifest: Manifest, parent: Manifest) -> Iterator[HeldLaw]:
         yield f"the positions of {name} keep their codec", after.codec == before.codec
         if before.seen is not None and after.seen is not None:
             yield f"seen records of {name} expire once", after.seen.expired >= before.seen.expired
+        reached: Mapping[str, Any] = after.positions
         for partition, position in before.positions.items():
-            at = after.positions.get(partition)
-            holds = at is not None and position <= at
+            at = reached.get(partition)
+            holds = at is not None and after.codec == before.codec and position <= at
             yield f"positions of {partition} never go back", holds
         if manifest.kind == "compaction":
             index = replace(after, index=before.index) == before

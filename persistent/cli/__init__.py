@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 import persistent
-from persistent.cli.commands import CommandsOnDemand
-from persistent.cli.completion import print_completion
+from persistent.cli.commands import CommandsOnDemand, print_completion
 from persistent.cli.exits import STOPPED, CommandFailed, exit_code, worded
 from persistent.errors import PersistentError, explanation
 

@@ -36,7 +36,6 @@ COMMANDS: Final = {
         "operate.correct_command",
         "Correct the state, or each of several, by the records of files, once for each NAME.",
     ),
-    "upgrade": ("operate.upgrade_command", "Write a checkpoint in the newest format."),
     "merge": ("operate.merge_command", "Merge two jobs over different sources into one."),
     "doctor": ("check.doctor", "Test whether checkpoints can be committed to a store."),
     "laws": ("laws.laws", "Test the laws of a monoid."),
@@ -72,3 +71,20 @@ class CommandsOnDemand(click.Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(one.code), one.text) for one in sorted(EXITS, key=lambda one: one.code)])
+
+
+_NAME = "persistent"
+_VARIABLE = "_PERSISTENT_COMPLETE"
+"""By which the sourced function asks us."""
+
+
+def print_completion(ctx: click.Context, option: click.Parameter, shell: str | None) -> None:
+    """Print what ``shell`` sources to complete commands and options, click's own, and end."""
+    if shell is None or ctx.resilient_parsing:
+        return
+    from click.shell_completion import get_completion_class
+
+    made = get_completion_class(shell)
+    assert made is not None, f"{shell} is one of click's"
+    click.echo(made(ctx.command, {}, _NAME, _VARIABLE).source())
+    ctx.exit()

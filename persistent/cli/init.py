@@ -185,7 +185,7 @@ def _from_files(source: End, questions: _Questions) -> Read:
         click.echo(f"Not proposed, as their names are none in Python: {', '.join(strange)}", err=True)
     if found.dead:
         click.echo(f"{found.dead:,} of them cannot be decoded, and will be dead letters: {found.why_dead}", err=True)
-    first = next(iter(found.times))
+    first, *_ = found.times
     asked = f"Which field is the time ({', '.join(found.times)})"
     timestamp = questions.answer("timestamp", asked, first, lambda name: _time_of(name, found))
     if lacking := found.timeless.get(timestamp):

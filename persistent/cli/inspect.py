@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -10,13 +11,14 @@ import click
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import manifest_name
-from persistent.checkpoint.parts import SourcePart
+from persistent.checkpoint.parts import NodePart, SourcePart
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
 from persistent.cli.load import load_pipeline, names_pipeline
 from persistent.cli.options import json_option, storage_of, target_argument
 from persistent.cli.tables import ROWS_SHOWN, json_text, print_json, print_rows, print_summaries, print_table
-from persistent.codec import decode_document
+from persistent.codec.declared import format_of
+from persistent.codec.documents import proven
 from persistent.pipeline import Pipeline
 from persistent.reading import Diff, Place, diff, kept_places, place
 from persistent.text.figures import bytes_text, clock_text, count_text, utc_text
@@ -108,7 +110,7 @@ def show(target: str, id: int | None, as_json: bool) -> None:
     here = place(storage_of(target), id)
     if as_json:
         name = manifest_name(here.manifest.id)
-        click.echo(json_text(decode_document(here.storage.read(name).to_pybytes(), name)))
+        click.echo(json_text(json.loads(proven(here.storage.read(name), name))))
         return
     figures = [*_figures(here.entry), *_state_figures(here.manifest)]
     width = max(len(name) for name, _ in figures)
@@ -129,7 +131,7 @@ def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
     manifest, clock = entry.manifest, entry.manifest.clock
     summary = _summary(entry, manifest)
     size = bytes_text(entry.bytes)
-    yield manifest.kind, f"{manifest.id}, of epoch {manifest.epoch}, format {manifest.format}, {size}"
+    yield manifest.kind, f"{manifest.id}, of epoch {manifest.epoch}, format {format_of(manifest)}, {size}"
     if manifest.target is not None:
         yield "went back to", f"checkpoint {manifest.target}"
     yield "job", manifest.job
@@ -140,8 +142,8 @@ def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
             yield name, ", ".join(map(str, ids))
     if manifest.committed_ms:
         yield "planned at", utc_text(manifest.committed_ms)
-    for name in manifest.operators:
-        yield "clock" if len(manifest.operators) == 1 else f"clock {name}", _clock_text(manifest.of(name))
+    for id, node in manifest.nodes.items():
+        yield "clock" if len(manifest.operators) == 1 else f"clock {id}", _clock_text(node)
     yield "end of input", "declared" if clock.end_of_input else "not declared"
     if manifest.not_after is not None:
         yield "not after", f"{utc_text(manifest.not_after)}: later timestamps are dead letters"
@@ -159,10 +161,10 @@ def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
     yield "account", ", ".join(f"{name} {summary[name]:,}" for name in names)
 
 
-def _clock_text(manifest: Manifest) -> str:
-    """The clock of the only state."""
-    clock = manifest.clock
-    final = "" if manifest.final == clock.closed else f", final up to {clock_text(manifest.final)}"
+def _clock_text(node: NodePart) -> str:
+    """The clock of a node."""
+    clock = node.clock
+    final = "" if node.final == clock.closed else f", final up to {clock_text(node.final)}"
     return f"{clock_text(clock.watermark)}, windows closed up to {clock_text(clock.closed)}{final}"
 
 

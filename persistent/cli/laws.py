@@ -28,8 +28,8 @@ def laws(monoid: str, examples: int | None, as_json: bool) -> None:
     """Test the laws of a monoid.
 
     NAME is a monoid, a monoid class without required arguments, a pair of a monoid and a strategy for its inputs, or a
-    task or pipeline, whose state's monoid is tested. Exit code 1 if a law is broken; each broken law is shown with its
-    smallest counterexample. The examples are the same every time.
+    task or pipeline, whose state's monoid is tested. Each law has at least ten examples, the same ones every time. Exit
+    code 1 if a law is broken, shown with its smallest counterexample, or was not tried.
 
     \b
     persistent laws longest.py:Longest
@@ -58,8 +58,10 @@ def laws(monoid: str, examples: int | None, as_json: bool) -> None:
         click.echo("".join(f"{sentence}\n" for sentence in dict.fromkeys(row["untried"] for row in rows) if sentence))
         least = min((row["examples"] for row in held), default=0)
         each = f"{trial.examples:,} examples each" if least == trial.examples else f"at least {least:,} examples each"
-        click.echo(f"{loaded!r}: {len(held)} of {len(rows)} laws hold, on {each}")
-    if broken:
+        missing = len(rows) - len(held) - len(broken)
+        untried = f"; {missing} not tried" if missing else ""
+        click.echo(f"{loaded!r}: {len(held)} of {len(rows)} laws hold, on {each}{untried}")
+    if len(held) < len(rows):
         raise click.exceptions.Exit(1)
 
 

@@ -67,7 +67,8 @@ def load_monoid(target: str) -> tuple[Monoid[Any], Any]:
         states = named_states(check_task(found))
         if len(states) > 1:
             raise InvalidPipeline(f"{target} has the states {', '.join(states)}: name the monoid of one of them")
-        found = values_of(next(iter(states.values())).monoid)
+        (state,) = states.values()
+        found = values_of(state.monoid)
     if not isinstance(found, Monoid):
         raise InvalidPipeline(
             f"{target} is {type(found).__name__}, not a monoid, nor a task or pipeline, whose state has one"

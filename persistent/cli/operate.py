@@ -1,5 +1,5 @@
 """The commands that change a checkpoint: ``persistent savepoint``, ``rollback``, ``restart``, ``pin``, ``gc``,
-``compact``, ``correct``, ``upgrade`` and ``merge``."""
+``compact``, ``correct`` and ``merge``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from persistent import operations
 from persistent.checkpoint.successor import Entry
@@ -14,6 +15,7 @@ from persistent.cli.load import names_pipeline
 from persistent.cli.options import (
     TIME,
     json_option,
+    outputs_option,
     pipeline_argument,
     pipeline_of,
     storage_of,
@@ -49,12 +51,7 @@ def savepoint_command(target: str, name: str, at: int | None, as_json: bool) -> 
 @target_argument
 @click.argument("id", type=int, required=False)
 @click.option("--clock", type=TIME, help="Go back to the newest checkpoint whose clock is not after this.")
-@click.option(
-    "--outputs",
-    type=click.Choice(["retract", "again"]),
-    required=True,
-    help="The next run retracts later outputs, or keeps them and publishes them again.",
-)
+@outputs_option
 @take_over_option
 @json_option
 def rollback_command(
@@ -79,12 +76,7 @@ def rollback_command(
 @click.command("restart")
 @pipeline_argument
 @click.argument("clock", type=TIME)
-@click.option(
-    "--outputs",
-    type=click.Choice(["retract", "again"]),
-    required=True,
-    help="The next run retracts later outputs, or keeps them and publishes them again.",
-)
+@outputs_option
 @take_over_option
 @json_option
 def restart_command(pipeline: str, clock: int, outputs: str, take_over: bool, as_json: bool) -> None:
@@ -191,25 +183,9 @@ def correct_command(
         name=name, add=add, remove=remove, undone=which, take_over=take_over, engine="embedded"
     )
     if as_json:
-        click.echo(json_text({"name": name, **made.to_json()}))
+        click.echo(json_text({"name": name, **to_builtins(made)}))
         return
     click.echo(f"correction {name}, checkpoint {made.checkpoint}: {made}")
-
-
-@click.command("upgrade")
-@target_argument
-@take_over_option
-@json_option
-def upgrade_command(target: str, take_over: bool, as_json: bool) -> None:
-    """Write a checkpoint in the newest format.
-
-    Releases that know only older formats cannot read it afterwards.
-
-    \b
-    persistent upgrade visits-checkpoint
-    """
-    entry = operations.upgrade(storage_of(target), take_over=take_over)
-    report_entry(entry, f"format {entry.manifest.format}", as_json)
 
 
 @click.command("merge")
@@ -246,6 +222,6 @@ def report_entry(entry: Entry, text: str, as_json: bool) -> None:
     if not as_json:
         click.echo(f"{manifest.kind} {manifest.id}, clock {clock_text(manifest.clock.watermark)}: {text}")
         return
-    names = ("id", "kind", "epoch", "base", "target", "format")
+    names = ("id", "kind", "epoch", "base", "target")
     fields: dict[str, Any] = {name: getattr(manifest, name) for name in names}
     click.echo(json_text({**fields, "clock_ms": manifest.clock.watermark, "pins": list(manifest.pins)}))

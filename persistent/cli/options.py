@@ -42,6 +42,12 @@ json_option = click.option("--json", "as_json", is_flag=True, help="JSON, one ob
 limit_option = click.option(
     "--limit", type=click.IntRange(0), help=f"Show at most this many rows [default: {ROWS_SHOWN}; with --json all]."
 )
+outputs_option = click.option(
+    "--outputs",
+    type=click.Choice(["retract", "again"]),
+    required=True,
+    help="The next run retracts later outputs, or keeps them and publishes them again.",
+)
 take_over_option = click.option(
     "--take-over",
     is_flag=True,

@@ -30,14 +30,14 @@ from persistent.cli.progress import working
 from persistent.cli.tables import json_text, print_rows
 from persistent.errors import InvalidPipeline
 from persistent.reading import Place, check_key, check_window, export, place, state_table
-from persistent.reading.place import checked_job, job_of
+from persistent.reading.place import checked_node, node_of
 from persistent.sinks.json_lines import encode_json_lines
 from persistent.text.figures import bytes_text, clock_text, count_text, utc_text
-from persistent.worker.job import Job
+from persistent.worker.job import Node
 
 _ASIDE = {"late": "late records", "dead": "dead letters"}
-_FORMATS = ("table", "json", "parquet", "arrow")
-_ENDINGS = {"json": "json", "jsonl": "json", "ndjson": "json", "parquet": "parquet", "arrow": "arrow"}
+_FORMATS = {"json": "json", "jsonl": "json", "ndjson": "json", "parquet": "parquet", "arrow": "arrow"}
+"""Each format by its names, which are endings of files too."""
 
 
 @click.command()
@@ -49,7 +49,10 @@ _ENDINGS = {"json": "json", "jsonl": "json", "ndjson": "json", "parquet": "parqu
 @click.option("--as-of", type=TIME, metavar="CLOCK", help="The state as of this clock, from earlier records only.")
 @click.option("--window", type=TIME, metavar="START", help="Only the window that starts then.")
 @click.option(
-    "--format", "form", type=click.Choice(_FORMATS), help="[default: by the name of --output, otherwise table]"
+    "--format",
+    "form",
+    type=click.Choice(["table", *_FORMATS]),
+    help="[default: by the name of --output, otherwise table]",
 )
 @click.option("--output", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE", help="Write to this file.")
 @limit_option
@@ -88,7 +91,7 @@ def state(
     loaded = pipeline_of(pipeline)
     here = place(loaded.storage, at)
     with _usage_errors():
-        job_of(loaded, name)
+        node_of(loaded, name)
         if key is not None:
             check_key(loaded, here, key, name)
         if window is not None:
@@ -96,7 +99,7 @@ def state(
     table = _sorted(state_table(loaded, name=name, at=at, as_of=as_of, key=key, window=window))
     if form == "table":
         print_rows(
-            table, limit, as_json=False, none=_no_rows(checked_job(loaded, here, name), here, key, as_of, window)
+            table, limit, as_json=False, none=_no_rows(checked_node(loaded, here, name), here, key, as_of, window)
         )
     elif form == "json" and output in (None, "-"):
         print_rows(table, limit, as_json=True)
@@ -117,22 +120,22 @@ def _key(keys: tuple[str, ...], key_json: str | None) -> tuple[Any, ...] | None:
     return tuple(found) if isinstance(found, list) else (found,)
 
 
-def _no_rows(job: Job, here: Place, key: Sequence[Any] | None, as_of: int | None, window: int | None) -> str:
+def _no_rows(node: Node, here: Place, key: Sequence[Any] | None, as_of: int | None, window: int | None) -> str:
     """Why there are no rows."""
     shown = json.dumps(list(key) if len(key) > 1 else key[0], ensure_ascii=False) if key else ""
     of_key = f" of the key {shown}" if key else ""
     when = f"checkpoint {here.manifest.id}" if as_of is None else clock_text(as_of)
-    panes, ttl = job.state.window, job.state.time_to_live
+    panes, ttl = node.state.window, node.state.time_to_live
     if ttl is not None:
         return (
             f"no rows: at {when} no record{of_key} was counted, or none for as long as a key lives "
-            f"({ttl}, by the clock, {clock_text(here.manifest.clocks[job.operator].watermark)})"
+            f"({ttl}, by the clock, {clock_text(here.manifest.clocks[node.id].watermark)})"
         )
     if panes is None:
         return f"no rows: up to {when} no record{of_key} was counted"
-    closed = here.manifest.clocks[job.operator].closed
+    closed = here.manifest.clocks[node.id].closed
     closed = closed if as_of is None else min(as_of, closed)
-    gone = f"in {', '.join(map(repr, job.sinks.values()))}" if job.sinks else "discarded"
+    gone = f"in {', '.join(map(repr, node.sinks.values()))}" if node.sinks else "discarded"
     if window is not None and panes.ends(window) <= closed:
         return f"no rows: the window was closed by {when}, and its result is {gone}"
     if window is not None:
@@ -155,7 +158,8 @@ def _usage_errors() -> Iterator[None]:
 def _form(form: str | None, output: str | None, as_json: bool) -> str:
     if form is None:
         ending = "" if output is None else output.rpartition(".")[2].lower()
-        form = "json" if as_json else _ENDINGS.get(ending, "table")
+        form = "json" if as_json else _FORMATS.get(ending, "table")
+    form = _FORMATS.get(form, form)
     if as_json and form != "json":
         raise click.UsageError(f"--json and --format {form}: choose one")
     if form == "table" and output not in (None, "-"):

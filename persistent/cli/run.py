@@ -1,25 +1,36 @@
-"""``persistent run``: runs a pipeline on Spark or embedded."""
+"""``persistent run``: runs a pipeline on Spark or embedded.
+
+Telling is how a run speaks on the standard error: in lines for people, or in log lines of JSON.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
 import click
+from msgspec import structs
 
 from persistent.checkpoint.log import Log
+from persistent.checkpoint.running import check_none_runs
 from persistent.cli.exits import STOPPED
 from persistent.cli.load import load_pipeline
+from persistent.cli.log_lines import RUN, json_lines
 from persistent.cli.options import pipeline_argument, take_over_option
 from persistent.cli.tables import json_text
-from persistent.cli.telling import Telling
-from persistent.driver.report import RunReport
+from persistent.clock import monotonic_s
+from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.metrics import Metrics, PrometheusMetrics
 from persistent.metrics.otel import over_otlp
-from persistent.operations.fencing import check_none_runs
+from persistent.pipeline import Pipeline
+from persistent.progress import Lines, Progress, RunFigures, progress
+from persistent.storage.failures import without_secrets
+from persistent.storage.short_names import lasting_name
 
 
 @click.command()
@@ -59,7 +70,8 @@ def run(
     """Process the available input, exactly once.
 
     Continues where the last run ended. Progress goes to the standard error: a changing line on a terminal, otherwise a
-    line at most every second. The report goes to the standard output. The first line says where the pipeline runs.
+    line at most every second. So do warnings, as they arise. The report goes to the standard output. The first line
+    names the checkpoint by its absolute place: a relative one begins at the current folder.
 
     SIGINT and SIGTERM end the run after the current step, with everything committed and published: exit code 0 with
     --follow, 130 without. A second SIGINT ends it at once; the next run repeats the step.
@@ -81,18 +93,36 @@ def run(
     told = Telling(as_json=log_format == "json")
     with told.lines(), ExitStack() as stack:
         loaded = load_pipeline(pipeline)
-        told.of(loaded)
-        if not take_over:
-            check_none_runs(Log(loaded.storage))
+        told.of(loaded, pipeline)
+        passing = tuple(_passing(loaded))
+        for text in passing:
+            told.warn(text)
+        newest = Log(loaded.storage).newest() if not take_over else None
+        if newest is not None:
+            check_none_runs(loaded.storage, newest.manifest.epoch)
         session = stack.enter_context(_session(engine, master, told.say))
         given: dict[str, Any] = {"metrics": stack.enter_context(_metrics(metrics, otel, told.say)), "follow": follow}
         shown = stack.enter_context(told.progress(follow=follow))
         given |= {"end_of_input": end_of_input, "on_step": shown, "on_idle": shown.idle}
         report = loaded.run(session, engine="embedded" if session is None else None, **given)
-        told.ended(report)
-    click.echo(json_text(_report_json(report)) if as_json else str(report))
+        report = replace(report, notes=(*report.notes, *passing), logged=(*report.logged, *passing))
+        ended = told.ended(report)
+    click.echo(json_text(_report_json(report)) if as_json else ended)
     if report.stopped and not follow:
         raise click.exceptions.Exit(STOPPED)
+
+
+def _passing(pipeline: Pipeline) -> Iterator[str]:
+    """What is gone when this process ends."""
+    sinks = [repr(sink) for sink in pipeline.all_sinks.values() if not getattr(sink, "shared", True)]
+    if sinks:
+        rows = f"the rows of {', '.join(sinks)} are gone when this command ends, as they are kept in its memory"
+        yield f'{rows}: to keep them, give FileSink("results", format="jsonl") or another sink, and a new checkpoint'
+    if not pipeline.storage.shared:
+        yield (
+            f"the checkpoint {pipeline.storage.url} is gone when this command ends, as it is kept in its memory, and "
+            'the next run begins anew: to keep it, give the path of a folder, checkpoint="results-checkpoint"'
+        )
 
 
 @contextmanager
@@ -128,6 +158,80 @@ def _session(engine: str | None, master: str | None, say: Callable[[str], None])
 
 
 def _report_json(report: RunReport) -> dict[str, Any]:
-    whole = asdict(replace(report, series=()))
-    del whole["series"]
-    return {**whole, "rows_per_second": report.rows_per_second}
+    whole = asdict(replace(report, series=(), logged=(), ledger={}))
+    del whole["series"], whole["logged"]
+    ledger = {name: structs.asdict(account) for name, account in report.ledger.items()}
+    return {**whole, "ledger": ledger, "rows_per_second": report.rows_per_second}
+
+
+logger = logging.getLogger(RUN)
+
+
+class Telling:
+    """``as_json``: in log lines of JSON, which have the name of the pipeline and its newest checkpoint."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._common: dict[str, Any] = {}
+
+    def lines(self) -> AbstractContextManager[None]:
+        """Within, all that a run tells, with what others log and the error that ends it."""
+        return json_lines(self._common) if self._as_json else nullcontext()
+
+    def of(self, pipeline: Pipeline, target: str) -> None:
+        """The lines are about that pipeline from now on; the first names its checkpoint by its absolute place."""
+        self._common["pipeline"] = pipeline.name or lasting_name(pipeline.storage.url)
+        name = f"{pipeline.name} ({target})" if pipeline.name else target
+        self.say(f"pipeline {name}, checkpoint {without_secrets(pipeline.storage.url)}")
+
+    def say(self, text: str) -> None:
+        """One line."""
+        if self._as_json:
+            logger.info("%s", text)
+        else:
+            click.echo(text, err=True)
+
+    def warn(self, text: str) -> None:
+        """One line, of what is likely a mistake."""
+        if self._as_json:
+            logger.warning("%s", text)
+        else:
+            click.echo(f"WARNING: {text}", err=True)
+
+    @contextmanager
+    def progress(self, *, follow: bool) -> Iterator[Progress]:
+        """Shows the progress of a run; yields the callback for step reports."""
+        if self._as_json:
+            yield _Logged(self._common, follow=follow)
+        else:
+            with progress(sys.stderr, follow=follow) as shown:
+                yield shown
+
+    def ended(self, report: RunReport) -> str:
+        """The report of the run that has ended, for people, without the notes that were logged before it."""
+        text = str(replace(report, notes=tuple(note for note in report.notes if note not in report.logged)))
+        self._common |= {"checkpoint": report.checkpoint, "clock_ms": report.clock_ms}
+        if self._as_json:
+            names = ("engine", "steps", "rows", "late", "dead", "duplicates", "outputs", "seconds", "stopped")
+            logger.info("%s", text, extra={"fields": {name: getattr(report, name) for name in names}})
+        return text
+
+
+class _Logged:
+    """Progress as log lines."""
+
+    def __init__(self, common: dict[str, Any], *, follow: bool) -> None:
+        self._common = common
+        self._figures = RunFigures(monotonic_s(), follow=follow)
+        self._lines = Lines(self._figures, self._log)
+
+    def __call__(self, step: StepReport, /) -> None:
+        self._common |= {"checkpoint": step.id, "clock_ms": step.clock_ms}
+        self._lines(step)
+
+    def idle(self, idle: Idle, /) -> None:
+        self._lines.idle(idle)
+
+    def _log(self, parts: Sequence[str]) -> None:
+        names = ("rows", "steps", "late", "dead", "duplicates", "checkpoint_bytes")
+        logger.info("%s", "  ".join(parts), extra={"fields": {name: getattr(self._figures, name) for name in names}})

@@ -46,6 +46,7 @@ def serve(
         import uvicorn
 
         from persistent.serve import Guard, application, named
+        from persistent.serve.wording import place_text
     except ModuleNotFoundError as error:
         raise CommandFailed(
             f"the page needs {error.name}: pip install 'persistent-monoids[serve]' installs it"
@@ -69,10 +70,12 @@ def serve(
         ) from error
     url = f"http://{Endpoint(host, socket.getsockname()[1])}/"
     if as_json:
-        click.echo(json_text({"url": url, "token": token, "jobs": list(jobs)}))
+        checkpoints = {name: place_text(shown.storage.url) for name, shown in jobs.items()}
+        click.echo(json_text({"url": url, "token": token, "jobs": list(jobs), "checkpoints": checkpoints}))
     else:
         query = f"?token={token}" if token is not None else ""
-        click.echo(f"{url}{query} shows {', '.join(jobs)}; Ctrl-C ends it")
+        places = ", ".join(f"{name} ({place_text(shown.storage.url)})" for name, shown in jobs.items())
+        click.echo(f"{url}{query} shows {places}; Ctrl-C ends it")
     server.run(sockets=[socket])
 
 

@@ -12,8 +12,8 @@ import click
 import pyarrow as pa
 from rich.cells import cell_len, set_cell_size
 
-from monoids.arrays import python_list
 from persistent.sinks.json_lines import encode_json_lines
+from persistent.text.readable import readable_list
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,7 +52,7 @@ def print_rows(
 
 def _print_columns(table: pa.Table) -> bool:
     """Print in columns; returns whether a value was cut."""
-    rows = [[_cell(value) for value in row.values()] for row in python_list(table)]
+    rows = [[_cell(value) for value in row.values()] for row in readable_list(table)]
     numbers = [field.name for field in table.schema if _is_number(field.type)]
     if not sys.stdout.isatty():
         print_table(table.column_names, rows, right=numbers)

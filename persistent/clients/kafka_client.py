@@ -377,7 +377,7 @@ def require_same_topic(name: str, recorded: str | None, found: Topic) -> None:
         raise SourceChanged(
             f"topic {name!r} was deleted and created again: the checkpoint has read the one with the id {recorded}, "
             f"this one has {found.id}. Its offsets mean other records: continue from a clock with 'persistent "
-            "restart', or read it into a fresh checkpoint"
+            "restart', or read it into a fresh checkpoint and sink"
         )
 
 

@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit
 
 from persistent.clients.rabbit_headers import read_frame
 from persistent.clients.secrets import ESCAPED, is_cut, without
-from persistent.clock import Duration, duration_ms
+from persistent.clock import Duration, option_ms
 from persistent.errors import InvalidPipeline
 
 _DEFAULTS: Final = {
@@ -82,10 +82,7 @@ class LinkPatience:
 def patience(connect_timeout: Duration, server_away: Duration, recovery_interval: Duration) -> LinkPatience:
     """The options of these names, checked. InvalidPipeline."""
     given = {"connect_timeout": connect_timeout, "server_away": server_away, "recovery_interval": recovery_interval}
-    try:
-        return LinkPatience(*(duration_ms(value, name) for name, value in given.items()))
-    except (TypeError, ValueError) as error:
-        raise InvalidPipeline(str(error)) from error
+    return LinkPatience(*(option_ms(value, name) for name, value in given.items()))
 
 
 def pika() -> Any:

@@ -186,7 +186,8 @@ class StreamConnection:
         try:
             await self.exists(stream)
             if self._frames.empty() and seconds:
-                return next(iter(await self.take(seconds)), None)
+                chunks = await self.take(seconds)
+                return chunks[0] if chunks else None
             return None if self._frames.empty() else _chunk(self._frames.get_nowait())
         finally:
             await self.unsubscribe()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from persistent.clients.secrets import without
-from persistent.clock import Duration, duration_ms
+from persistent.clock import Duration, option_ms
 from persistent.errors import InvalidPipeline
 
 Address: TypeAlias = tuple[str, int]
@@ -92,7 +92,7 @@ def stream_access(servers: Any, client: Any, connect_timeout: Duration, server_a
         raise InvalidPipeline(f"client={{'heartbeat': {heartbeat!r}}}: give whole seconds, at least 1")
     if not settings.get("tls") and settings.keys() & {"ca", "certificate", "key"}:
         raise InvalidPipeline("client= names certificates, but lacks 'tls': True")
-    waits = (_milliseconds(connect_timeout, "connect_timeout"), _milliseconds(server_away, "server_away"))
+    waits = (option_ms(connect_timeout, "connect_timeout"), option_ms(server_away, "server_away"))
     return StreamAccess(_addresses(servers, _TLS_PORT if settings.get("tls") else PORT), settings, *waits)
 
 
@@ -122,10 +122,3 @@ def _addresses(servers: Any, port: int) -> tuple[Address, ...]:
             )
         found.append((host, int(number)))
     return tuple(found)
-
-
-def _milliseconds(value: Any, name: str) -> int:
-    try:
-        return duration_ms(value, name)
-    except (TypeError, ValueError) as error:
-        raise InvalidPipeline(str(error)) from error

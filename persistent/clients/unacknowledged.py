@@ -22,7 +22,7 @@ class Unacknowledged:
     """
 
     generation: int = 0
-    _held: deque[tuple[int, int]] = field(default_factory=deque)
+    _held: deque[tuple[int, int, int]] = field(default_factory=deque)
 
     def __len__(self) -> int:
         return len(self._held)
@@ -32,9 +32,13 @@ class Unacknowledged:
         self.generation += 1
         self._held.clear()
 
-    def add(self, numbers: list[int], tags: list[int]) -> None:
-        """Records of these numbers are journaled. Both lists ascend."""
-        self._held.extend(zip(numbers, tags, strict=True))
+    def add(self, numbers: list[int], tags: list[int], time: int = 0) -> None:
+        """Records of these numbers are journaled, at this time (ms). Both lists ascend."""
+        self._held.extend((number, tag, time) for number, tag in zip(numbers, tags, strict=True))
+
+    def first(self, number: int, time: int) -> tuple[int, int]:
+        """The number and time of the first of them; these if there is none."""
+        return self._held[0][::2] if self._held else (number, time)
 
     def up_to(self, number: int) -> int | None:
         """Remove the records up to this number; returns their last tag, None if there is none. Acknowledge it together

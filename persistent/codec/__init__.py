@@ -1,7 +1,7 @@
 """A codec turns state rows and manifests into bytes that prove themselves, and refuses anything it did not write.
 
     documents.py   manifests, plans, headers: canonical JSON with its SHA-256, bounded before it is parsed
-    shapes.py      which types, ranges and names a document may hold
+    declared.py    documents that a class declares: one spelling, the newest format that it uses in front
     messages.py    Arrow messages, checked before Arrow decodes them
     sealed.py      a file of record batches with an index that verifies every byte
     runs.py        state rows in such a file
@@ -24,7 +24,6 @@ from persistent.codec.documents import (
 from persistent.codec.key_types import common_key_types, type_of
 from persistent.codec.runs import (
     KEY_GROUPS,
-    RUN,
     Run,
     decode_panes,
     decode_run,
@@ -44,7 +43,6 @@ __all__ = [
     "DOCUMENT_MARKS_MAX",
     "INTEGER_DIGITS_MAX",
     "KEY_GROUPS",
-    "RUN",
     "Run",
     "canonical_json",
     "common_key_types",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -48,7 +47,11 @@ def encode_document(value: Any) -> bytes:
     >>> encode_document({"b": 1, "a": [2]}).split(b"\\n")[0]
     b'{"a":[2],"b":1}'
     """
-    body = canonical_json(value).encode()
+    return sealed_document(canonical_json(value).encode())
+
+
+def sealed_document(body: bytes) -> bytes:
+    """A document of these bytes, with their SHA-256. StorageError if it is too large to be read back."""
     data = body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
     for size, limit, unit in ((len(data), DOCUMENT_BYTES_MAX, "bytes"), (_marks(body), DOCUMENT_MARKS_MAX, "marks")):
         if size > limit:
@@ -61,16 +64,27 @@ def encode_document(value: Any) -> bytes:
 
 def decode_document(data: bytes | pa.Buffer, place: str) -> Any:
     """The inverse of ``encode_document``. CorruptCheckpoint unless every byte is as written."""
+    body = proven(data, place)
+    try:
+        return _parsed(body)
+    except ValueError as error:
+        raise CorruptCheckpoint(f"{place}: {error}") from error
+
+
+def proven(data: bytes | pa.Buffer, place: str) -> bytes:
+    """What a document holds, bounded and proven by its SHA-256, and not yet parsed. CorruptCheckpoint."""
     size = memoryview(data).nbytes
     if size > DOCUMENT_BYTES_MAX:
         raise CorruptCheckpoint(f"{place}: {size} bytes; a manifest has at most {DOCUMENT_BYTES_MAX}")
     body, newline, trailer = bytes(data).partition(b"\n")
     if not newline or trailer != hashlib.sha256(body).hexdigest().encode() + b"\n":
         raise CorruptCheckpoint(f"{place}: SHA-256 differs from its trailer")
-    try:
-        return _parsed(body)
-    except ValueError as error:
-        raise CorruptCheckpoint(f"{place}: {error}") from error
+    marks = _marks(body)
+    if marks > DOCUMENT_MARKS_MAX:
+        raise CorruptCheckpoint(f"{place}: {marks} marks, the limit is {DOCUMENT_MARKS_MAX}")
+    if _depth(body) > DOCUMENT_DEPTH_MAX:
+        raise CorruptCheckpoint(f"{place}: it is nested deeper than {DOCUMENT_DEPTH_MAX}")
+    return body
 
 
 def spelled(value: Any) -> str:
@@ -79,11 +93,6 @@ def spelled(value: Any) -> str:
 
 
 def _parsed(body: bytes) -> Any:
-    marks = _marks(body)
-    if marks > DOCUMENT_MARKS_MAX:
-        raise ValueError(f"{marks} marks, the limit is {DOCUMENT_MARKS_MAX}")
-    if _depth(body) > DOCUMENT_DEPTH_MAX:
-        raise ValueError(f"it is nested deeper than {DOCUMENT_DEPTH_MAX}")
     value = json.loads(
         body.decode("ascii"),
         object_pairs_hook=_unique,
@@ -111,24 +120,23 @@ def _depth(body: bytes) -> int:
 
 
 def _check_value(value: Any, depth: int) -> None:
-    kind = type(value)
     if isinstance(value, str):
         _check_text(value)
-    elif value is None or kind is bool:
+    elif value is None or isinstance(value, bool):
         return
     elif isinstance(value, int):
         if not -_INTEGER_LIMIT < value < _INTEGER_LIMIT:
             raise ValueError(
                 f"an integer of more than {INTEGER_DIGITS_MAX} digits, which a checkpoint cannot hold: write it as text"
             )
-    elif kind is dict or (kind is not list and isinstance(value, Mapping)):
+    elif isinstance(value, dict):
         _check_depth(depth)
         for name, inner in value.items():
             if not isinstance(name, str):
                 raise ValueError(f"the name {name!r} is not text")
             _check_text(name)
             _check_value(inner, depth + 1)
-    elif kind is list or isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple):
         _check_depth(depth)
         for inner in value:
             _check_value(inner, depth + 1)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from monoids.arrays import columnar
 from monoids.hashing import key_column
 
 _KEY_TYPES = {
@@ -74,12 +75,25 @@ def type_of(name: str) -> pa.DataType:
 
 
 def key_array(keys: Any, rows: int, name: str) -> pa.Array:
-    """A column, or one value for every row, as a key column."""
-    if isinstance(keys, pa.Array | pa.ChunkedArray | np.ndarray):
+    """A column (an array, list, generator or Series), or one value for every row, as a key column."""
+    keys = columnar(keys)
+    if isinstance(keys, list | pa.Array | pa.ChunkedArray | np.ndarray):
         if len(keys) != rows:
             raise ValueError(f"key column {name!r} has {len(keys)} rows, timestamps have {rows}")
-        return key_column(keys)
+        return listed_key(keys, name) if isinstance(keys, list) else readable_key(keys, name)
     return listed_key([keys], name).take(pa.array(np.zeros(rows, np.int64)))
+
+
+def readable_key(keys: pa.Array | pa.ChunkedArray | np.ndarray, name: str) -> pa.Array:
+    """An array as a key column. ValueError for a text that is not UTF-8, which no reader can decode; ArrowInvalid for
+    another value that no key has."""
+    column = key_column(keys)
+    if pa.types.is_string(column.type):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"key column {name!r} has a text that is not UTF-8") from error
+    return column
 
 
 def listed_key(keys: Sequence[Any], name: str) -> pa.Array:

@@ -6,12 +6,12 @@ The rows are sorted by (hash, key, pane), so any range of key groups is a slice 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, reduce
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Meta
 
 from monoids import Monoid
 from monoids.column import concat
@@ -21,16 +21,19 @@ from monoids.text import Words
 from monoids.widening import widest
 from persistent.codec import sealed
 from persistent.codec.sealed import SealedIndex, open_sealed, read_index, seal
-from persistent.codec.shapes import SHA256, Misfit, both, fields, flag, path, whole
 from persistent.errors import CorruptCheckpoint
+from persistent.fields import PATH_LENGTH_MAX, Part, Sha256, Whole
 
 KEY_GROUPS = 1024
 _GROUP_SHIFT = 54
-_COUNT_MAX = 1 << 62
+
+_Size = Annotated[int, Meta(ge=0, le=1 << 62)]
+_Group = Annotated[int, Meta(ge=0, le=KEY_GROUPS)]
+_Path = Annotated[str, Meta(max_length=PATH_LENGTH_MAX, pattern=r"\Ad(/[A-Za-z0-9][A-Za-z0-9._=@+-]{0,199})+\Z")]
+"""A file in or below the folder d of the job, with names from our alphabet, so it never leaves the folder."""
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Part, frozen=True):
     """A run as a manifest describes it.
 
     ``start``, ``high``: the key groups that were written to it (``start <= group < high``); those from ``low`` on
@@ -39,61 +42,29 @@ class Run:
     because totals outgrew it.
     """
 
-    name: str
-    rows: int
-    bytes: int
-    sha256: str
-    start: int
-    low: int
-    high: int
-    pane_min: int
-    pane_max: int
-    first: int
-    last: int
+    name: _Path
+    rows: _Size
+    bytes: _Size
+    sha256: Sha256
+    start: _Group
+    low: _Group
+    high: _Group
+    pane_min: Whole
+    pane_max: Whole
+    first: _Size
+    last: _Size
     wide: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.start <= self.low < self.high:
+            raise ValueError(f"run {self.name}: key groups {self.low} to {self.high}")
+        if self.pane_min > self.pane_max or self.first > self.last:
+            raise ValueError(f"run {self.name}: its panes or checkpoints end before they begin")
 
     @property
     def rows_left(self) -> int:
         """The approximate number of its rows that still count."""
         return self.rows * (self.high - self.low) // (self.high - self.start)
-
-    def to_json(self) -> dict[str, Any]:
-        """``wide`` is written only if it is true, so that releases without it can read all other runs."""
-        return {name: value for name, value in self.__dict__.items() if name != "wide" or value}
-
-    @staticmethod
-    def from_json(data: dict[str, Any]) -> Run:
-        RUN(data)
-        return Run(**data)
-
-
-def _check_ranges(run: Any) -> None:
-    if not run["start"] <= run["low"] < run["high"]:
-        raise Misfit(f"run {run['name']}: key groups {run['low']} to {run['high']}")
-    if run["pane_min"] > run["pane_max"] or run["first"] > run["last"]:
-        raise Misfit(f"run {run['name']}: its panes or checkpoints end before they begin")
-
-
-RUN = both(
-    fields(
-        {
-            "name": path("d"),
-            "rows": whole(0, _COUNT_MAX),
-            "bytes": whole(0, _COUNT_MAX),
-            "sha256": SHA256,
-            "start": whole(0, KEY_GROUPS),
-            "low": whole(0, KEY_GROUPS),
-            "high": whole(0, KEY_GROUPS),
-            "pane_min": whole(),
-            "pane_max": whole(),
-            "first": whole(0, _COUNT_MAX),
-            "last": whole(0, _COUNT_MAX),
-        },
-        {"wide": flag},
-    ),
-    _check_ranges,
-)
-"""The shape of a run in a document."""
 
 
 def encode_run(

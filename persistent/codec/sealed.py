@@ -4,7 +4,7 @@
 
 The index lists the offset, rows, first hash and SHA-256 of every message; the manifest holds the SHA-256 of the index.
 So any range of keys can be read and verified alone, and every byte of the file is covered. Without a manifest that
-names the file, everything else still holds: nothing is read outside the file, or allocated beyond its size.
+names the file, it is held against its own index, and its batches are validated in full.
 """
 
 from __future__ import annotations
@@ -99,11 +99,11 @@ def open_sealed(
     data: pa.Buffer, index: SealedIndex, place: str, low: int = 0, high: int = HASH_LIMIT, hashes: Words | None = None
 ) -> tuple[pa.Schema, list[pa.RecordBatch]]:
     """The schema, and the batches that may hold hashes ``low <= hash < high``, and one of ``hashes`` (ascending; None:
-    any), each verified and valid throughout."""
+    any), each verified."""
     message = data.slice(0, index.schema_bytes)
     _verify(message, index.schema_sha256, f"{place}: schema")
     try:
-        layout = read_schema(message)
+        schema = read_schema(message)
     except ValueError as error:
         raise CorruptCheckpoint(f"{place}: schema: {error}") from error
     chosen = []
@@ -115,10 +115,10 @@ def open_sealed(
         # Whoever looks up some keys of a state does so again in the next step.
         _verify(message, batch.sha256, f"{place}: batch {number}", often=hashes is not None)
         try:
-            chosen.append(read_batch(message, layout, batch.rows, with_texts=not index.is_proven))
+            chosen.append(read_batch(message, schema, batch.rows, is_proven=index.is_proven))
         except ValueError as error:
             raise CorruptCheckpoint(f"{place}: batch {number}: {error}") from error
-    return layout.schema, chosen
+    return schema, chosen
 
 
 def _holds_any(batch: SealedBatch, following: int, hashes: Words | None) -> bool:

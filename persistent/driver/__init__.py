@@ -1,26 +1,25 @@
 """A driver takes over, then plans, commits, publishes and collects, one step after the other.
 
  effects            the effects of a driver, and their order
- loop               takes over, then runs step after step
+ open_job           a job that is looked at, taken over, and stepped; loop: steps it until nothing is left to do
  recover            performs the effects of taking over
- next_step          the step that follows from the newest manifest and the sources
+ next_step          the step that follows from the newest manifest and the sources; put_plan: of a plan that was put
  step               the progress of a step, as a value: what is due, and what to do
- step_effects       performs the effects of a step
- state_step         the part of one state in them; joined_states: one checkpoint of all
+ step_effects       performs the effects of a step; results: what they come to, for each node
 
 What a step follows from, and leads to:
 
  commit             the next manifest, as a pure function of the last one
  next_sinks         its sinks; seen_part: its seen records; folds: its runs
  publish            makes committed outputs visible, takes back after a rollback, collects garbage
- publish_after      publishes what depends on the step itself: late records and changes; expiry: keys that expire
+ publish_after      publishes what depends on the step itself: late records, changes, keys that expire
  output_batches     the batches that each sink is given, and has
  overlaps           judges copies that splits of one step have in common
  drift, quiet       a source that is far ahead waits; a clock moves on while nothing comes
 
 What a driver holds:
 
- workbench          for one run of a job; state_bench: for one state of it
+ workbench          for one run of a job, and for each node of it
  run_cache          the panes and inputs that the runs hold, each read at most once; agenda_cache: of sessions and lives
  options            the user's choices besides the job
 

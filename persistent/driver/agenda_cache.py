@@ -12,14 +12,13 @@ from monoids.text import Words
 from persistent.agenda import Agenda, agenda_of_table
 from persistent.checkpoint.compaction import beside
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice
-from persistent.clock import Clock
 from persistent.codec import Run, decode_table, groups_of
 from persistent.driver.run_cache import RunCache
 from persistent.session_window import Gaps, SessionWindow
 from persistent.storage import Storage
 from persistent.time_to_live import TimeToLive
 from persistent.window import AnyWindow
-from persistent.worker.job import CloseShard, FoldRuns, Job
+from persistent.worker.job import CloseShard, FoldRuns, Node
 
 
 class _Agendas(RunCache):
@@ -42,9 +41,9 @@ class _Agendas(RunCache):
         super().forget_all_but(kept)
         self._agendas = {run.name: self._agendas[run.name] for run in kept if run.name in self._agendas}
 
-    def is_due(self, runs: Iterable[Run], clock: Clock, close_at: int) -> bool:
+    def is_due(self, runs: Iterable[Run], closed: int, close_at: int) -> bool:
         """Whether a session, or a life, may have ``closed < end <= close_at``."""
-        places = (agenda.between(clock.closed, close_at) for agenda in self._of(runs))
+        places = (agenda.between(closed, close_at) for agenda in self._of(runs))
         return any(place.start < place.stop for place in places)
 
     def due(self, runs: Iterable[Run], closed: int, until: int) -> Words:
@@ -71,20 +70,20 @@ class SessionCache(_Agendas):
         super().__init__(storage, window, window)
         self._sessions = window
 
-    def open_windows(self, runs: Iterable[Run], clock: Clock) -> int:
+    def open_windows(self, runs: Iterable[Run], closed: int) -> int:
         """The number of cells with a session that is not closed."""
-        ends = [agenda.ends[agenda.between(clock.closed, clock.closed).stop :] for agenda in self._of(runs)]
+        ends = [agenda.ends[agenda.between(closed, closed).stop :] for agenda in self._of(runs)]
         # A cell ends with its last session, or after it.
         return len(np.unique(self._sessions.last_start(np.concatenate(ends) - 1))) if ends else 0
 
-    def largest_end(self, runs: Iterable[Run], clock: Clock) -> int:
+    def largest_end(self, runs: Iterable[Run], closed: int) -> int:
         """The largest end of a session that is not closed; 0 without one."""
         largest = max((int(agenda.ends[-1]) for agenda in self._of(runs) if len(agenda.ends)), default=0)
-        return largest if largest > clock.closed else 0
+        return largest if largest > closed else 0
 
-    def first_end(self, runs: Iterable[Run], clock: Clock) -> int | None:
+    def first_end(self, runs: Iterable[Run], closed: int) -> int | None:
         """The clock before which no further session closes; None if none is open."""
-        starts = [(agenda, agenda.between(clock.closed, clock.closed).stop) for agenda in self._of(runs)]
+        starts = [(agenda, agenda.between(closed, closed).stop) for agenda in self._of(runs)]
         return min((int(agenda.ends[start]) for agenda, start in starts if start < len(agenda.ends)), default=None)
 
     def with_due(self, closings: Sequence[CloseShard]) -> list[CloseShard]:
@@ -140,9 +139,9 @@ def of_shard(hashes: Words, item: CloseShard) -> Words:
     return hashes[(item.low <= groups) & (groups < item.high)]
 
 
-def run_cache_of(job: Job) -> RunCache:
-    """The run cache of a job."""
-    window, ttl = job.state.window, job.state.time_to_live
+def run_cache_of(node: Node) -> RunCache:
+    """The run cache of a node."""
+    window, ttl = node.state.window, node.state.time_to_live
     if ttl is not None:
-        return LifeCache(job.storage, ttl)
-    return SessionCache(job.storage, window) if isinstance(window, SessionWindow) else RunCache(job.storage, window)
+        return LifeCache(node.storage, ttl)
+    return SessionCache(node.storage, window) if isinstance(window, SessionWindow) else RunCache(node.storage, window)

@@ -1,10 +1,10 @@
 """A change is an option with another value than in the previous run; this table states its consequences.
 
  NONE        no effect on results
- PLAN        from the next plan on: a step that is planned but not committed runs as it was planned
- STEP        from the next step on, even a planned one: it decides whether a run stops or continues, the fate of
-             later records, or where and how results are published
- RECORDED    the checkpoint holds the value: a run with another one is refused before it writes anything
+ PLAN        from the next plan on: it decides which records a step reads; a planned step reads what was planned
+ STEP        from the next step on, even a planned one: how its records are read and judged, whether a run stops or
+             continues, or where and how results are published
+ RECORDED    the checkpoint holds the value of a committed step: a run with another is refused before it writes anything
 
 ``docs/options.md`` contains this table; a test compares it with the signatures.
 """
@@ -96,7 +96,7 @@ OPTIONS = tuple(
                 OnChange.STEP,
                 "whether a message that cannot be processed stops the run or becomes a dead letter",
             ),
-            ("max_future", OnChange.PLAN, "which timestamps are too far ahead"),
+            ("max_future", OnChange.STEP, "which timestamps are too far ahead"),
             ("quiet_after", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
             ("max_drift", OnChange.PLAN, "which partitions a step reads, and so which records are late"),
             ("require", OnChange.NONE, "a pipeline that guarantees less is refused"),
@@ -121,13 +121,13 @@ OPTIONS = tuple(
                 'restore it, or `allow_dropped=["dedupe"]` forgets the seen records. A job that adds it later does '
                 "not know the records it read before. `within` and `restamped` apply from the next step",
             ),
+            ("name", OnChange.NONE, "what the page, metrics, logs and reports call the job"),
         ),
         "Pipeline.run": (
             *((name, OnChange.NONE, "where the work is done") for name in ("spark", "engine")),
             ("follow", OnChange.NONE, "whether the run waits for more input"),
             ("end_of_input", OnChange.PLAN, "whether all windows close once everything is read"),
-            ("on_step", OnChange.NONE, "the function called after each step"),
-            ("on_idle", OnChange.NONE, "the function called while a run waits"),
+            *((name, OnChange.NONE, "the function called with its report") for name in ("on_step", "on_idle")),
             *((name, OnChange.NONE, "where figures are shown while it runs") for name in ("progress", "metrics")),
         ),
         "FileSource": (
@@ -139,10 +139,10 @@ OPTIONS = tuple(
             ),
             *_TIMES,
             ("format", OnChange.RECORDED, _OTHER_TIME),
-            ("schema", OnChange.PLAN, "which columns are read, also from files that were listed before"),
-            ("ordered", OnChange.PLAN, _CLOCK),
-            ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
-            *((name, OnChange.RECORDED, _OTHER_TIME) for name in ("multiline", "delimiter", "encoding", "csv_empty")),
+            ("schema", OnChange.STEP, "which columns are read, also from files that were listed before"),
+            ("ordered", OnChange.STEP, _CLOCK),
+            ("max_out_of_orderness", OnChange.STEP, f"{_CLOCK}; the clock never goes back"),
+            *((name, OnChange.RECORDED, _OTHER_TIME) for name in ("multiline", "delimiter", "encoding")),
             (
                 "moved_from",
                 OnChange.NONE,
@@ -174,13 +174,13 @@ OPTIONS = tuple(
                 "give the old one, continue from a clock with 'persistent restart', or use a new checkpoint and sink",
             ),
             ("format", OnChange.RECORDED, _OTHER_TIME),
-            ("schema", OnChange.PLAN, "which fields of a value are read"),
+            ("schema", OnChange.STEP, "which fields of a value are read"),
             ("metadata", OnChange.STEP, "which columns are added to the fields of a value"),
             *_TIMES,
             ("start", OnChange.NONE, "where a new checkpoint begins"),
             ("on_gap", OnChange.PLAN, "whether a gap stops the run or is skipped and counted"),
             ("idle_timeout", OnChange.PLAN, _CLOCK),
-            ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
+            ("max_out_of_orderness", OnChange.STEP, f"{_CLOCK}; the clock never goes back"),
             ("max_skew", OnChange.NONE, "how far a restart from a clock looks back"),
             ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its start"),
             ("server_away", OnChange.NONE, "how long a run waits for a broker later"),
@@ -195,12 +195,12 @@ OPTIONS = tuple(
             ),
             ("encoding", OnChange.RECORDED, _OTHER_TIME),
             ("format", OnChange.RECORDED, _OTHER_TIME),
-            ("schema", OnChange.PLAN, "which fields of a value are read"),
+            ("schema", OnChange.STEP, "which fields of a value are read"),
             *_TIMES,
             ("start", OnChange.NONE, "where a new checkpoint begins"),
             ("on_gap", OnChange.PLAN, "whether a gap stops the run or is skipped and counted"),
             ("idle_timeout", OnChange.PLAN, _CLOCK),
-            ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
+            ("max_out_of_orderness", OnChange.STEP, f"{_CLOCK}; the clock never goes back"),
             ("max_skew", OnChange.NONE, "how far a restart from a clock looks back"),
             ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its start"),
             ("server_away", OnChange.NONE, "how long a run waits for a broker later"),
@@ -209,7 +209,7 @@ OPTIONS = tuple(
         "Avro": (
             ("registry", OnChange.NONE, "where the registry is found"),
             ("subject", OnChange.NONE, "which schema a new checkpoint uses as the reader's"),
-            ("reader", OnChange.PLAN, "which fields of a value are read"),
+            ("reader", OnChange.STEP, "which fields of a value are read"),
             (
                 "on_unknown_id",
                 OnChange.STEP,
@@ -220,8 +220,8 @@ OPTIONS = tuple(
         "MemorySource": (
             ("rows", OnChange.NONE, "a list or a table; rows may be added, rows that were read must stay"),
             *_TIMES,
-            ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
-            ("ordered", OnChange.PLAN, _CLOCK),
+            ("max_out_of_orderness", OnChange.STEP, f"{_CLOCK}; the clock never goes back"),
+            ("ordered", OnChange.STEP, _CLOCK),
         ),
         "FileSink": (
             (
@@ -264,11 +264,11 @@ OPTIONS = tuple(
                 "checkpoint and sink. It may have moved",
             ),
             ("format", OnChange.RECORDED, _OTHER_TIME),
-            ("schema", OnChange.PLAN, "which fields of a record are read"),
+            ("schema", OnChange.STEP, "which fields of a record are read"),
             *_TIMES,
             ("start", OnChange.NONE, "where a new checkpoint begins"),
             ("on_gap", OnChange.PLAN, "whether a gap stops the run or is skipped and counted"),
-            ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
+            ("max_out_of_orderness", OnChange.STEP, f"{_CLOCK}; the clock never goes back"),
             ("max_skew", OnChange.NONE, "how far a restart from a clock looks back"),
         ),
         "TopicSource": (
@@ -277,9 +277,9 @@ OPTIONS = tuple(
             ("journal", OnChange.RECORDED, "the journal: give the one that was read. It may have moved"),
             ("join", OnChange.NONE, "how a topic is joined, and how missing messages are recovered"),
             ("format", OnChange.RECORDED, _OTHER_TIME),
-            ("schema", OnChange.PLAN, "which fields of a message are read"),
+            ("schema", OnChange.STEP, "which fields of a message are read"),
             *_TIMES,
-            ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
+            ("max_out_of_orderness", OnChange.STEP, f"{_CLOCK}; the clock never goes back"),
         ),
         "RabbitQueueSource": (
             ("url", OnChange.NONE, "where the broker is found; its virtual host belongs to the queue"),
@@ -293,14 +293,15 @@ OPTIONS = tuple(
             ("topology", OnChange.PLAN, "the declarations on connecting"),
             ("prefetch", OnChange.PLAN, "how many messages can be unacknowledged"),
             ("format", OnChange.RECORDED, _OTHER_TIME),
-            ("schema", OnChange.PLAN, "which fields of a body are read"),
+            ("schema", OnChange.STEP, "which fields of a body are read"),
             ("headers", OnChange.STEP, "which headers are columns"),
             *_TIMES,
-            ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
+            ("max_out_of_orderness", OnChange.STEP, f"{_CLOCK}; the clock never goes back"),
             ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its start"),
             ("server_away", OnChange.NONE, "how long a run waits for a broker later"),
             ("recovery_interval", OnChange.NONE, "how often a lost connection is made again"),
             ("consumer_timeout", OnChange.NONE, "when the report warns"),
+            ("on_oversized", OnChange.PLAN, "whether a message over 16 MiB stops the run or is a dead letter"),
             ("on_event", OnChange.NONE, "the function called when the connection changes"),
         ),
         "RabbitQueueSink": (
@@ -329,10 +330,9 @@ OPTIONS = tuple(
                 OnChange.NONE,
                 f"how far back `as_of=` reaches, for later records. To add it or remove it is refused: {_OTHER_PANES}",
             ),
-            ("emit", OnChange.PLAN, "when totals are published. What is not published yet is, at the next occasion"),
+            ("emit", OnChange.STEP, "when totals are published. What is not published yet is, at the next occasion"),
             ("changes", OnChange.RECORDED, _OTHER_ROWS),
-            ("early", OnChange.PLAN, "when totals are published. What is not published yet is, at the next occasion"),
-            ("early_by", OnChange.PLAN, "which clock early results follow, from where it stands"),
+            ("early", OnChange.STEP, "when totals are published. What is not published yet is, at the next occasion"),
             ("ttl", OnChange.RECORDED, _OTHER_PANES),
         ),
         "WindowState": (
@@ -341,7 +341,7 @@ OPTIONS = tuple(
             ("interval_ms", OnChange.RECORDED, _OTHER_PANES),
             (
                 "allowed_lateness",
-                OnChange.PLAN,
+                OnChange.STEP,
                 "when a closed window is final. Less of it makes windows final earlier; more brings none back that is",
             ),
             (
@@ -352,13 +352,12 @@ OPTIONS = tuple(
             ),
             (
                 "emit",
-                OnChange.PLAN,
+                OnChange.STEP,
                 'when results are published. With "final", windows that were published before are final. From or to '
                 f'"change": {_OTHER_ROWS}',
             ),
             ("changes", OnChange.RECORDED, _OTHER_ROWS),
-            ("early", OnChange.PLAN, f"when open windows are published. To add it or remove it: {_OTHER_ROWS}"),
-            ("early_by", OnChange.PLAN, "which clock early results follow, from where it stands"),
+            ("early", OnChange.STEP, f"when open windows are published. To add it or remove it: {_OTHER_ROWS}"),
         ),
         "tumbling": (("size", OnChange.RECORDED, _OTHER_PANES), ("offset", OnChange.RECORDED, _OTHER_PANES)),
         "sliding": tuple((name, OnChange.RECORDED, _OTHER_PANES) for name in ("size", "every", "offset")),

@@ -3,112 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
-from persistent.checkpoint.manifest import Manifest, check_name
-from persistent.checkpoint.names import Staged
+from msgspec.structs import replace
+
+from persistent.checkpoint.manifest import Manifest, check_name, commits_of
 from persistent.checkpoint.output_parts import Aside
-from persistent.checkpoint.parts import Account, Accounts, OperatorState, SourcePart, StateRuns, TaskClock
+from persistent.checkpoint.parts import Account, Accounts, NodePart, OperatorState, SourcePart, StateRuns, TaskClock
 from persistent.checkpoint.plan import SourceStep, StepPlan
 from persistent.checkpoint.positions import codec_of
 from persistent.checkpoint.readings import readings_after
 from persistent.checkpoint.retention import Retention
-from persistent.checkpoint.successor import Entry, first, succeed
+from persistent.checkpoint.successor import first, succeed
 from persistent.clock import bound_of, later_of
 from persistent.codec import Run, common_key_types
 from persistent.dedupe import Dedupe
-from persistent.driver.folds import Fold, runs_after
+from persistent.driver.folds import runs_after
 from persistent.driver.next_sinks import next_late_sink, next_sinks
-from persistent.driver.seen_part import begun, seen_after, seen_of
+from persistent.driver.results import NodeResults, Results
+from persistent.driver.seen_part import begun, kinds_read, seen_after, seen_of
+from persistent.driver.step import NodeStep, Step
 from persistent.errors import InvalidPipeline
-from persistent.sinks.protocol import AnySink
-from persistent.state import PersistentState
 from persistent.task import STATE, key_names, task_name
-from persistent.window import AnyWindow
-from persistent.worker.job import Closed, Job, Mapped
-
-
-@dataclass(frozen=True)
-class Results:
-    """The results of a step's items, in the order of the plan. ``discarded``: windows that close without a sink.
-    ``seen_folded``: folds of seen records. ``changes``: whether all that has changed is published. ``states``: of a
-    task with several, the results for each alone."""
-
-    mapped: tuple[Mapped, ...] = ()
-    closed: tuple[Closed, ...] = ()
-    folded: tuple[Fold, ...] = ()
-    discarded: int = 0
-    seen_folded: tuple[Fold, ...] = ()
-    changes: bool = False
-    states: Mapping[str, Results] = field(default_factory=dict)
-
-    def of(self, operator: str) -> Results:
-        """The results for this state alone; itself, if there is no other."""
-        return self.states.get(operator, self)
-
-    @property
-    def first_dead(self) -> str:
-        """The reason of the first dead letter, if any."""
-        return next((result.first_dead for result in self.mapped if result.first_dead), "")
-
-    def seen_runs(self, source: str | None = None) -> tuple[Run, ...]:
-        """The runs of the records that the splits of a source have seen; by default, of all sources."""
-        chosen = (one.seen for one in self.mapped if source is None or one.source == source)
-        return tuple(seen.run for seen in chosen if seen is not None and seen.run is not None)
-
-    def written(self) -> set[str]:
-        """The names of all runs that the step has written."""
-        folded = (one.run for _, one in (*self.folded, *self.seen_folded))
-        runs = (*(run for one in self.mapped for run in one.runs()), *self.seen_runs(), *folded)
-        return {run.name for run in runs if run is not None}
-
-    def late_outputs(self) -> tuple[Staged, ...]:
-        """The outputs for the sink of late records."""
-        return tuple(result.late_output for result in self.mapped if result.late_output)
-
-    def staged(self, sink: str) -> tuple[Staged, ...]:
-        """The outputs for the sink of results of that name."""
-        return tuple(result.staged[sink] for result in self.closed if sink in result.staged)
-
-    @property
-    def outputs(self) -> int:
-        """The rows for each sink; a sink that joins may get more than the others, and then these are counted."""
-        return sum(max(staged.rows for staged in result.staged.values()) for result in self.closed if result.staged)
-
-    @property
-    def corrected(self) -> int:
-        """The results of closed windows that are published again."""
-        return sum(result.corrected for result in self.closed)
-
-    @property
-    def expired(self) -> int:
-        """The lives of keys that have ended."""
-        return sum(result.expired for result in self.closed)
-
-    def set_aside(self) -> tuple[Staged, ...]:
-        """The dead letters of results that cannot be published."""
-        return tuple(result.dead for result in self.closed if result.dead)
+from persistent.worker.job import Job, MappedNode, Node
 
 
 def first_manifest(job: Job, nonce: str) -> Manifest:
     """The empty checkpoint of a job."""
     check_name(task_name(job.task), "the task's name")
-    states = {operator: _empty(one.state) for operator, one in job.each().items()}
     sources = {
         name: SourcePart(
             source.kind, tuple(source.partitions()), {}, codec=codec_of(source).name, seen=begun(job.dedupe.get(name))
         )
         for name, source in sorted(job.sources.items())
     }
-    keys = key_names(job.task)
-    operators = {name: OperatorState(tuple(sources), keys, (), {STATE: state}) for name, state in states.items()}
+    keys, operators = key_names(job.task), {}
+    for id, node in job.nodes.items():
+        state, lateness = node.state, node.state.lateness
+        empty = StateRuns(state.fingerprint(), zone=state.zone, late=lateness.answer, emit=lateness.of_changes)
+        operators[id] = OperatorState(tuple(sources), keys, (), {STATE: empty})
     return first(nonce, sources, operators)
-
-
-def _empty(state: PersistentState) -> StateRuns:
-    lateness = state.lateness
-    return StateRuns(state.fingerprint(), zone=state.zone, late=lateness.answer, emit=lateness.of_changes)
 
 
 def with_sources(found: Manifest, expected: Manifest) -> Manifest:
@@ -117,14 +51,15 @@ def with_sources(found: Manifest, expected: Manifest) -> Manifest:
     joining = {name: part for name, part in expected.sources.items() if name not in found.sources}
     if not joining:
         return found
-    inputs, fresh = found.inputs, expected.inputs
-    sources = dict(sorted({**found.sources, **joining}.items()))
-    accounts = {name: inputs.get(name, fresh.get(name, {})) for name in sources}
+    sources = tuple(sorted({*found.sources, *joining}))
     return replace(
         found,
-        sources=sources,
-        operators={name: replace(one, inputs=tuple(sources)) for name, one in found.operators.items()},
-        ledger=dict.fromkeys(found.operators, accounts),
+        sources=dict(sorted({**found.sources, **joining}.items())),
+        operators={id: replace(one, inputs=sources) for id, one in found.operators.items()},
+        ledger={
+            id: {**accounts, **{name: expected.ledger[id][name] for name in joining}}
+            for id, accounts in found.ledger.items()
+        },
     )
 
 
@@ -141,9 +76,8 @@ def _with_seen(
     for name, source in sources.items():
         before = seen_of(old, dedupe, name)
         folds = [one for one in results.seen_folded if one[0].seen_of == name]
-        seen = before and seen_after(
-            before, dedupe[name], results.seen_runs(name), folds, watermark, kinds=kinds.get(name, {})
-        )
+        now = {"kinds": kinds.get(name, {}), "recorded": source.recorded}
+        seen = before and seen_after(before, dedupe[name], results.seen_runs(name), folds, watermark, **now)
         with_seen[name] = replace(source, seen=seen)
     return with_seen
 
@@ -159,66 +93,68 @@ def check_can_begin(first: Manifest) -> None:
             ) from error
 
 
-def next_manifest(
-    last: Entry,
-    plan: StepPlan,
-    results: Results,
-    *,
-    window: AnyWindow | None,
-    sinks: Mapping[str, AnySink],
-    index: Mapping[str, Sequence[Run]],
-    lag_ms: Mapping[str, int],
-    retention: Retention,
-    nonce: str | None = None,
-    known: int | None = None,
-    dedupe: Mapping[str, Dedupe] | None = None,
-    kinds: Mapping[str, Mapping[str, str]] | None = None,
-    late: str | None = None,
-    emit: str | None = None,
-    late_sink: AnySink | None = None,
-) -> Manifest:
-    """The checkpoint that a step commits on top of ``last``, for one state. ``index``, ``lag_ms``: the runs of the
-    index, and the allowed disorder, of each source. ``known``: the first clock whose panes it keeps apart. ``kinds``:
-    of the values that identify a record, by source. ``late``, ``emit``: how and when the job publishes again."""
-    old, task = last.manifest, last.manifest.task_name
-    id = old.id + 1
+def next_manifest(job: Job, step: Step, retention: Retention) -> Manifest:
+    """The checkpoint that a step commits."""
+    old, plan, results, id = step.last.manifest, step.plan, step.results, step.attempt.id
+    lags = {name: _lag_ms(job, name, one) for name, one in plan.sources.items()}
     sources = dict(old.sources)
-    for name, step in plan.sources.items():
-        sources[name] = _next_source(old.sources[name], step, index[name], _largest(results, name))
-    joins = window is None and not sinks.keys() <= old.sinks.keys()
-    clock = _next_clock(old.clocks[task], plan, sources, lag_ms, joins=joins)
-    operator, state = old.operator, old.operator.state
-    final = clock.closed if plan.task.final_at is None else final_after(old, plan)
-    runs = _next_runs(state.runs, results, window, final)
-    ends = plan.task.ends and bool(sinks) and window is None
-    sources = _with_seen(old, sources, dedupe or {}, results, clock.watermark, kinds or {})
-    operator = operator.with_state(
-        runs=runs,
-        lowest=_lowest(runs, window, final),
-        published=id if ends or results.changes else state.published,
-        shown_at=state.shown_after(clock.closed, publishes=ends or results.changes),
-        known_from=known_from(state, known),
-        zone=None if window is None else window.zone,
-        final=None if plan.task.final_at is None else final,
-        late=late,
-        emit=emit,
-        passed=plan.task.passed if emit else None,
-    )
+    for name, one in plan.sources.items():
+        sources[name] = _next_source(old.sources[name], one, step.index[name], _largest(results, name))
+    reached = watermark_after(plan.sources, sources, lags)
+    nodes = {name: next_node(job.nodes[name], one, results.nodes[name], reached) for name, one in step.nodes.items()}
+    accounts = {
+        task: {name: _next_accounts(before, name, plan, results) for name, before in old.accounts_of(task).items()}
+        for task in old.tasks
+    }
+    # A seen record expires once no state has use for it.
+    slowest = min(one.clock.watermark for one in nodes.values())
     return succeed(
-        last,
+        step.last,
         "checkpoint",
-        nonce=nonce,
         **retained(old, {**old.bases, id: plan.wall_ms}, retention),
         committed_ms=plan.wall_ms,
-        sources=sources,
-        clocks={task: clock},
-        operators={task: replace(operator, key_types=key_types(operator, results.mapped))},
-        ledger={task: {name: _next_accounts(old.ledger[task][name], name, plan, results) for name in sources}},
-        sinks=next_sinks(old.sinks, id, sinks, results.staged, whole=ends or results.changes)
-        | next_late_sink(old.sinks, id, late_sink, results.late_outputs()),
+        sources=_with_seen(old, sources, job.dedupe, results, slowest, kinds_read(job, plan)),
+        clocks={name: one.clock for name, one in nodes.items()},
+        operators={name: one.operator for name, one in nodes.items()},
+        ledger={name: accounts[task] for task, names in old.tasks.items() for name in names},
+        sinks={
+            sink: part
+            for name, one in step.nodes.items()
+            for sink, part in next_sinks(job.nodes[name], one, results.nodes[name]).items()
+        }
+        | next_late_sink(old.sinks, id, job.late_sink, results.late_outputs()),
         aside=aside_of(id, results),
-        publishes=bool(sinks),
+        publishes=bool(job.sinks),
     )
+
+
+def next_node(node: Node, step: NodeStep, results: NodeResults, reached: int) -> NodePart:
+    """A node after a step. ``reached``: the event time that all sources have reached."""
+    before, task, window, lateness = step.before, step.task, node.state.window, node.state.lateness
+    state, sinks = before.state, step.last.manifest.sinks
+    clock = _next_clock(step, reached, joins=window is None and not node.sinks.keys() <= sinks.keys())
+    final = clock.closed if task.final_at is None else step.final
+    runs = _next_runs(node, state.runs, results, final)
+    publishes = results.changes or (task.ends and bool(node.sinks) and window is None)
+    operator = before.operator.with_state(
+        runs=runs,
+        lowest=_lowest(node, runs, final),
+        published=step.attempt.id if publishes else state.published,
+        shown_at=state.shown_after(clock.closed, publishes=publishes),
+        known_from=known_from(state, node.state.known_from(before.clock.watermark)),
+        zone=None if window is None else window.zone,
+        final=None if task.final_at is None else final,
+        late=lateness.answer,
+        emit=lateness.of_changes,
+        passed=task.passed if lateness.of_changes else None,
+    )
+    return NodePart(before.id, clock, replace(operator, key_types=key_types(operator, results.mapped)))
+
+
+def _lag_ms(job: Job, source: str, step: SourceStep) -> int:
+    """How far the clock stays behind the largest timestamp of a source."""
+    lag_ms = step.max_out_of_orderness_ms
+    return job.sources[source].max_out_of_orderness if lag_ms is None else lag_ms
 
 
 def _next_source(source: SourcePart, step: SourceStep, index: Sequence[Run], largest: Mapping[str, int]) -> SourcePart:
@@ -265,18 +201,16 @@ def watermark_after(
     return min((bound for bound in bounds if bound is not None), default=0)
 
 
-def _next_clock(
-    clock: TaskClock, plan: StepPlan, sources: Mapping[str, SourcePart], lag_ms: Mapping[str, int], *, joins: bool
-) -> TaskClock:
-    """The clock after a step. ``joins``: a sink is listed for the first time, which the end of the input has not
-    reached."""
-    reached = watermark_after(plan.sources, sources, lag_ms)
+def _next_clock(step: NodeStep, reached: int, *, joins: bool) -> TaskClock:
+    """The clock of a node after a step. ``joins``: a sink is listed for the first time, which the end of the input has
+    not reached."""
+    clock, plan, task = step.before.clock, step.plan, step.task
     if plan.quiet_ms:
         reached = clock.quiet_from(reached) + plan.quiet_ms
     return TaskClock(
-        watermark=max(clock.watermark, reached, plan.task.close_at),
-        closed=max(clock.closed, plan.task.close_at),
-        ended=plan.task.ends or (clock.ended and not plan.reads and not joins),
+        watermark=max(clock.watermark, reached, task.close_at),
+        closed=max(clock.closed, task.close_at),
+        ended=task.ends or (clock.ended and not plan.reads and not joins),
         quiet_ms=0 if plan.reads else max(clock.quiet_ms, plan.quiet_ms),
     )
 
@@ -288,7 +222,7 @@ def retained(old: Manifest, bases: Mapping[int, int], retention: Retention) -> d
     kept = {id: ms for id, ms in bases.items() if id >= oldest or id in chosen}
     return {
         "oldest": oldest,
-        "bases": kept,
+        "commits": commits_of(kept),
         "left": tuple(branch for branch in old.left if any(branch[0] <= id < branch[1] for id in kept)),
         "burnt": tuple(id for id in old.burnt if id >= oldest),
     }
@@ -296,31 +230,25 @@ def retained(old: Manifest, bases: Mapping[int, int], retention: Retention) -> d
 
 def known_from(state: StateRuns, now: int | None) -> int | None:
     """The clock from which panes are kept apart, after a step that keeps them apart from ``now`` on; None without
-    ``history=``. For a state of an older release, which did not record it, ``now`` counts."""
+    ``history=``."""
     return now if now is None or state.known_from is None else max(now, state.known_from)
 
 
-def final_after(old: Manifest, plan: StepPlan) -> int:
-    """The clock up to which windows are final for the step of a plan. A plan of other options, or from before a
-    migration, opens none again."""
-    return max(old.final, plan.task.final)
-
-
-def _next_runs(runs: tuple[Run, ...], results: Results, window: AnyWindow | None, final: int) -> tuple[Run, ...]:
-    runs = runs_after(runs, results.folded) + tuple(mapped.run for mapped in results.mapped if mapped.run)
+def _next_runs(node: Node, runs: tuple[Run, ...], results: NodeResults, final: int) -> tuple[Run, ...]:
+    runs, window = runs_after(runs, results.folded) + results.delta, node.state.window
     if window is None:
         return runs
     return tuple(run for run in runs if window.last_end(run.pane_max) > final)
 
 
-def _lowest(runs: Sequence[Run], window: AnyWindow | None, final: int) -> int | None:
+def _lowest(node: Node, runs: Sequence[Run], final: int) -> int | None:
     if not runs:
         return None
-    lowest = min(run.pane_min for run in runs)
+    lowest, window = min(run.pane_min for run in runs), node.state.window
     return lowest if window is None else max(lowest, window.start_of(window.first_number(final)))
 
 
-def key_types(operator: OperatorState, mapped: Sequence[Mapped]) -> tuple[str, ...]:
+def key_types(operator: OperatorState, mapped: Sequence[MappedNode]) -> tuple[str, ...]:
     """The types of the key columns after these results of a step."""
     try:
         return common_key_types([operator.key_types, *(one.key_types for one in mapped)])

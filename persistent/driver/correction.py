@@ -4,8 +4,10 @@ taken out, and the published results that this changes are published again."""
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from monoids.groupby.summing import GroupSums
 from persistent.checkpoint.copies import newest_of
@@ -13,39 +15,28 @@ from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, check_name
 from persistent.checkpoint.names import new_nonce
-from persistent.checkpoint.output_parts import SinkPart
-from persistent.checkpoint.parts import Account, OperatorState, TaskClock
+from persistent.checkpoint.parts import NodePart, OperatorState, TaskClock
 from persistent.checkpoint.plan import StepPlan, TaskStep
 from persistent.checkpoint.running import check_not_running, running
 from persistent.checkpoint.successor import Entry, succeed
 from persistent.clock import wall_ms
-from persistent.driver.commit import (
-    Results,
-    aside_of,
-    final_after,
-    first_manifest,
-    key_types,
-    known_from,
-    retained,
-)
+from persistent.driver.commit import aside_of, first_manifest, key_types, known_from, retained
 from persistent.driver.next_sinks import next_late_sink, next_sinks
-from persistent.driver.notes import Notes
+from persistent.driver.open_job import open_job
 from persistent.driver.options import Options
-from persistent.driver.publish import check_folder, publish
+from persistent.driver.publish import check_folder, delete_dropped, publish
 from persistent.driver.publish_after import is_told_anew, outputs_after
-from persistent.driver.recover import take_over
+from persistent.driver.results import NodeResults, Results
 from persistent.driver.same_job import check_same_job
-from persistent.driver.sink_names import taken_by
-from persistent.driver.state_bench import StateBench
-from persistent.driver.step import Step, time_limit_of
+from persistent.driver.step import NodeStep, Step, time_limit_of
 from persistent.driver.undone_corrections import Left, left_by, left_since, undone_outputs, untouched_rows
-from persistent.driver.workbench import Workbench
+from persistent.driver.workbench import NodeBench, Workbench
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, NoCheckpoint, Refused
 from persistent.lateness import EARLY
 from persistent.worker.correct_records import NOTHING, Form, Given, digest, given_records
 from persistent.worker.correct_states import CorrectedRows, Judged, corrected_rows
-from persistent.worker.job import Job, Mapped
+from persistent.worker.job import Job, MappedNode, Node
 from persistent.worker.merge_runs import write_run
 from persistent.zone import Zone
 
@@ -103,11 +94,11 @@ def correct(job: Job, engine: Engine, options: Options, asked: Asked) -> Correct
     check_folder(job, log, newest.manifest)
     # Before anything is written: a correction that is refused leaves no fence.
     _rows(job.in_zones(_zones(newest.manifest)), options, newest, amendment)
-    bench = Workbench(job, engine, options)
+    opened = open_job(job, engine, options)
     # As it stands, without sources that would join with the next step.
-    last = log.read(take_over(bench, Notes(bench), newest).manifest.id)
+    last = log.read(opened.take_over().manifest.id)
     known = amendment.applied(last.manifest, url)
-    return _applied(bench, last, amendment) if known is None else known
+    return _applied(opened.bench, last, amendment) if known is None else known
 
 
 def _applied(bench: Workbench, last: Entry, amendment: Amendment) -> Correction:
@@ -118,6 +109,8 @@ def _applied(bench: Workbench, last: Entry, amendment: Amendment) -> Correction:
         manifest = log.put(_corrected(bench, last, amendment)).manifest
         log.check(manifest.id)
         publish(bench.job, log, manifest, is_own=True)
+        dropped = bench.keep(manifest)
+        delete_dropped(bench.job, manifest, bench.kept.values(), dropped)
     return manifest.corrections[amendment.name]
 
 
@@ -182,18 +175,18 @@ def _check_sinks(job: Job, manifest: Manifest) -> None:
 
 def _plan(job: Job, last: Entry) -> StepPlan:
     """The plan of a step that reads nothing, and closes no window. Nobody puts it."""
-    manifest, each = last.manifest, job.each()
-    tasks = {operator: _task(one, manifest.of(operator)) for operator, one in each.items()}
+    manifest = last.manifest
+    tasks = {id: _task(one, manifest.node(id)) for id, one in job.nodes.items()}
     now = wall_ms()
     return StepPlan(
         manifest.job, manifest.base, manifest.replan, new_nonce(), now, {}, tasks, not_after=manifest.not_after
     )
 
 
-def _task(job: Job, manifest: Manifest) -> TaskStep:
-    """What it is for one state."""
-    lateness, closed = job.state.lateness, manifest.clock.closed
-    final_at = None if lateness.final(manifest.final, closed) is None else manifest.final
+def _task(node: Node, part: NodePart) -> TaskStep:
+    """What it is for one node."""
+    lateness, closed = node.state.lateness, part.clock.closed
+    final_at = None if lateness.final(part.final, closed) is None else part.final
     return TaskStep(close_at=closed, final_at=final_at, emit=lateness.of_changes)
 
 
@@ -201,21 +194,19 @@ def _rows(job: Job, options: Options, last: Entry, amendment: Amendment) -> Corr
     """The rows that correct each state. Refused if there are none."""
     step = Step(last, _plan(job, last))
     if amendment.left is not None:
-        final = {operator: final_after(one.last.manifest, one.plan) for operator, one in step.each().items()}
-        return CorrectedRows(*untouched_rows(job, amendment.left, final))
-    limit = time_limit_of(step, options.max_future_ms).within(one.state.window for one in job.each().values())
-    judged = {operator: _judged(one) for operator, one in step.each().items()}
+        return CorrectedRows(*untouched_rows(job, amendment.left, {id: one.final for id, one in step.nodes.items()}))
+    limit = time_limit_of(step, options.max_future_ms).within(one.state.window for one in job.nodes.values())
+    judged = {id: _judged(one) for id, one in step.nodes.items()}
     found = corrected_rows(job, judged, limit, amendment.added, amendment.removed)
     if not found.rows:
         raise Refused(f"the task makes no update for these records, so there is nothing to correct. {NOTHING}")
     return found
 
 
-def _judged(step: Step) -> Judged:
-    """By what one state judges records."""
-    manifest = step.last.manifest
-    operator = manifest.operator
-    return Judged(manifest.clock.watermark, final_after(manifest, step.plan), operator.key_types, operator.state.runs)
+def _judged(step: NodeStep) -> Judged:
+    """By what one node judges records."""
+    before = step.before
+    return Judged(before.clock.watermark, step.final, before.operator.key_types, before.state.runs)
 
 
 def _corrected(bench: Workbench, last: Entry, amendment: Amendment) -> Manifest:
@@ -223,90 +214,83 @@ def _corrected(bench: Workbench, last: Entry, amendment: Amendment) -> Manifest:
     job, old, step = bench.job, last.manifest, Step(last, _plan(bench.job, last))
     id, now_ms = step.attempt.id, step.plan.wall_ms
     found = _rows(job, bench.options, last, amendment)
-    steps, added, removed = step.each(), amendment.added, amendment.removed
-    left = amendment.left
-    each = {name: _results(bench.states[name], one, found.rows.get(name), left) for name, one in steps.items()}
-    written = [mapped.run for one in each.values() for mapped in one.mapped if mapped.run is not None]
+    added, removed = amendment.added, amendment.removed
+    results = Results(
+        nodes={
+            name: _results(bench.nodes[name], one, found.rows.get(name), amendment.left)
+            for name, one in step.nodes.items()
+        }
+    )
+    written = [run for one in results.nodes.values() for run in one.delta]
     panes = min((run.pane_min for run in written), default=0), max((run.pane_max for run in written), default=0)
     correction = Correction(id, added.rows, removed.rows, panes, amendment.sha256, tuple(sorted(found.refused)))
-    sinks = {
-        sink: part
-        for name, one in steps.items()
-        for sink, part in _sinks(bench.states[name].job, one, each[name]).items()
-    }
-    operators = {name: _with_delta(bench.states[name].job, one, each[name]) for name, one in steps.items()}
+    operators = {name: _with_delta(job.nodes[name], one, results.nodes[name]) for name, one in step.nodes.items()}
     return succeed(
         last,
         "correction",
         **retained(old, {**old.bases, id: now_ms}, bench.options.retention),
-        clocks={name: _clock_after(bench.states[name], one, operators[name]) for name, one in steps.items()},
+        clocks={name: _clock_after(bench.nodes[name], old.clocks[name], one) for name, one in operators.items()},
         operators=operators,
         committed_ms=now_ms,
-        sinks=sinks | next_late_sink(old.sinks, id, job.late_sink, ()),
-        aside=aside_of(id, Results(closed=tuple(closed for one in each.values() for closed in one.closed))),
+        sinks={
+            sink: part
+            for name, one in step.nodes.items()
+            for sink, part in next_sinks(job.nodes[name], one, results.nodes[name]).items()
+        }
+        | next_late_sink(old.sinks, id, job.late_sink, ()),
+        aside=aside_of(id, results),
         publishes=bool(job.sinks),
         corrections={**old.corrections, amendment.name: correction},
     )
 
 
-def _clock_after(bench: StateBench, step: Step, operator: OperatorState) -> TaskClock:
-    """The clock of a state. The end of the input no longer holds where a window is open again, until the next one."""
-    manifest = step.last.manifest
-    clock, own = manifest.clock, manifest.clocks[manifest.task_name]
-    is_open = bench.run_cache.largest_end(operator.state.runs, clock) > clock.closed
-    return replace(own, ended=own.ended and not is_open)
+def _clock_after(bench: NodeBench, clock: TaskClock, operator: OperatorState) -> TaskClock:
+    """The clock of a node. The end of the input no longer holds where a window is open again, until the next one."""
+    is_open = bench.run_cache.largest_end(operator.state.runs, clock.closed) > clock.closed
+    return replace(clock, ended=clock.ended and not is_open)
 
 
-def _sinks(job: Job, step: Step, results: Results) -> dict[str, SinkPart]:
-    """The sinks of one state, with what is staged for them."""
-    old = step.last.manifest.sinks
-    sinks = next_sinks(old, step.attempt.id, job.sinks, results.staged, whole=results.changes)
-    return {
-        name: replace(part, state=old[name].state if name in old else taken_by(job, name))
-        for name, part in sinks.items()
-    }
-
-
-def _written(bench: StateBench, step: Step, rows: GroupSums) -> Mapped:
-    """The rows as a run of the state."""
+def _written(bench: NodeBench, step: NodeStep, rows: GroupSums) -> MappedNode:
+    """The rows as a run of the node."""
     id, types = step.attempt.id, tuple(str(column.type) for column in rows.keys)
-    run, panes, agenda = write_run(bench.job, step.attempt, rows, id, id)
+    run, panes, agenda = write_run(bench.node, step.attempt, rows, id, id)
     bench.run_cache.learn(run, panes, agenda)
-    return Mapped("", "", run, panes, types, Account(), None, None, None, agenda=agenda)
+    return MappedNode(run, panes, agenda, types)
 
 
-def _results(bench: StateBench, step: Step, rows: GroupSums | None, left: Left | None) -> Results:
-    """What the correction publishes of a state: what it changes of closed windows, or of all that is published as it
+def _results(bench: NodeBench, step: NodeStep, rows: GroupSums | None, left: Left | None) -> NodeResults:
+    """What the correction publishes of a node: what it changes of closed windows, or of all that is published as it
     changes. Without rows it changes nothing, and can have to publish all the same. ``left``: what was left to be seen;
     of it only sessions are taken back."""
-    undone = undone_outputs(bench, step, left)
+    undone, node = undone_outputs(bench, step, left), bench.node
     if undone is not None:
-        return Results(closed=(undone,))
-    if rows is None and not is_told_anew(bench.job, step):
-        return Results()
-    mapped, lateness = () if rows is None else (_written(bench, step, rows),), bench.job.state.lateness
-    if not bench.job.sinks or (lateness.of_changes is None and step.plan.task.final_at is None):
-        return Results(mapped)
+        return NodeResults(closed=(undone,))
+    if rows is None and not is_told_anew(node, step):
+        return NodeResults()
+    mapped = () if rows is None else (_written(bench, step, rows),)
+    if not node.sinks or (node.state.lateness.of_changes is None and step.task.final_at is None):
+        return NodeResults(mapped)
     closed, _, changes = outputs_after(bench, step, mapped, anew=left is not None)
-    return Results(mapped, closed, changes=changes)
+    return NodeResults(mapped, closed, changes=changes)
 
 
-def _with_delta(job: Job, step: Step, results: Results) -> OperatorState:
-    """The state with the run of the correction, and what is published of it."""
-    old, window, lateness = step.last.manifest, job.state.window, job.state.lateness
-    operator, state, final = old.operator, old.operator.state, final_after(old, step.plan)
+def _with_delta(node: Node, step: NodeStep, results: NodeResults) -> OperatorState:
+    """The node with the run of the correction, and what is published of it."""
+    window, lateness, before = node.state.window, node.state.lateness, step.before
+    operator, state = before.operator, before.state
     if not (results.mapped or results.changes):
         return operator
-    runs = tuple(mapped.run for mapped in results.mapped if mapped.run is not None)
-    panes = [*(run.pane_min for run in runs), *(() if state.lowest is None else (state.lowest,))]
+    panes = [*(run.pane_min for run in results.delta), *(() if state.lowest is None else (state.lowest,))]
     lowest = min(panes, default=None)
+    if window is not None and lowest is not None:
+        lowest = max(lowest, window.start_of(window.first_number(step.final)))
     return replace(operator, key_types=key_types(operator, results.mapped)).with_state(
-        runs=(*state.runs, *runs),
-        lowest=lowest if window is None or lowest is None else max(lowest, window.start_of(window.first_number(final))),
+        runs=(*state.runs, *results.delta),
+        lowest=lowest,
         published=step.attempt.id if results.changes else state.published,
-        shown_at=state.shown_after(old.clock.closed, publishes=results.changes),
-        known_from=known_from(state, job.state.known_from(old.clock.watermark)),
-        final=None if step.plan.task.final_at is None else final,
+        shown_at=state.shown_after(before.clock.closed, publishes=results.changes),
+        known_from=known_from(state, node.state.known_from(before.clock.watermark)),
+        final=None if step.task.final_at is None else step.final,
         late=lateness.answer,
         emit=lateness.of_changes,
         passed=state.passed if lateness.of_changes == EARLY else None,

@@ -40,7 +40,7 @@ CHECKPOINT_NAMES = (
 def check_every_destination(job: Job) -> None:
     """``check_destinations`` for each state of a job; with several, it names the one at fault. The sink of late records
     is checked too."""
-    discards, keys, each = job.discard_closed, key_names(job.task), job.each().values()
+    discards, keys, each = job.discard_closed, key_names(job.task), job.nodes.values()
     if len(each) > 1 and discards is True and all(one.sinks or one.state.window is None for one in each):
         raise InvalidPipeline(
             "discard_closed=True drops closed windows, and each state with windows has a sink: omit it"
@@ -108,7 +108,7 @@ def _check_late_sink(job: Job) -> None:
             'mode="append", which keeps all rows'
         )
     # Beside a state that takes every record, those that another refuses are partly late.
-    takes_all = (one.state.window is None and one.state.time_to_live is None for one in job.each().values())
+    takes_all = (one.state.window is None and one.state.time_to_live is None for one in job.nodes.values())
     if all(takes_all) and not job.dedupe:
         raise InvalidPipeline(
             f"late_sink={sink!r}, but nothing is ever late in a state whose windows do not close: omit it"
@@ -120,7 +120,7 @@ def check_columns(job: Job) -> None:
     claimed."""
     for name, sink in job.sinks.items():
         if isinstance(sink, SqliteSink):
-            check_distinct(output_names(job.of_sink(name).state, key_names(job.task)), repr(sink))
+            check_distinct(output_names(job.node_of(name).state, key_names(job.task)), repr(sink))
 
 
 def check_not_read_back(sources: Mapping[str, Source], sinks: Mapping[str, AnySink], storage: Storage) -> None:

@@ -12,22 +12,23 @@ planned before is still the next one. After a kill at any point, the next run be
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from monoids import Monoid
 from monoids.monoid import check
 from monoids.record import RecordMonoid
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import OperatorState, StateRuns, TaskClock
-from persistent.checkpoint.shapes import is_of_several
+from persistent.checkpoint.parts import NodePart, OperatorState, StateRuns, TaskClock
 from persistent.codec import canonical_json
 from persistent.driver.same_job import check_same_job
 from persistent.driver.seen_part import check_seen
 from persistent.errors import FingerprintChanged, InvalidPipeline
-from persistent.lateness import CHANGES, DELTA, EARLY, RETRACT
+from persistent.lateness import CHANGES, EARLY, RETRACT
 from persistent.state import PersistentState
-from persistent.task import Declared, state_name
+from persistent.task import STATE, Declared, is_of_several, named_states, state_name
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import change_text, changes_text
 from persistent.time_to_live import gaps_of
@@ -121,22 +122,22 @@ Evolutions = Mapping[str, Evolution]
 """How to migrate several states, by their names."""
 
 
-def checked_evolutions(evolve: Any, declared: Declared) -> Evolution | Evolutions | None:
-    """How to migrate the state of a task, or its states by name. InvalidPipeline if they cannot evolve so."""
+def checked_evolutions(evolve: Any, declared: Declared) -> Evolutions:
+    """How to migrate the states of a task, by name. InvalidPipeline if they cannot evolve so."""
     if evolve is None:
-        return None
+        return {}
+    states = named_states(declared)
     if isinstance(declared, PersistentState):
         if not isinstance(evolve, Evolution):
             raise InvalidPipeline(f"evolve={evolve!r}: give Evolution(...), or None")
-        evolve.check_for(declared)
-        return evolve
-    first = next(iter(declared))
+        evolve = {STATE: evolve}
+    first, *_ = states
     if not isinstance(evolve, Mapping) or not all(isinstance(one, Evolution) for one in evolve.values()):
         raise InvalidPipeline(f"evolve={evolve!r}: say of which state, evolve={{{first!r}: Evolution(...)}}")
     for name, one in evolve.items():
-        if name not in declared:
-            raise InvalidPipeline(f"evolve={{{name!r}: ...}}: the task has the states {', '.join(declared)}")
-        one.check_for(declared[name])
+        if name not in states:
+            raise InvalidPipeline(f"evolve={{{name!r}: ...}}: the task has the states {', '.join(states)}")
+        one.check_for(states[name])
     return dict(evolve)
 
 
@@ -164,45 +165,37 @@ def changes(found: Manifest, expected: Manifest) -> str:
     return "; ".join(text if len(new) == 1 else f"{name}: {text}" for name, text in texts.items() if text)
 
 
-def adapted(
-    found: Manifest, expected: Manifest, evolve: Evolution | Evolutions | None, dropped: Sequence[str], url: str
-) -> Manifest:
+def adapted(found: Manifest, expected: Manifest, evolve: Evolutions, dropped: Sequence[str], url: str) -> Manifest:
     """The manifest as it is after its states have evolved; ``found`` itself if nothing changes.
 
-    ``expected``: the empty checkpoint of the job. ``evolve``: by the name of the state; one, of the only state.
+    ``expected``: the empty checkpoint of the job. ``evolve``: by the name of the state.
     ``dropped``: the operators whose state may go. A state that is new begins empty, at the clock. Writes nothing.
     OtherJob or FingerprintChanged, with the remedy, if a state cannot evolve to the job's.
     """
     gone = [name for name in found.operators if name not in expected.operators]
-    if any(name not in dropped for name in gone):
+    if any(name not in dropped for name in gone) or len(found.tasks) > 1:
         check_same_job(found, expected, url)
     operators = {}
     for name, new in expected.operators.items():
-        old, how = found.operators.get(name), evolution_of(evolve, name)
+        old, how = found.operators.get(name), evolve.get(state_name(name))
         if old is None:
             operators[name] = new
         elif how is None or is_same(old, new):
             operators[name] = old
         else:
             _check_evolves(old, new, how, f"{url}: the state of {name}")
-            _check_adds_up(found.of(name), f"{url}: the state of {name}")
             operators[name] = old.with_state(fingerprint=new.state.fingerprint)
     view = found if operators == found.operators else with_tasks(found, operators)
     check_same_job(view, expected, url)
     check_seen(found, expected, dropped, url)
     for name in expected.operators:
-        _check_answer(view.of(name), expected.of(name), url)
+        _check_answer(view.node(name), expected.operators[name].state, url)
     return view
 
 
-def evolution_of(evolve: Evolution | Evolutions | None, operator: str) -> Evolution | None:
-    """The evolution of the state of that name."""
-    return evolve if evolve is None or isinstance(evolve, Evolution) else evolve.get(state_name(operator))
-
-
-def _check_answer(found: Manifest, expected: Manifest, url: str) -> None:
+def _check_answer(found: NodePart, now: StateRuns, url: str) -> None:
     """FingerprintChanged if results would be revised in another way than the readers of published rows expect."""
-    was, now = found.operator.state, expected.operator.state
+    was = found.state
     if was.late in (None, now.late) or found.final == found.clock.closed or was.emit or now.emit:
         return
     ended = f"that ended after {utc_text(found.final)}"
@@ -230,30 +223,13 @@ def to_tell_anew(operator: OperatorState, closed: int) -> OperatorState:
     return operator.unpublished().shown_since(closed)
 
 
-def holds_deltas(found: Manifest) -> bool:
-    """Whether sinks hold, in deltas, a part of windows that still take records. Their readers add up all that they get,
-    so such a window cannot be published to them anew."""
-    state = found.operator.state
-    return bool(found.sinks) and bool(state.emit) and state.late == DELTA and len(state.fresh()) < len(state.runs)
-
-
-def _check_adds_up(found: Manifest, what: str) -> None:
-    if holds_deltas(found):
-        raise InvalidPipeline(
-            f'{what} is published early with late="delta", and its sinks hold a part of windows that still take '
-            "records: published anew after the evolution, it would be added twice. With the old task, run once more "
-            "with allowed_lateness=0 to the end of the input, end_of_input=True; or give the new one a new checkpoint, "
-            "start_from= this one, and new sinks"
-        )
-
-
 def check_emission(found: Manifest, expected: Manifest, url: str) -> None:
     """InvalidPipeline if the sinks of a checkpoint have rows of another kind of emission, beside which those of this
     one would be wrong: a window published as it changed would be published again when it closes, or a row stay that
     only its retraction takes away. Totals that replace each other can be published at either time."""
     for name, new in expected.operators.items():
         state, old = new.state, found.operators[name].state
-        if not found.of(name).result_sinks():
+        if not found.sinks_of(name):
             continue
         replaces = state.fingerprint["window"] is None and RETRACT not in (old.late, state.late)
         # Early results are changes, published less often.
@@ -281,17 +257,19 @@ def with_tasks(found: Manifest, operators: Mapping[str, OperatorState]) -> Manif
     """The same checkpoint with these states, which have read what the others have read. The only state of a renamed
     task begins with the clock of the one before; a state that is added begins at the clock of the others, with all
     windows closed that had ended, and knows of no record before."""
-    accounts, clocks = found.inputs, dict[str, TaskClock]()
+    accounts, *_ = [found.ledger[id] for id in operators if id in found.ledger] or found.ledger.values()
     added = TaskClock(found.clock.watermark, found.clock.watermark, found.clock.end_of_input, _quiet_ms(found))
-    is_renamed = len(found.operators) == 1 and not is_of_several(operators)
-    for name, operator in operators.items():
-        if name in found.operators or is_renamed:
-            clocks[name] = found.clocks.get(name) or next(iter(found.clocks.values()))
-        else:
-            clocks[name] = added
-            operator = operator.with_state(added=added.watermark) if found.base else operator
-        operators = {**operators, name: replace(operator, inputs=tuple(accounts))}
-    return replace(found, operators=operators, clocks=clocks, ledger=dict.fromkeys(operators, accounts))
+    if len(found.operators) == 1 and not is_of_several(operators):
+        (added,) = found.clocks.values()
+    elif found.base:
+        new = {id: one.with_state(added=added.watermark) for id, one in operators.items() if id not in found.operators}
+        operators = {**operators, **new}
+    return replace(
+        found,
+        operators={id: replace(one, inputs=tuple(accounts)) for id, one in operators.items()},
+        clocks={id: found.clocks.get(id, added) for id in operators},
+        ledger=dict.fromkeys(operators, accounts),
+    )
 
 
 def _quiet_ms(manifest: Manifest) -> int:
@@ -311,8 +289,8 @@ def _check_evolves(old: OperatorState, new: OperatorState, evolve: Evolution, wh
     if changed:
         raise FingerprintChanged(
             f"{what}: its {' and '.join(changed)} changed, and only its monoid can evolve: its rows are sums by key "
-            "and pane, which cannot be split again. Read the source again into a new checkpoint; or give the task "
-            "another name, and allow_dropped=[the old one], to start empty at the current positions"
+            "and pane, which cannot be split again. Read the source again into a new checkpoint and sink; or give the "
+            "task another name, and allow_dropped=[the old one], to start empty at the current positions"
         )
     stored = was.get("monoid")
     if evolve.before is not None:

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from persistent.clock import duration_text
 from persistent.dedupe import Dedupe
 from persistent.session_window import SessionWindow
 from persistent.sinks.file import FileSink
-from persistent.task import PersistentTask
+from persistent.sources.layout import columns_of_text
+from persistent.sources.schemas import from_json, is_inferred_double
+from persistent.task import PersistentTask, key_names
 from persistent.text.figures import utc_text
 from persistent.window import Window
 from persistent.worker.job import Job
 
+FOLLOWS = (
+    'Give NonWindowState emit="change", to publish in each step what it has changed, or early="1 min", now and then; '
+    "or run with --end-of-input (end_of_input=True), without --follow"
+)
+"""What to do about a state that a run which follows never publishes."""
 _ROWS_MIN = 1_000
+_NAMES_MAX = 10
 _SECONDS = 631_152_000, 4_102_444_800
 """The years 1990 and 2100 in seconds since 1970."""
+_AHEAD = (
+    "If one record is far ahead of the others, 'persistent clock PIPELINE --find' names it, 'persistent clock "
+    "--set-back' repairs the clock, and max_future= keeps out what is further ahead of the time of day"
+)
 
 
 def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
@@ -29,7 +42,7 @@ def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
         )
     for sink in (one for one in job.all_sinks.values() if isinstance(one, FileSink)):
         yield from _files_of_others(sink)
-    states = [one.state for one in job.each().values()]
+    states = [one.state for one in job.nodes.values()]
     for window in (state.window for state in states):
         if isinstance(window, SessionWindow) and window.bare:
             yield _seconds_meant(f"{window.bare} has a gap of", window.gap_ms)
@@ -41,6 +54,18 @@ def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
     for part in (*(getattr(one, "bare", {}) for one in parts), bare):
         for option, duration in part.items():
             yield _seconds_meant(f"{option}={duration} is", duration)
+
+
+def of_follow(job: Job) -> Iterator[str]:
+    """The states that a run which follows its sources never publishes."""
+    states = job.nodes
+    for state in states.values():
+        if state.sinks and state.state.window is None and not state.state.lateness.of_changes:
+            of = f" {state.name!r}" if len(states) > 1 else ""
+            yield (
+                f"a run that follows publishes nothing of the state{of}: without windows it is published at the end of "
+                f"the input. {FOLLOWS}"
+            )
 
 
 def _files_of_others(sink: FileSink) -> Iterator[str]:
@@ -75,7 +100,7 @@ def of_records(rows: int, late: int, dead: int, first_dead: str, *, ended: bool)
             "late",
             f"{_share(late, rows)} came too late, after their windows had closed, or their time to live had passed. If "
             "records come out of order, give the disorder, max_out_of_orderness=; ordered=True is for files in time "
-            "order. 'persistent late' and pipeline.late() show them",
+            f"order. {_AHEAD}. 'persistent late' and pipeline.late() show them",
         )
 
 
@@ -94,7 +119,40 @@ def of_refused(rows: int, late: int, refused: Mapping[str, int], *, ended: bool)
                 f"late in {name}",
                 f"{_share(count, rows)} came too late for the state {name!r} and are missing there, although another "
                 "state has taken them: they are partly late. If records come out of order, give the disorder, "
-                "max_out_of_orderness=. 'persistent late' and pipeline.late() show them",
+                f"max_out_of_orderness=. {_AHEAD}. 'persistent late' and pipeline.late() show them",
+            )
+
+
+def of_ignored(ignored: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The fields that have no column, each with the first file that has it.
+
+    >>> ((_, text),) = of_ignored({"b": "2.csv", "c": "3.csv"})
+    >>> text[:81]
+    "the fields 'b' (first in 2.csv), 'c' (first in 3.csv) are not read, as the column"
+    """
+    if ignored:
+        named = [f"{name!r} (first in {file})" for name, file in [*ignored.items()][:_NAMES_MAX]]
+        more = f" and {len(ignored) - len(named):,} more" if len(ignored) > len(named) else ""
+        fields = "field" if len(ignored) == 1 else "fields"
+        yield (
+            "ignored",
+            f"the {fields} {', '.join(named)}{more} {'is' if len(ignored) == 1 else 'are'} not read, as the columns "
+            "were inferred from the first records, which have no such field. To read it, give all columns their types "
+            "with schema=, which applies to later records, and of CSV and Parquet to files that have all of them",
+        )
+
+
+def of_keys(task: PersistentTask, recorded: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The key fields of a CSV source whose type was inferred as that of numbers with fractions. ``recorded``: the
+    record of the source."""
+    fields = () if isinstance(task.key, Mapping) else key_names(task)
+    for column in from_json(recorded["schema"]) if columns_of_text(recorded) else ():
+        if column.name in fields and is_inferred_double(column):
+            yield (
+                f"key {column.name}",
+                f"the key {column.name!r} is a number, as each of its first values in CSV can be one: 1.10 and 1.1 are "
+                "one key, and 12E4 and 120000. If it is text, give all columns their types with schema=, as in "
+                f"schema={{{column.name!r}: 'string', ...}}, in a new checkpoint and sink",
             )
 
 
@@ -176,3 +234,20 @@ def _declares_key(task: PersistentTask) -> bool:
     """Whether the user declares a key, even ``key = None``."""
     own = type(task).__mro__[: type(task).__mro__.index(PersistentTask)]
     return any("key" in vars(one) for one in (task, *own))
+
+
+def of_skipped(lost: Mapping[tuple[str, str], int]) -> Iterator[tuple[str, str]]:
+    """The positions that each source had lost before they were read. ``lost``: how many, by source and partition.
+
+    >>> [text[:70] for _, text in of_skipped({("clicks", "0"): 3})]
+    ["WARNING: 3 positions of source 'clicks' were skipped and count nowhere"]
+    """
+    for name in sorted({source for source, _ in lost}):
+        counts = {partition: count for (source, partition), count in sorted(lost.items()) if source == name}
+        each = ", ".join(f"{count:,} of {partition}" for partition, count in counts.items())
+        yield (
+            f"skipped {name}",
+            f"WARNING: {sum(counts.values()):,} positions of source {name!r} were skipped and count nowhere, as it no "
+            f'longer has them: {each}. To have that stop the run, give on_gap="fail", and keep records for longer than '
+            "the job may be stopped",
+        )

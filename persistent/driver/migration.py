@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import structs
 
 from monoids import Monoid, record
 from monoids.column import Columns
@@ -18,36 +19,38 @@ from monoids.monoid import check_schema
 from monoids.record import RecordMonoid
 from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.garbage import garbage
-from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.manifest import Manifest, commits_of
 from persistent.checkpoint.names import Attempt, runs_folder
 from persistent.checkpoint.parts import StateRuns
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice, write_new
-from persistent.checkpoint.successor import Entry, succeed
 from persistent.codec import Run, is_wide
 from persistent.codec.sealed import open_sealed, read_index, seal
-from persistent.driver.evolution import Evolution, Evolutions, column_sources, evolution_of, fields_of, is_same
+from persistent.driver.evolution import Evolution, Evolutions, column_sources, fields_of, is_same
 from persistent.errors import CorruptCheckpoint, UserCodeError
 from persistent.state import PersistentState
-from persistent.worker.job import Job
-from persistent.worker.merge_runs import fold_runs, write_run
+from persistent.state_rows import OPEN_PANE
+from persistent.worker.job import Job, Node
+from persistent.worker.merge_runs import fold_runs, key_text, write_run
 
 logger = logging.getLogger("persistent.driver")
 
 
-def migrate(
-    job: Job, log: Log, fence: Entry, view: Manifest, evolve: Evolution | Evolutions | None, kept: Sequence[Manifest]
-) -> Entry:
-    """Rewrite the state of ``fence``, which is ours, as ``view`` describes it, and commit it.
+def migrated(
+    job: Job,
+    attempt: Attempt,
+    old: Manifest,
+    view: Manifest,
+    evolve: Evolutions,
+    kept: Sequence[Manifest],
+) -> dict[str, Any]:
+    """Rewrite the state of ``old`` as ``view`` describes it; returns the fields of the migration.
 
     One run at a time, each verified while it is read; with a function, one shard of the keys at a time. ``kept``: the
     manifests whose files are kept.
     """
-    old = fence.manifest
-    attempt = Attempt(old.epoch, old.id + 1)
     operators = {}
-    for name, one in job.each().items():
-        before, new, how = old.operators.get(name), view.operators[name], evolution_of(evolve, name)
+    for name, one in job.nodes.items():
+        before, new, how = old.operators.get(name), view.operators[name], evolve.get(one.name)
         if before is None or how is None or is_same(before, new):
             operators[name] = new
         else:
@@ -58,32 +61,28 @@ def migrate(
             is_shown = one.state.window is None or one.state.lateness.of_changes
             operators[name] = evolved.unpublished() if is_shown else evolved
     _sweep_dropped(job, old, [name for name in old.operators if name not in operators], kept)
-    manifest = succeed(
-        fence,
-        "migration",
-        bases={**old.bases, old.id + 1: old.committed_ms},
-        clocks=view.clocks,
-        operators=operators,
-        ledger=view.ledger,
-        fences=old.fences if view.replan == old.replan else 1,
-        replan=view.replan,
-    )
-    entry = log.put(manifest)
-    logger.info("%s: manifest %d holds the migrated state", job.storage.url, manifest.id)
-    return entry
+    logger.info("%s: manifest %d holds the migrated state", job.storage.url, attempt.id)
+    return {
+        "commits": commits_of({**old.bases, attempt.id: old.committed_ms}),
+        "clocks": view.clocks,
+        "operators": operators,
+        "ledger": view.ledger,
+        "fences": old.fences if view.replan == old.replan else 1,
+        "replan": view.replan,
+    }
 
 
-def _evolved_runs(job: Job, attempt: Attempt, before: StateRuns, evolve: Evolution, closed: int) -> Iterator[Run]:
+def _evolved_runs(node: Node, attempt: Attempt, before: StateRuns, evolve: Evolution, closed: int) -> Iterator[Run]:
     if evolve.change is not None:
-        yield from _changed_runs(job, attempt, before, evolve, closed)
+        yield from _changed_runs(node, attempt, before, evolve, closed)
         return
     stored = before.fingerprint["monoid"]
-    monoid = job.state.monoid
+    monoid = node.state.monoid
     assert isinstance(monoid, RecordMonoid)
     columns = _columns(monoid, column_sources(fields_of(stored) or (), monoid.fields, evolve))
     held = [f"element:{name}" for name, _ in stored["schema"]]
     for run in before.runs:
-        yield _with_columns(job, attempt, run, read_run(job.storage, run), held, columns)
+        yield _with_columns(node, attempt, run, read_run(node.storage, run), held, columns)
 
 
 def _columns(monoid: RecordMonoid, sources: Mapping[str, str | None]) -> list[str | pa.Array]:
@@ -99,11 +98,11 @@ def _columns(monoid: RecordMonoid, sources: Mapping[str, str | None]) -> list[st
 
 
 def _with_columns(
-    job: Job, attempt: Attempt, run: Run, data: pa.Buffer, held: list[str], columns: list[str | pa.Array]
+    node: Node, attempt: Attempt, run: Run, data: pa.Buffer, held: list[str], columns: list[str | pa.Array]
 ) -> Run:
     """The same rows with other element columns, as a new run."""
-    place = run_place(job.storage, run)
-    with with_recovery_advice(job.storage.url):
+    place = run_place(node.storage, run)
+    with with_recovery_advice(node.storage.url):
         index = read_index(data, run.sha256, place)
         schema, batches = open_sealed(data, index, place)
         start = schema.names.index("pane") + 1 if "pane" in schema.names else 0
@@ -111,13 +110,13 @@ def _with_columns(
             raise CorruptCheckpoint(
                 f"{place}: holds {index.rows} rows of {schema.names}, which contradicts its manifest"
             )
-    monoid = job.state.monoid
+    monoid = node.state.monoid
     names = [*schema.names[:start], *(f"element:{name}" for name in monoid.schema.names)]
     written = [_batch(monoid, batch, names, start, columns, place) for batch in batches]
     hashes = np.concatenate([np.asarray(batch.column(0)) for batch in batches])
     sealed, sha256 = seal(written, hashes, index.panes)
-    name = write_new(job.storage, job.folder(), attempt, sealed)
-    return replace(run, name=name, bytes=len(sealed), sha256=sha256, wide=is_wide(monoid, sealed))
+    name = write_new(node.storage, node.folder, attempt, sealed)
+    return structs.replace(run, name=name, bytes=len(sealed), sha256=sha256, wide=is_wide(monoid, sealed))
 
 
 def _batch(
@@ -132,18 +131,18 @@ def _batch(
     return pa.RecordBatch.from_arrays([*batch.columns[:start], *elements], names)
 
 
-def _changed_runs(job: Job, attempt: Attempt, before: StateRuns, evolve: Evolution, closed: int) -> Iterator[Run]:
+def _changed_runs(node: Node, attempt: Attempt, before: StateRuns, evolve: Evolution, closed: int) -> Iterator[Run]:
     """The sum of each key and pane by the old monoid, changed."""
     assert evolve.before is not None
-    was = replace(job, declared=_with_monoid(job.state, evolve.before))
+    was = replace(node, state=_with_monoid(node.state, evolve.before))
     for low, high in shards(before.runs) if before.runs else ():
         inputs = [run for run in before.runs if run.low < high and low < run.high]
         rows = fold_runs(was, inputs, low, high)
-        if rows is not None and job.state.window is not None:
-            rows = rows.take(np.flatnonzero(job.state.window.last_end(rows.panes) > closed))
+        if rows is not None and node.state.window is not None:
+            rows = rows.take(np.flatnonzero(node.state.window.last_end(rows.panes) > closed))
         if rows is not None and len(rows):
             first, last = min(run.first for run in inputs), max(run.last for run in inputs)
-            yield write_run(job, attempt, _changed(job, rows, evolve), first, last, low, high)[0]
+            yield write_run(node, attempt, _changed(node, rows, evolve), first, last, low, high)[0]
 
 
 def _with_monoid(state: PersistentState, monoid: Monoid[Any]) -> PersistentState:
@@ -152,10 +151,10 @@ def _with_monoid(state: PersistentState, monoid: Monoid[Any]) -> PersistentState
     return was
 
 
-def _changed(job: Job, rows: GroupSums, evolve: Evolution) -> GroupSums:
+def _changed(node: Node, rows: GroupSums, evolve: Evolution) -> GroupSums:
     """The rows with every element changed by the user's function."""
     assert evolve.before is not None and evolve.change is not None
-    monoid, elements = job.state.monoid, evolve.before.unpack(rows.columns)
+    monoid, elements = node.state.monoid, evolve.before.unpack(rows.columns)
     try:
         return replace(rows, columns=_packed(monoid, [evolve.change(element) for element in elements]))
     except Exception:
@@ -163,11 +162,11 @@ def _changed(job: Job, rows: GroupSums, evolve: Evolution) -> GroupSums:
             try:
                 _packed(monoid, [evolve.change(element)])
             except Exception as error:
-                key = ", ".join(repr(column[row].as_py()) for column in rows.keys)
+                pane = "" if rows.panes[row] == OPEN_PANE else f", pane {rows.panes[row]}"
                 raise UserCodeError(
-                    f"{evolve!r} fails for the state of key ({key}), pane {rows.panes[row]}: {type(error).__name__}: "
-                    f"{error}. The state is unchanged; fix the function: it takes an element of {evolve.before!r} "
-                    f"and returns one of {monoid!r}"
+                    f"{evolve!r} fails for the state of key ({key_text(rows, row)}){pane}: "
+                    f"{type(error).__name__}: {error}. The state is unchanged; fix the function: it takes an element "
+                    f"of {evolve.before!r} and returns one of {monoid!r}"
                 ) from error
         raise
 

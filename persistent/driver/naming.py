@@ -1,16 +1,15 @@
 """The sources and sinks of a pipeline have names, by which a checkpoint knows them.
 
-A mapping gives the names. Without it the name is the kind: "file" of a FileSource, "kafka" of a KafkaSink. Of several
-of one kind, the second is "file-2", the third "file-3", in the order of the list.
+A mapping gives the names. The name of a single source or sink without a mapping is its kind: "file" of a FileSource,
+"kafka" of a KafkaSink.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from inspect import get_annotations
-from typing import Any, TypeVar
+from typing import Any
 
 from persistent.checkpoint.manifest import check_name
 from persistent.checkpoint.parts import default_name
@@ -18,42 +17,48 @@ from persistent.errors import InvalidPipeline
 from persistent.sinks.protocol import AnySink, BatchSink, Sink
 from persistent.sources.protocol import Source, parts_of
 
-T = TypeVar("T")
 
-
-def named_sources(given: Source | Sequence[Source] | Mapping[str, Source]) -> dict[str, Source]:
+def named_sources(given: Source | Mapping[str, Source]) -> dict[str, Source]:
     """The sources by name. InvalidPipeline for a bad name, for none, or for one that is given twice.
 
     >>> from persistent import MemorySource
-    >>> list(named_sources([MemorySource([{"ts": 1}]), MemorySource([{"ts": 2}])]))
-    ['memory', 'memory-2']
+    >>> list(named_sources(MemorySource([{"ts": 1}])))
+    ['memory']
     """
-    for one in several(given):
-        _check_part("source", one, Source, "FileSource({}, timestamp=...)", "FileSource(...) or MemorySource(...)")
     sources: dict[str, Source] = _named(given, "source", lambda source: str(getattr(source, "kind", "")))
     if not sources:
         raise InvalidPipeline(f"source={given!r} contains no source")
+    for one in sources.values():
+        _check_part("source", one, Source, "FileSource({}, timestamp=...)", "FileSource(...) or MemorySource(...)")
     _check_apart(sources, "source", "records that both read would count twice")
     return sources
 
 
-def named_sinks(given: AnySink | Sequence[AnySink] | Mapping[str, AnySink] | None) -> dict[str, AnySink]:
+def named_sinks(given: AnySink | Mapping[str, AnySink] | None) -> dict[str, AnySink]:
     """The sinks by name; empty for None. InvalidPipeline as above.
 
     >>> from persistent import MemorySink
     >>> list(named_sinks({"table": MemorySink()})), list(named_sinks(MemorySink())), list(named_sinks(None))
     (['table'], ['memory'], [])
     """
-    sinks: dict[str, AnySink] = {}
-    for one in several(given) if given is not None else ():
+    if given is None:
+        return {}
+    sinks: dict[str, AnySink] = _named(given, "sink", lambda sink: type(sink).__name__)
+    if not sinks:
+        raise InvalidPipeline(f"sink={given!r} contains no sink: for none give sink=None")
+    for one in sinks.values():
         kind = BatchSink if hasattr(one, "deliver") else Sink
         _check_part("sink", one, kind, "FileSink({})", "FileSink(...), MemorySink() or None")
-    if given is not None:
-        sinks = _named(given, "sink", lambda sink: type(sink).__name__)
-        if not sinks:
-            raise InvalidPipeline(f"sink={given!r} contains no sink: for none give sink=None")
     _check_apart(sinks, "sink", "it has one set of rows, and one mark")
     return sinks
+
+
+def checked_job_name(given: str | None) -> str | None:
+    """The name of a pipeline, if it has one. InvalidPipeline if it is none."""
+    try:
+        return None if given is None else check_name(given, "name=")
+    except (TypeError, ValueError) as error:
+        raise InvalidPipeline(f"{error}, or None") from error
 
 
 def checked_late_sink(given: AnySink | None, sinks: Mapping[str, AnySink]) -> AnySink | None:
@@ -74,7 +79,7 @@ def checked_late_sink(given: AnySink | None, sinks: Mapping[str, AnySink]) -> An
 def sinks_by_state(given: Any, states: Mapping[str, Any]) -> tuple[dict[str, AnySink], dict[str, str]]:
     """The sinks of a task whose states have names, by name, and the state that each takes. The only sink of a state has
     the name of the state. InvalidPipeline as above, and for a sink that is given without a state."""
-    first = next(iter(states))
+    first, *_ = states
     if given is None:
         return {}, {}
     if not isinstance(given, Mapping) or not given or given.keys() - states.keys():
@@ -99,28 +104,6 @@ def sinks_by_state(given: Any, states: Mapping[str, Any]) -> tuple[dict[str, Any
     return sinks, takes
 
 
-def by_place(names: Collection[str]) -> str:
-    """What to add to an error if sinks have the names of their places in a list: it may be the list that has changed.
-
-    >>> by_place({"file": 1, "file-2": 2})
-    ". The names 'file' and 'file-2' are places in a list: if it has changed, put each sink back in its place"
-    >>> by_place(["archive", "table-2"])
-    ''
-    """
-    numbered = {base: name for name in sorted(names) if (base := re.sub(r"-\d+$", "", name)) != name and base in names}
-    if not numbered:
-        return ""
-    base, name = next(iter(numbered.items()))
-    return f". The names {base!r} and {name!r} are places in a list: if it has changed, put each sink back in its place"
-
-
-def several(given: Any) -> tuple[Any, ...]:
-    """The parts in an option that is one part, a list, or a mapping."""
-    if isinstance(given, Mapping):
-        return tuple(given.values())
-    return tuple(given) if isinstance(given, list | tuple) else (given,)
-
-
 def _check_part(name: str, part: Any, kind: type, of_path: str, others: str) -> None:
     """InvalidPipeline unless ``part`` is a ``kind``; ``of_path``: how to make one from a path."""
     if isinstance(part, type):
@@ -133,19 +116,17 @@ def _check_part(name: str, part: Any, kind: type, of_path: str, others: str) -> 
         raise InvalidPipeline(f"{name}={part!r} is not a {name}: {lacks}use {use}")
 
 
-def _named(given: Any, part: str, kind: Callable[[T], str]) -> dict[str, T]:
-    if isinstance(given, Mapping):
-        for name in given:
-            _check(name, part)
-        return dict(given)
-    named: dict[str, T] = {}
-    for one in several(given):
-        name = default_name(kind(one), part)
-        number = 2
-        while (numbered := name if name not in named else f"{name}-{number}") in named:
-            number += 1
-        named[numbered] = one
-    return named
+def _named(given: Any, part: str, kind: Callable[[Any], str]) -> dict[str, Any]:
+    if isinstance(given, list | tuple):
+        raise InvalidPipeline(
+            f"{part}={given!r} is a list, and a checkpoint knows each {part} by its name: give the names, "
+            f"{part}={{'one': ..., 'another': ...}}"
+        )
+    if not isinstance(given, Mapping):
+        return {default_name(kind(given), part): given}
+    for name in given:
+        _check(name, part)
+    return dict(given)
 
 
 def _check(name: Any, part: str) -> None:

@@ -5,29 +5,33 @@ All earlier batches are published before that manifest is put.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+
+from msgspec.structs import replace
 
 from persistent.checkpoint.names import Staged
 from persistent.checkpoint.output_parts import LATE_SINK, SinkBatch, SinkPart
+from persistent.driver.results import NodeResults
+from persistent.driver.step import NodeStep
 from persistent.sinks.outlet import abilities
 from persistent.sinks.protocol import AnySink
+from persistent.task import STATE
+from persistent.worker.job import Node
 
 
-def next_sinks(
-    before: Mapping[str, SinkPart],
-    id: int,
-    sinks: Mapping[str, AnySink],
-    staged: Callable[[str], tuple[Staged, ...]],
-    *,
-    whole: bool,
-) -> dict[str, SinkPart]:
-    """The sinks of results at checkpoint ``id``. ``before``: all sinks before it. ``staged``: the outputs for the sink
-    of a name. ``whole``: a sink that a rollback has emptied gets all that it lacks. Without a sink, the facts about
-    previous ones are kept, with empty batches, because a mark must find each batch after its predecessor."""
-    if not sinks:
-        return {name: replace(part, unpublished=_emptied(part)) for name, part in before.items() if not part.late}
-    parts = {name: _next_sink(before, name, id, sink, staged(name)) for name, sink in sinks.items()}
+def next_sinks(node: Node, step: NodeStep, results: NodeResults) -> dict[str, SinkPart]:
+    """The sinks of a node after a step. Where all that has changed is published, a sink that a rollback has emptied
+    gets all that it lacks. Without a sink, the facts about previous ones are kept, with empty batches, because a mark
+    must find each batch after its predecessor."""
+    before, id = step.last.manifest.sinks_of(node.id), step.attempt.id
+    if not node.sinks:
+        return {name: replace(part, unpublished=_emptied(part)) for name, part in before.items()}
+    whole = results.changes or (step.task.ends and node.state.window is None)
+    state = None if node.name == STATE else node.name
+    parts = {
+        name: replace(_next_sink(before, name, id, sink, results.staged(name)), state=state)
+        for name, sink in node.sinks.items()
+    }
     emptied = {name for name, part in before.items() if part.emptied and not whole}
     return {name: replace(part, emptied=name in emptied and part.last != id) for name, part in parts.items()}
 

@@ -5,80 +5,141 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from msgspec import structs
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import new_nonce, plan_name
-from persistent.checkpoint.parts import SourcePart
+from persistent.checkpoint.parts import NodePart, SourcePart
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
-from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
 from persistent.clock import monotonic_s, wall_ms
+from persistent.codec import canonical_json
 from persistent.driver.commit import watermark_after
 from persistent.driver.drift import too_far_ahead
 from persistent.driver.effects import Effect
 from persistent.driver.files_apart import check_files_apart, check_places_apart
 from persistent.driver.output_batches import lacks_changes, lacks_totals
+from persistent.driver.put_plan import check_belongs, check_options, has_forgotten
 from persistent.driver.seen_part import check_names
-from persistent.driver.state_bench import StateBench
 from persistent.driver.step import Step
-from persistent.driver.workbench import Workbench
-from persistent.errors import CorruptCheckpoint
-from persistent.sources.protocol import Budget, ForgettingSource, Positions, Source, SourcePlan
+from persistent.driver.workbench import NodeBench, Workbench
+from persistent.sources.protocol import Budget, CorrectedSource, Source, SourcePlan
 from persistent.task import check_key
 from persistent.zone import Zone
 
 logger = logging.getLogger("persistent.driver")
 
-_FENCES_MAX = 3
 
-
-def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
+def next_step(bench: Workbench, last: Entry, rows: int, *, is_fenced: bool = True) -> Step | None:
     """The step after ``last``: the plan that was put for it, or a new one of about ``rows`` rows; None if there is
-    nothing to do. Writes nothing."""
+    nothing to do. ``is_fenced``: whether ``last`` is ours; before, a plan that was put with other options is replaced
+    by one with the next number, which is the number of the fence then. Writes nothing."""
     manifest = last.manifest
     # After our own checkpoint only a driver that fences us can plan, and then the put of our plan finds its plan.
     put = bench.log.plan(manifest.base, manifest.replan) if manifest.id != bench.committed else None
-    return _new_step(bench, last, rows) if put is None else _put_step(bench, last, put)
+    if put is None:
+        return _step_again(bench, last, rows) or _new_step(bench, last, rows)
+    check_belongs(put, manifest, bench.job.storage.url)
+    step = None if is_fenced or has_forgotten(bench, put) else _corrected_step(bench, last, put, rows)
+    bench.corrects = None if step is None else (manifest.base, manifest.replan)
+    if step is None:
+        check_options(bench, put)
+        step = Step(last, put, done=(Effect.PLAN,))
+    return step
 
 
-def _put_step(bench: Workbench, last: Entry, put: StepPlan) -> Step:
-    """The step of a plan that was put. CorruptCheckpoint, InvalidPipeline if this job cannot run it."""
-    job, manifest = bench.job, last.manifest
-    put = put.named(next(iter(manifest.sources)), next(iter(manifest.operators)))
-    _check_same_sources(put, manifest, job.storage.url)
+def _step_again(bench: Workbench, last: Entry, rows: int) -> Step | None:
+    """The step of the plan that the newest fence replaces, if that was put with other options, or if the borders of
+    steps are fixed. None if there is no such plan, or smaller steps are tried."""
+    manifest = last.manifest
+    if not manifest.replan or bench.adopts or manifest.id == bench.committed:
+        return None
+    put = bench.log.plan(manifest.base, manifest.replan - 1)
+    if put is None or has_forgotten(bench, put):
+        return None
+    check_belongs(put, manifest, bench.job.storage.url)
+    step = _corrected_step(bench, last, put, rows)
+    if step is None and bench.options.step_rows is not None:
+        step = Step(last, _next_number(put))
+    return step
+
+
+def _next_number(put: StepPlan) -> StepPlan:
+    return structs.replace(put, number=put.number + 1, nonce=new_nonce())
+
+
+def _corrected_step(bench: Workbench, last: Entry, put: StepPlan, rows: int) -> Step | None:
+    """The step of the same records as the plan ``put``, planned with the present options under the next number; None
+    if they change nothing. What a source has never committed, it plans as if ``put`` did not exist."""
+    manifest, sources, appended = last.manifest, dict(put.sources), dict[str, pa.Table]()
     for name, step in put.sources.items():
-        first = CODECS[step.codec].first
-        if step.splits or any(position != first for position in step.start.values()):
-            # The source has recorded its options, which those of this run must not contradict.
-            job.sources[name].schema(step.recorded)
-    return Step(last, put, done=(Effect.PLAN,))
+        source = bench.job.sources[name]
+        if not isinstance(source, CorrectedSource):
+            continue
+        state, whole = (
+            bench.source_state(manifest, name, step.appended),
+            SourcePlan(step.splits, step.end, step.cap, step.recorded),
+        )
+        planned = source.corrected(state, whole)
+        if planned is None:
+            anew = _plan_of(bench, manifest, name, _budget(bench, rows, manifest.replan))
+            if canonical_json(anew.recorded) != canonical_json(step.recorded):
+                sources[name] = _source_step(manifest.sources[name], anew, _lag_ms(source, anew))
+                appended |= {} if anew.appended is None else {name: anew.appended}
+                continue
+            planned = source.corrected(replace(state, recorded=step.recorded), whole) or whole
+        lag_ms = None if step.max_out_of_orderness_ms is None else _lag_ms(source, planned)
+        sources[name] = structs.replace(
+            step, cap=planned.cap, recorded=planned.recorded, max_out_of_orderness_ms=lag_ms
+        )
+    before = {id: put.task_of(id, part.clock.closed) for id, part in manifest.nodes.items()}
+    bench.keep_zones({id: before[id].zone or part.state.zone for id, part in manifest.nodes.items()})
+    tasks = {id: _task_again(bench.nodes[id], part, before[id]) for id, part in manifest.nodes.items()}
+    max_future_ms = None if put.max_future_ms is None else bench.options.max_future_ms
+    plan = structs.replace(put, sources=sources, tasks=tasks, max_future_ms=max_future_ms)
+    if plan.encode() == put.encode():
+        return None
+    for name in (name for name, step in sources.items() if step.splits):
+        _check_names(bench, manifest, name, sources[name].recorded)
+    place = f"{bench.job.storage.url}/{plan_name(put.base, put.number)}"
+    logger.warning("%s was put with other options, and never committed; the same records are planned anew", place)
+    return Step(last, _next_number(plan), appended)
+
+
+def _task_again(bench: NodeBench, part: NodePart, before: TaskStep) -> TaskStep:
+    """What the step does with one node by the present options. ``before``: by those with which it was put."""
+    return structs.replace(_task_step(bench, part, part.state.zone, ends=before.ends), zone=before.zone)
 
 
 def _new_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
     """A step of a new plan; None if there is nothing to do."""
     job, manifest = bench.job, last.manifest
-    zones = {one.job.operator: one.next_zone(view) for one, view in bench.each(manifest)}
+    nodes = manifest.nodes
+    zones = {id: bench.nodes[id].next_zone(part) for id, part in nodes.items()}
     bench.keep_zones(zones)
     planned = _planned(bench, manifest, rows)
     lags = {name: _lag_ms(job.sources[name], one) for name, one in planned.items()}
     sources = {name: _source_step(manifest.sources[name], one, lags[name]) for name, one in planned.items()}
     reading = [name for name, one in planned.items() if one.splits]
     now, quiet_ms = wall_ms(), 0
-    _check_records(bench, manifest, {name: planned[name] for name in reading})
+    for name in reading:
+        _check_names(bench, manifest, name, planned[name].recorded)
     ends = () if reading else _ending(bench, manifest, planned)
-    tasks = {
-        one.job.operator: _task_step(one, view, zones[one.job.operator], now, ends=one.job.operator in ends)
-        for one, view in bench.each(manifest)
-    }
+    tasks = {id: _task_step(bench.nodes[id], part, zones[id], ends=id in ends) for id, part in nodes.items()}
     if not reading:
         reached = watermark_after(sources, manifest.sources, lags)
         quiet_ms = _quiet_ms(bench, manifest, reached)
         joins = any(one.joins or one.skipped for one in planned.values())
         moves = any(reached > one.watermark for one in manifest.clocks.values()) or quiet_ms
-        due = (_is_due(one, view, tasks[one.job.operator]) for one, view in bench.each(manifest))
+        due = (_is_due(bench.nodes[id], manifest, tasks[id]) for id in nodes)
         if not (ends or moves or joins or any(due)):
             return None
     bench.busy = len(reading) or len(planned)
+    for one in sources.values() if manifest.replan and not bench.adopts else ():
+        logger.warning("a smaller step: reading from %s to %s", dict(one.start), dict(one.end))
     plan = StepPlan(
         job=manifest.job,
         base=manifest.base,
@@ -94,51 +155,48 @@ def _new_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
     return Step(last, plan, {name: one.appended for name, one in planned.items() if one.appended is not None})
 
 
-def _check_records(bench: Workbench, manifest: Manifest, reading: Mapping[str, SourcePlan]) -> None:
-    """InvalidPipeline if the records to be read have no such key, or no such names of their senders."""
+def _check_names(bench: Workbench, manifest: Manifest, name: str, recorded: Mapping[str, Any]) -> None:
+    """InvalidPipeline if the records to be read have no such key, or no such names of their senders. ``recorded``: by
+    the plan of their source."""
     job = bench.job
-    for name, planned in reading.items():
-        check_key(job.task, job.sources[name].schema(planned.recorded))
-        if name in job.dedupe:
-            check_names(job, manifest, name, planned.recorded)
+    check_key(job.task, job.sources[name].schema(recorded))
+    if name in job.dedupe:
+        check_names(job, manifest, name, recorded)
 
 
 def _ending(bench: Workbench, manifest: Manifest, planned: Mapping[str, SourcePlan]) -> tuple[str, ...]:
     """The states for which the input ends with this step."""
     if not bench.options.end_of_input:
         return ()
-    ends = [
-        one.job.operator
-        for one, view in bench.each(manifest)
-        if not view.clock.end_of_input or _lacks_totals(one, view)
-    ]
+    ends = [id for id, one in bench.nodes.items() if not manifest.clocks[id].ended or _lacks_totals(one, manifest)]
     return () if not ends or _is_held(planned, bench.job.storage.url) else tuple(ends)
 
 
-def _task_step(bench: StateBench, manifest: Manifest, zone: Zone | None, now: int, *, ends: bool) -> TaskStep:
-    """What the step does with one state."""
-    lateness, clock, state = bench.job.state.lateness, manifest.clock, manifest.operator.state
-    emit, passed = lateness.planned(state.passed, clock.watermark, now)
+def _task_step(bench: NodeBench, part: NodePart, zone: Zone | None, *, ends: bool) -> TaskStep:
+    """What the step does with one node."""
+    lateness, clock, state = bench.node.state.lateness, part.clock, part.state
+    emit, passed = lateness.planned(state.passed, clock.watermark)
     close_at = lateness.closes(clock.closed, clock.watermark)
     if ends:
-        close_at = max(close_at, bench.run_cache.largest_end(bench.runs(manifest), clock))
-    final_at = lateness.final(manifest.final, close_at)
-    of_sessions = state.has_sessions and final_at is not None
+        close_at = max(close_at, bench.run_cache.largest_end(state.runs, clock.closed))
+    final_at = lateness.final(part.final, close_at)
     zone = None if zone == state.zone else zone
-    return TaskStep(close_at, ends, zone, final_at, emit, passed, of_sessions or None)
+    return TaskStep(close_at, ends, zone, final_at, emit, passed)
 
 
-def _is_due(bench: StateBench, manifest: Manifest, step: TaskStep) -> bool:
-    """Whether the state has something to publish, although nothing is read."""
-    is_due = bench.run_cache.is_due(bench.runs(manifest), manifest.clock, step.close_at)
-    return is_due or lacks_changes(bench.job, manifest, step.emit)
+def _is_due(bench: NodeBench, manifest: Manifest, step: TaskStep) -> bool:
+    """Whether the node has something to publish, although nothing is read."""
+    part = manifest.node(bench.node.id)
+    is_due = bench.run_cache.is_due(part.state.runs, part.clock.closed, step.close_at)
+    return is_due or lacks_changes(bench.node, manifest, step.emit)
 
 
-def _lacks_totals(bench: StateBench, manifest: Manifest) -> bool:
+def _lacks_totals(bench: NodeBench, manifest: Manifest) -> bool:
     """Whether a sink does not know of all that holds of a state without windows, or of a key that has expired."""
-    told, runs = manifest.operator.state.shown_at, bench.runs(manifest)
-    is_untold = bool(bench.job.sinks) and bench.run_cache.is_untold(runs, told, manifest.clock.closed)
-    return is_untold or lacks_totals(bench.job, manifest)
+    node, part = bench.node, manifest.node(bench.node.id)
+    closed, state = part.clock.closed, part.state
+    is_untold = bool(node.sinks) and bench.run_cache.is_untold(state.runs, state.shown_at, closed)
+    return is_untold or lacks_totals(node, manifest)
 
 
 def _lag_ms(source: Source, planned: SourcePlan) -> int:
@@ -154,19 +212,19 @@ def _quiet_ms(bench: Workbench, manifest: Manifest, reached: int) -> int:
     if options.quiet_after_ms is None or not options.follow:
         return 0
     quiet_ms = bench.quiet.lasts_ms(options.quiet_after_ms)
-    is_over = any(_passes(one, view, reached, quiet_ms) for one, view in bench.each(manifest))
+    is_over = any(_passes(one, manifest, reached, quiet_ms) for one in bench.nodes.values())
     return quiet_ms if is_over else 0
 
 
-def _passes(bench: StateBench, manifest: Manifest, reached: int, quiet_ms: int) -> bool:
-    """Whether the clock of one state moves on in that time, and a window is over then, or changes are published."""
-    clock = manifest.clock
-    moved = manifest.clocks[manifest.task_name].quiet_from(reached) + quiet_ms
+def _passes(bench: NodeBench, manifest: Manifest, reached: int, quiet_ms: int) -> bool:
+    """Whether the clock of one node moves on in that time, and a window is over then, or changes are published."""
+    part, lateness = manifest.node(bench.node.id), bench.node.state.lateness
+    clock, state = part.clock, part.state
+    moved = clock.quiet_from(reached) + quiet_ms
     if moved <= clock.watermark:
         return False
-    lateness = bench.job.state.lateness
-    is_over = bench.run_cache.is_due(bench.runs(manifest), clock, lateness.closes(clock.closed, moved))
-    is_early = lateness.is_early_at(manifest.operator.state.passed, moved) and lacks_changes(bench.job, manifest)
+    is_over = bench.run_cache.is_due(state.runs, clock.closed, lateness.closes(clock.closed, moved))
+    is_early = lateness.is_early_at(state.passed, moved) and lacks_changes(bench.node, manifest)
     return is_over or is_early
 
 
@@ -219,36 +277,6 @@ def _idle(planned: SourcePlan) -> SourcePlan:
     return replace(planned, cap={}, idle=tuple(sorted((*planned.idle, str(planned.rests)))), rests=None)
 
 
-def _check_same_sources(put: StepPlan, manifest: Manifest, url: str) -> None:
-    """CorruptCheckpoint unless the plan reads sources of this job, from where the checkpoint is. A plan that was put
-    before a source joined does not mention it."""
-    place = f"{url}/{plan_name(put.base, put.number)}"
-    if put.sources.keys() - manifest.sources.keys():
-        raise CorruptCheckpoint(
-            f"{place}: reads {', '.join(put.sources)}, but the sources of the checkpoint and of this pipeline are "
-            f"{', '.join(manifest.sources)}: it is the plan of another job, or of this one with a source that it no "
-            "longer has. Nothing of its step was committed: give the pipeline that source again; or restore the file "
-            "from a copy, or delete it and run again"
-        )
-    there = {name: source for name, source in manifest.sources.items() if name in put.sources or source.recorded}
-    if not put.starts_at(there):
-        raise CorruptCheckpoint(
-            f"{place}: starts at {_text(put.starts)}, but the checkpoint is at "
-            f"{_text({name: source.positions for name, source in manifest.sources.items()})}. Nothing of its step was "
-            "committed: delete the file and run again"
-        )
-
-
-def _text(starts: Mapping[str, Positions]) -> str:
-    """Positions of sources, for people.
-
-    >>> _text({"file": {"files": (0, 2)}}), _text({"a": {"0": 3}, "b": {}})
-    ("{'files': (0, 2)}", "{'a': {'0': 3}, 'b': {}}")
-    """
-    plain = {name: dict(positions) for name, positions in starts.items()}
-    return str(plain if len(plain) != 1 else next(iter(plain.values())))
-
-
 def _source_step(source: SourcePart, planned: SourcePlan, lag_ms: int) -> SourceStep:
     return SourceStep(
         start=source.positions,
@@ -262,34 +290,6 @@ def _source_step(source: SourcePart, planned: SourcePlan, lag_ms: int) -> Source
         idle=planned.idle,
         skipped=planned.skipped,
     )
-
-
-def plan_number(bench: Workbench, last: Manifest) -> int:
-    """The number of the plan to run. It is a new one if a source has forgotten records of the plan that was put, or,
-    with smaller steps, after three fences on a plan that never committed."""
-    if any(isinstance(source, ForgettingSource) for source in bench.job.sources.values()):
-        put = bench.log.plan(last.base, last.replan)
-        if put is not None and _has_forgotten(bench, put):
-            plan = f"{bench.job.storage.url}/{plan_name(last.base, last.replan)}"
-            logger.warning("%s: the source no longer has records of this plan; a new one replaces it", plan)
-            return last.replan + 1
-    if last.fences < _FENCES_MAX or bench.log.plan(last.base, last.replan) is None:
-        return last.replan
-    plan = f"{bench.job.storage.url}/{plan_name(last.base, last.replan)}"
-    begun = f"the step of {plan} was begun {last.fences} times and never committed"
-    if bench.options.step_rows is not None:
-        logger.warning("%s; with step_rows its plan stays as it is (without, smaller steps are tried)", begun)
-        return last.replan
-    logger.warning("%s: trying smaller steps", begun)
-    return last.replan + 1
-
-
-def _has_forgotten(bench: Workbench, put: StepPlan) -> bool:
-    for name, step in put.sources.items():
-        source = bench.job.sources.get(name)
-        if isinstance(source, ForgettingSource) and source.has_forgotten(step.splits, step.recorded):
-            return True
-    return False
 
 
 def _budget(bench: Workbench, rows: int, replan: int) -> Budget:

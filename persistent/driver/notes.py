@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import SinkPart
-from persistent.checkpoint.shapes import is_of_several
+from persistent.checkpoint.parts import NodePart
 from persistent.checkpoint.successor import Entry
 from persistent.clock import later_of, monotonic_s
-from persistent.driver import seen_part
-from persistent.driver.likely_mistakes import of_copies, of_job, of_records, of_refused, of_times
+from persistent.driver import likely_mistakes, seen_part
 from persistent.driver.nothing_published import Ended, why
-from persistent.driver.output_batches import former_name
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.series import Series, SeriesPoint
-from persistent.driver.state_bench import StateBench
-from persistent.driver.workbench import Workbench
-from persistent.lateness import CHANGE, EVENT, Lateness
+from persistent.driver.workbench import NodeBench, Workbench
+from persistent.lateness import CHANGE
 from persistent.session_window import SessionWindow
 from persistent.sources.protocol import Reached
-from persistent.task import STATE, state_name
+from persistent.task import STATE, is_of_several, state_name
 from persistent.text.figures import utc_text
 from persistent.worker.late_windows import LateWindows, added
 
@@ -56,17 +53,21 @@ class Notes:
         self._silence_ms: dict[str, int] = {}
         self._behind_ms: dict[str, int] = {}
         self._notes: dict[str, str] = {}
+        self._logged: list[str] = []
         self._first_dead = ""
+        self._ignored: dict[str, str] = {}
         self._late_windows: dict[str, LateWindows] = {}
         self._expired_in: Counter[str] = Counter()
         self._idle: Idle | None = None
         self._is_new = False
+        self._skipped_before: Counter[tuple[str, str]] = Counter()
         self._series, self._began_s = Series(), monotonic_s()
 
     def begin(self, found: Manifest) -> None:
         """Log likely mistakes before anything is read."""
         self.note_sink(found)
         self._is_new = found.base == 0
+        self._skipped_before = _skipped(found)
         for what, text in seen_part.notes(found, self._bench.job.dedupe):
             self.note(what, text)
         self._note_zone(found)
@@ -77,25 +78,31 @@ class Notes:
                 "the record that had set it ahead is read again, lift the limit: 'persistent clock "
                 f"{self._bench.job.storage.url} --not-after none'",
             )
-        for text in of_job(self._bench.job, self._bench.options.bare) if found.base == 0 else ():
+        for text in likely_mistakes.of_job(self._bench.job, self._bench.options.bare) if found.base == 0 else ():
             self.note(text, text, once=True)
+        for text in likely_mistakes.of_follow(self._bench.job) if self._bench.options.follow else ():
+            self.note(text, text)
 
-    def remember(self, report: StepReport, first_dead: str, committed: Manifest) -> None:
-        """Add a completed step. ``first_dead``: the reason of its first dead letter; the first one is kept."""
+    def remember(self, report: StepReport, first_dead: str, ignored: Mapping[str, str], committed: Manifest) -> None:
+        """Add a completed step. ``first_dead``: the reason of its first dead letter; the first one is kept.
+        ``ignored``: its fields without a column, each with the first file that has it."""
         self.steps += 1
         self._idle = None
         self._first_dead = self._first_dead or first_dead
+        self._ignored = {**ignored, **self._ignored}
         self._totals.update({name: getattr(report, name) for name in _SUMMED})
         self._silence_ms = later_of(self._silence_ms, report.silence_ms)
         self._behind_ms = later_of(self._behind_ms, report.behind_ms)
-        for name, missed in (report.refused or {next(iter(committed.operators)): report.late_windows}).items():
+        for name, missed in report.late_windows.items():
             self._late_windows[name] = added([self._late_windows.get(name, {}), missed])
         self._expired_in.update(report.expired_in)
         self._series.add(_point(report, committed, monotonic_s() - self._began_s))
         logger.debug("step %s", report)
         self._note_fates(ended=False)
+        for what, text in likely_mistakes.of_skipped(_skipped(committed) - self._skipped_before):
+            self.note(what, text)
         if self._is_new:
-            self._note_times(committed)
+            self._note_first(committed)
         for observer in self._bench.options.observers:
             observer.step(report, committed)
         if self._bench.options.on_step is not None:
@@ -107,26 +114,32 @@ class Notes:
         task = type(self._bench.job.task)
         known = (f"{task.__module__}.{task.__qualname__}", text)
         if what not in self._notes and not (once and known in _LOGGED):
-            logger.warning("%s: %s", self._bench.job.storage.url, text)
+            logger.warning("%s: %s", self._bench.job.storage.url, text.removeprefix("WARNING: "))
+            self._logged.append(text)
         if once:
             _LOGGED.add(known)
         self._notes[what] = text
 
     def _note_fates(self, *, ended: bool) -> None:
         totals = self._totals
-        fates = of_records(totals["rows"], totals["late"], totals["dead"], self._first_dead, ended=ended)
+        fates = likely_mistakes.of_records(
+            totals["rows"], totals["late"], totals["dead"], self._first_dead, ended=ended
+        )
         counts = {name: sum(missed.values()) for name, missed in self._late_windows.items()}
-        refused = {state_name(name): count for name, count in counts.items()} if len(self._bench.states) > 1 else {}
-        partly = of_refused(totals["rows"], totals["late"], refused, ended=ended)
+        refused = {state_name(name): count for name, count in counts.items()} if len(self._bench.nodes) > 1 else {}
+        partly = likely_mistakes.of_refused(totals["rows"], totals["late"], refused, ended=ended)
         dedupe, times = self._bench.job.dedupe, (self._silence_ms, self._behind_ms)
-        seen = of_copies(dedupe, totals["rows"], totals["duplicates"], *times, ended=ended)
-        for what, text in (*fates, *partly, *seen):
+        seen = likely_mistakes.of_copies(dedupe, totals["rows"], totals["duplicates"], *times, ended=ended)
+        for what, text in (*fates, *partly, *seen, *likely_mistakes.of_ignored(self._ignored)):
             self.note(what, text)
 
-    def _note_times(self, committed: Manifest) -> None:
-        """Note the sources whose times probably have another unit than declared."""
+    def _note_first(self, committed: Manifest) -> None:
+        """Note the sources whose times probably have another unit than declared, and keys that are probably text."""
+        for source in committed.sources.values():
+            for what, text in likely_mistakes.of_keys(self._bench.job.task, source.recorded):
+                self.note(what, text)
         largest = {name: max(source.largest.values(), default=0) for name, source in committed.sources.items()}
-        for what, text in of_times(largest):
+        for what, text in likely_mistakes.of_times(largest):
             self.note(what, text)
 
     def note_sink(self, found: Manifest) -> None:
@@ -149,18 +162,18 @@ class Notes:
     def note_states(self, found: Manifest) -> None:
         """Note the states that a task with several has no more, and those that are new in it. ``found``: the checkpoint
         with the states that it had."""
-        names = {*found.operators, *self._bench.states}
+        names = {*found.operators, *self._bench.nodes}
         if not found.base or not is_of_several(names) or len({name.partition("/")[0] for name in names}) > 1:
             return
         for name, operator in found.operators.items():
-            if name not in self._bench.states:
+            if name not in self._bench.nodes:
                 closed = utc_text(found.clocks[name].closed)
                 windows = f", with its windows that were not closed, which end after {closed}"
                 self.note(
                     f"state {name}",
                     f"the state {state_name(name)!r} is dropped{windows if operator.state.has_windows else ''}",
                 )
-        for name in self._bench.states:
+        for name in self._bench.nodes:
             if name not in found.operators:
                 clock = utc_text(found.clock.watermark)
                 self.note(
@@ -171,16 +184,16 @@ class Notes:
 
     @property
     def _has_windows(self) -> bool:
-        return any(one.job.state.window is not None for one in self._bench.states.values())
+        return any(one.node.state.window is not None for one in self._bench.nodes.values())
 
     def _note_zone(self, found: Manifest) -> None:
         """Note that the zone data of this machine have other rules than the windows of the checkpoint."""
-        for one, view in self._bench.each(found):
-            kept, ours = view.operator.state.zone, one.own_zone
+        for id, one in self._bench.nodes.items():
+            kept, ours, name = found.operators[id].state.zone, one.own_zone, one.node.name
             since = None if kept is None or ours is None or not found.base else kept.differs_from(ours)
             if since is not None and ours is not None:
                 self.note(
-                    "zone" if one.job.name == STATE else f"zone of {one.job.name}",
+                    "zone" if name == STATE else f"zone of {name}",
                     f"the zone data of this machine have other rules for {ours.name} from {utc_text(1_000 * since)} on "
                     "than the checkpoint: its windows that have begun keep their start, and end no earlier than they "
                     "would have; later ones follow this machine",
@@ -190,11 +203,11 @@ class Notes:
         """Note the sinks and sources that are new in a job that has begun."""
         job = self._bench.job
         for name in job.sinks if found.base and found.result_sinks() else ():
-            if name not in found.sinks and not former_name(job, found, name):
+            if name not in found.sinks:
                 self.note(f"sink {name}", f"the sink {name!r} is new: it receives {self._gets(found, name)}")
         self._note_late_sink(found)
         for name, part in found.result_sinks().items() if job.sinks else ():
-            if name not in job.sinks and name not in {former_name(job, found, one) for one in job.sinks}:
+            if name not in job.sinks:
                 self.note(
                     f"sink {name}",
                     f"the sink {name!r} is left out: {self._had(found, part)}, receives no more, and cannot come back",
@@ -215,26 +228,25 @@ class Notes:
 
     def _gets(self, found: Manifest, sink: str) -> str:
         """What a new sink receives."""
-        job = self._bench.job.of_sink(sink)
-        if job.state.lateness.of_changes:
+        node = self._bench.job.node_of(sink)
+        if node.state.lateness.of_changes:
             return "every key in the next step"
-        if job.state.window is None:
+        if node.state.window is None:
             return "every key at the next end of the input"
-        return f"the windows that close after {utc_text(found.clocks[job.operator].closed)}"
+        return f"the windows that close after {utc_text(found.clocks[node.id].closed)}"
 
     def _had(self, found: Manifest, part: SinkPart) -> str:
         """What a sink has that is left out. Its state can be gone too."""
-        name = part.state or STATE
-        one = next((one for one in self._bench.states.values() if one.job.name == name), None)
-        if one is None or one.job.state.window is None:
-            return "it has what was published"
-        return f"it has the windows that closed up to {utc_text(found.clocks[one.job.operator].closed)}"
+        for id, one in self._bench.nodes.items():
+            if one.node.name == (part.state or STATE) and one.node.state.window is not None:
+                return f"it has the windows that closed up to {utc_text(found.clocks[id].closed)}"
+        return "it has what was published"
 
     def _of_old_records(self, source: str, clock: str) -> str:
         """What becomes of the records of a new source that are behind the clock."""
-        dedupe, states = self._bench.job.dedupe, self._bench.states.values()
+        dedupe, states = self._bench.job.dedupe, self._bench.nodes.values()
         refused = {text: None for one in states if (text := _refused(one, clock))}
-        taking = [one.job.name for one in states if not _refused(one, clock)]
+        taking = [one.node.name for one in states if not _refused(one, clock)]
         late = [] if taking else [*refused]
         if source in dedupe:
             late.append(f"more than within={dedupe[source].within!r} of dedupe before {clock}")
@@ -254,11 +266,15 @@ class Notes:
 
     def _open_windows(self, manifest: Manifest) -> int:
         """The number of non-empty windows of all states that are not closed."""
-        return sum(one.run_cache.open_windows(one.runs(view), view.clock) for one, view in self._bench.each(manifest))
+        return sum(
+            one.run_cache.open_windows(manifest.operators[id].state.runs, manifest.clocks[id].closed)
+            for id, one in self._bench.nodes.items()
+        )
 
     def _first_end(self, manifest: Manifest) -> int | None:
         """The clock at which the first of the windows that are not closed is published."""
-        return min((end for one in self._bench.each(manifest) if (end := _first_end(*one)) is not None), default=None)
+        ends = (_first_end(one, manifest.node(id)) for id, one in self._bench.nodes.items())
+        return min((end for end in ends if end is not None), default=None)
 
     def report(
         self, last: Entry, began: float, recovery_seconds: float, *, recovered: bool, stopped: bool
@@ -275,7 +291,7 @@ class Notes:
             recovery_seconds=recovery_seconds,
             late=totals["late"],
             dead=totals["dead"],
-            duplicates=sum(account.duplicate for account in manifest.accounts.values()),
+            duplicates=totals["duplicates"],
             outputs=totals["outputs"],
             checkpoint=manifest.base,
             clock_ms=manifest.clock.watermark,
@@ -291,10 +307,11 @@ class Notes:
             reached=reached,
             corrected=totals["corrected"],
             expired=totals["expired"],
-            expired_in={name: count for name, count in self._expired_in.items() if count},
+            expired_in={id: count for id, count in self._expired_in.items() if count and len(self._bench.nodes) > 1},
             late_windows={name: missed for name, missed in self._late_windows.items() if missed},
             unpublished="" if totals["outputs"] else self._unpublished(manifest, reached),
             series=self._series.points(),
+            logged=tuple(self._logged),
         )
 
     def _of_accounts(self, manifest: Manifest) -> Iterator[str]:
@@ -307,28 +324,28 @@ class Notes:
 
     def _unpublished(self, manifest: Manifest, reached: Reached | None) -> str:
         """Why nothing was published, of each state."""
-        reasons = {one.job.name: self._why(one, view, reached) for one, view in self._bench.each(manifest)}
-        if len(set(reasons.values())) == 1:
-            return next(iter(reasons.values()))
-        return "; ".join(f"of {name!r}, {reason}" for name, reason in reasons.items())
+        nodes = self._bench.nodes.items()
+        reasons = {one.node.name: self._why(one, manifest.node(id), reached) for id, one in nodes}
+        first, *others = set(reasons.values())
+        return "; ".join(f"of {name!r}, {reason}" for name, reason in reasons.items()) if others else first
 
-    def _why(self, bench: StateBench, manifest: Manifest, reached: Reached | None) -> str:
-        totals, job, clock = self._totals, bench.job, manifest.clock
+    def _why(self, bench: NodeBench, part: NodePart, reached: Reached | None) -> str:
+        totals, state, clock = self._totals, bench.node.state, part.clock
         return why(
             Ended(
                 rows=totals["rows"],
                 late=totals["late"],
                 dead=totals["dead"],
-                has_sink=bool(job.sinks),
-                has_windows=job.state.window is not None,
-                open_windows=bench.run_cache.open_windows(bench.runs(manifest), clock),
-                first_end=_first_end(bench, manifest),
+                has_sink=bool(bench.node.sinks),
+                has_windows=state.window is not None,
+                open_windows=bench.run_cache.open_windows(part.state.runs, clock.closed),
+                first_end=_first_end(bench, part),
                 clock_ms=clock.watermark,
-                ended=clock.end_of_input,
+                ended=clock.ended,
                 reached=reached,
-                of_changes=job.state.lateness.emit == CHANGE,
-                of_sessions=isinstance(job.state.window, SessionWindow),
-                early=_early_text(job.state.lateness),
+                of_changes=state.lateness.emit == CHANGE,
+                of_sessions=isinstance(state.window, SessionWindow),
+                early=state.lateness.early_ms is not None,
             )
         )
 
@@ -350,22 +367,21 @@ def _point(step: StepReport, committed: Manifest, at_seconds: float) -> SeriesPo
     )
 
 
-def _early_text(lateness: Lateness) -> str:
-    """The clock that early results follow, if there are any."""
-    if lateness.early_ms is None:
-        return ""
-    return "the clock" if lateness.early_by == EVENT else "the time of day"
+def _first_end(bench: NodeBench, part: NodePart) -> int | None:
+    """The clock at which the first of the windows of one node that are not closed is published."""
+    end = bench.run_cache.first_end(part.state.runs, part.clock.closed)
+    return None if end is None else bench.node.state.lateness.published_at(end)
 
 
-def _first_end(bench: StateBench, manifest: Manifest) -> int | None:
-    """The clock at which the first of the windows of one state that are not closed is published."""
-    end = bench.run_cache.first_end(bench.runs(manifest), manifest.clock)
-    return None if end is None else bench.job.state.lateness.published_at(end)
-
-
-def _refused(bench: StateBench, clock: str) -> str:
+def _refused(bench: NodeBench, clock: str) -> str:
     """Which records that are behind the clock a state refuses; empty if it takes all."""
-    state = bench.job.state
+    state = bench.node.state
     if state.time_to_live is not None:
         return f"that are older than {state.time_to_live} at {clock}"
     return "" if state.window is None else f"of windows before {clock}"
+
+
+def _skipped(manifest: Manifest) -> Counter[tuple[str, str]]:
+    """The positions skipped so far, by source and partition."""
+    inputs = manifest.inputs.items()
+    return Counter({(name, one): account.skipped for name, parts in inputs for one, account in parts.items()})

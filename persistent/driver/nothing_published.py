@@ -19,8 +19,8 @@ _STATE = "'persistent state' and pipeline.state() show it"
 class Ended:
     """The end of a run. ``first_end``: the end of the first open window; ``ended``: whether the input was declared
     complete; ``reached``: how far the source has been read, if known; ``of_changes``: whether each step publishes what
-    it has changed; ``of_sessions``: whether its windows are sessions, which messages make longer; ``early``: the clock
-    that early results follow, if there are any."""
+    it has changed; ``of_sessions``: whether its windows are sessions, which messages make longer; ``early``: whether
+    it is published early."""
 
     rows: int
     late: int
@@ -34,7 +34,7 @@ class Ended:
     reached: Reached | None
     of_changes: bool = False
     of_sessions: bool = False
-    early: str = ""
+    early: bool = False
 
 
 def why(run: Ended) -> str:
@@ -59,7 +59,7 @@ def _reason(run: Ended) -> str:
         if run.ended:
             return "no key has changed since its value was published"
         if run.early:
-            return f"a state without windows is published early once {run.early} has passed a multiple; {_COMPLETE}"
+            return f"a state without windows is published early once the clock has passed a multiple; {_COMPLETE}"
         return f"a state without windows is published at the end of the input: {_COMPLETE}"
     if not run.open_windows:
         return "no window is open" if not run.rows else _NO_UPDATE

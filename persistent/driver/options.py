@@ -8,7 +8,7 @@ from typing import Any
 
 from persistent.checkpoint.retention import Retention
 from persistent.clock import Duration, duration_ms
-from persistent.driver.evolution import Evolution, Evolutions
+from persistent.driver.evolution import Evolutions
 from persistent.driver.observer import Observer
 from persistent.driver.report import Idle, StepReport
 from persistent.errors import InvalidPipeline
@@ -38,7 +38,7 @@ class Options:
     retention: Retention = field(default_factory=Retention)
     on_step: Callable[[StepReport], None] | None = None
     on_idle: Callable[[Idle], None] | None = None
-    evolve: Evolution | Evolutions | None = None
+    evolve: Evolutions = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
     bare: Mapping[str, int] = field(default_factory=dict)
     quiet_after_ms: int | None = None

@@ -13,13 +13,12 @@ import pyarrow as pa
 from persistent.checkpoint.aside_columns import LATE_KEY, LATE_SCHEMA
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Staged
-from persistent.checkpoint.older_formats import SINK
 from persistent.checkpoint.output_parts import LATE_SINK, Inheritance, SinkPart
 from persistent.codec import Run, type_of
 from persistent.lateness import CHANGE
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat, replaces
-from persistent.task import key_names
-from persistent.worker.job import Job
+from persistent.task import STATE, key_names, state_name
+from persistent.worker.job import Job, Node
 from persistent.worker.output_tables import empty_outputs, marks_of, newest_rows, output_key
 
 _NOTHING = Inheritance((), 0)
@@ -27,7 +26,7 @@ _NOTHING = Inheritance((), 0)
 
 def claim_of(job: Job, manifest: Manifest, sink: str) -> Claim:
     """The claim of the manifest's job on the sink of that name."""
-    part, heir = part_of(job, manifest, sink), manifest.inherits.get(sink, _NOTHING)
+    part, heir = part_of(manifest, sink), manifest.inherits.get(sink, _NOTHING)
     before = part.unpublished[0].before if part.unpublished else part.last
     # A rollback may have lost manifests above its target, with batches that nothing records.
     is_known = manifest.target is None
@@ -64,7 +63,7 @@ def batches_of(job: Job, manifest: Manifest, sink: str, read: Callable[[Staged],
             staged=batch.staged,
             read=read_newest if replaces(job.all_sinks[sink]) else read,
         )
-        for batch in part_of(job, manifest, sink).unpublished
+        for batch in part_of(manifest, sink).unpublished
     )
 
 
@@ -83,57 +82,53 @@ def retreat_of(job: Job, manifest: Manifest, sink: str, batches: Sequence[Output
     )
 
 
-def part_of(job: Job, manifest: Manifest, sink: str) -> SinkPart:
-    """The part of a sink of this job in the manifest."""
-    name = sink if sink in manifest.sinks else former_name(job, manifest, sink)
-    return manifest.sinks.get(name, SinkPart())
+def part_of(manifest: Manifest, sink: str) -> SinkPart:
+    """The part of a sink in the manifest."""
+    return manifest.sinks.get(sink, SinkPart())
 
 
-def lacks_totals(job: Job, manifest: Manifest) -> bool:
+def lacks_totals(node: Node, manifest: Manifest) -> bool:
     """Whether a state without windows holds something for a sink, although the input has ended: the sink has come
     since, or the state was migrated."""
-    return job.state.window is None and _lacks(job, manifest)
+    return node.state.window is None and _lacks(node, manifest)
 
 
-def lacks_changes(job: Job, manifest: Manifest, emit: str | None = CHANGE) -> bool:
+def lacks_changes(node: Node, manifest: Manifest, emit: str | None = CHANGE) -> bool:
     """Whether a state that is published as it changes holds something for a sink. ``emit``: as its plan says, if it is
     published early."""
     lacks = _lacks if emit == CHANGE else lacks_all
-    return job.state.lateness.of_changes is not None and lacks(job, manifest)
+    return node.state.lateness.of_changes is not None and lacks(node, manifest)
 
 
-def lacks_all(job: Job, manifest: Manifest) -> bool:
+def lacks_all(node: Node, manifest: Manifest) -> bool:
     """Whether a sink lacks all that the state holds: it has come since; or it has what the state was before it evolved
     or was rolled back."""
-    state = manifest.operator.state
-    new = (name for name in job.sinks if name not in manifest.sinks and not former_name(job, manifest, name))
-    emptied = (manifest.sinks[name].emptied for name in job.sinks if name in manifest.sinks)
-    is_left = _was_published(manifest) or _leaves_sessions(manifest)
-    return bool(state.runs and job.sinks) and (is_left or any(new) or any(emptied))
+    if not (node.sinks and manifest.operators[node.id].state.runs):
+        return False
+    sinks = manifest.sinks
+    is_left = _was_published(manifest, node.id) or _leaves_sessions(manifest, node.id)
+    return is_left or any(name not in sinks or sinks[name].emptied for name in node.sinks)
 
 
-def told_anew(manifest: Manifest) -> tuple[Run, ...] | None:
-    """If the next step publishes all that a state holds to sinks that may have it, from before a rollback or from the
+def told_anew(manifest: Manifest, node: str) -> tuple[Run, ...] | None:
+    """If the next step publishes all that a node holds to sinks that may have it, from before a rollback or from the
     job whose place they take over: the runs of which they may have something. None if it does not."""
-    state, sinks = manifest.operator.state, manifest.result_sinks().values()
-    if (manifest.inherits and all(part.last is None or part.emptied for part in sinks)) or _leaves_sessions(manifest):
-        return _published_runs(manifest)
+    state, sinks = manifest.operators[node].state, manifest.sinks_of(node).values()
+    inherits = any((place.state or STATE) == state_name(node) for place in manifest.inherits.values())
+    if (inherits and all(part.last is None or part.emptied for part in sinks)) or _leaves_sessions(manifest, node):
+        return tuple(run for run in state.runs if run.first <= state.published)
     goes_back = manifest.target is not None and not any(part.emptied for part in sinks)
-    return state.runs if goes_back and _was_published(manifest) else None
+    return state.runs if goes_back and _was_published(manifest, node) else None
 
 
-def _published_runs(manifest: Manifest) -> tuple[Run, ...]:
-    state = manifest.operator.state
-    return tuple(run for run in state.runs if run.first <= state.published)
-
-
-def _leaves_sessions(manifest: Manifest) -> bool:
+def _leaves_sessions(manifest: Manifest, node: str) -> bool:
     """Whether a rollback has left sessions to be seen that are published as they change. What was published of them at
     its target is in the runs up to that number; later ones hold what was not published then."""
-    state, sinks = manifest.operator.state, manifest.result_sinks().values()
-    changes = state.has_sessions and state.emit is not None and state.published > 0
-    is_known = any(part.last is not None for part in sinks) and not any(part.emptied for part in sinks)
-    return changes and is_known and _leaves_outputs(manifest)
+    state = manifest.operators[node].state
+    if not (state.has_sessions and state.emit is not None and state.published > 0 and _leaves_outputs(manifest)):
+        return False
+    sinks = manifest.sinks_of(node).values()
+    return any(part.last is not None for part in sinks) and not any(part.emptied for part in sinks)
 
 
 def _leaves_outputs(manifest: Manifest) -> bool:
@@ -144,24 +139,13 @@ def _leaves_outputs(manifest: Manifest) -> bool:
     return any(stop == base and not is_taken_back for _, stop, is_taken_back in manifest.left)
 
 
-def _was_published(manifest: Manifest) -> bool:
-    state = manifest.operator.state
-    return not state.published and any(part.last is not None for part in manifest.result_sinks().values())
+def _was_published(manifest: Manifest, node: str) -> bool:
+    state = manifest.operators[node].state
+    return not state.published and any(part.last is not None for part in manifest.sinks_of(node).values())
 
 
-def _lacks(job: Job, manifest: Manifest) -> bool:
-    return lacks_all(job, manifest) or (bool(job.sinks) and bool(manifest.operator.state.fresh()))
-
-
-def former_name(job: Job, manifest: Manifest, sink: str) -> str:
-    """The name by which an older format lists a sink of this job: it records none. Empty if the manifest has names. Of
-    several new sinks it is the one whose place knows this job."""
-    others = manifest.result_sinks().keys() - job.sinks.keys()
-    new = [name for name in job.sinks if name not in manifest.sinks]
-    if others != {SINK} or sink not in new:
-        return ""
-    known = [name for name in new if holder(job, name) == manifest.job] or (new if len(new) == 1 else [])
-    return SINK if known == [sink] else ""
+def _lacks(node: Node, manifest: Manifest) -> bool:
+    return lacks_all(node, manifest) or (bool(node.sinks) and bool(manifest.operators[node.id].state.fresh()))
 
 
 def holder(job: Job, sink: str) -> str | None:
@@ -180,7 +164,8 @@ def _number(manifest: Manifest, sink: str, id: int | None) -> int:
 def _key(job: Job, sink: str) -> tuple[str, ...]:
     if _is_late(job, sink):
         return LATE_KEY
-    return output_key(job.of_sink(sink).state, key_names(job.task), job.all_sinks[sink])
+    node = job.node_of(sink)
+    return output_key(node.state, key_names(node.task), node.sinks[sink])
 
 
 def _is_late(job: Job, sink: str) -> bool:
@@ -192,8 +177,7 @@ def _schema(job: Job, manifest: Manifest, sink: str) -> pa.Schema:
     """The columns of the outputs for a sink, as far as their types are known."""
     if _is_late(job, sink):
         return LATE_SCHEMA
-    job = job.of_sink(sink)
-    # Before a task has a state, or the name that it has now.
-    operator = manifest.operators.get(job.operator) or next(iter(manifest.operators.values()))
-    types = [type_of(name) for name in operator.key_types]
-    return empty_outputs(job.state, key_names(job.task), types, marks_of(job.state, 0)).schema
+    node = job.node_of(sink)
+    operator = manifest.operators.get(node.id)
+    kinds = [] if operator is None else [type_of(name) for name in operator.key_types]
+    return empty_outputs(node.state, key_names(node.task), kinds, marks_of(node.state, 0)).schema

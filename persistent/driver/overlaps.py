@@ -27,7 +27,7 @@ from persistent.state_rows import fold, in_panes
 from persistent.worker.job import Job, Mapped, MapSplit
 from persistent.worker.merge_runs import read_rows
 from persistent.worker.seen_items import SeenAfter, SeenSpan
-from persistent.worker.seen_state import latest_of, numbers_of, seen_job, seen_monoid
+from persistent.worker.seen_state import latest_of, numbers_of, seen_monoid, seen_node
 
 
 def set_apart(
@@ -127,7 +127,7 @@ def _rows_of(job: Job, item: MapSplit, seen: SeenAfter, shared: Words) -> GroupS
     """What a split has seen of these keys, a row for each; None if nothing."""
     if seen.run is None or item.seen is None:
         return None
-    rows = read_rows(seen_job(job, item.source, item.seen.pane_ms), seen.run, 0, KEY_GROUPS)
+    rows = read_rows(seen_node(job, item.source, item.seen.pane_ms), seen.run, 0, KEY_GROUPS)
     rows = rows.take(np.flatnonzero(np.isin(rows.hashes, shared)))
     # In one live pane: within a step, the pane in which a number was seen decides nothing.
     return in_panes(seen_monoid(), rows, np.full(len(rows), item.seen.horizon)) if len(rows) else None

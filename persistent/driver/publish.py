@@ -30,15 +30,14 @@ from persistent.checkpoint.names import (
 )
 from persistent.checkpoint.output_parts import LATE_SINK, SinkPart
 from persistent.checkpoint.plan import StepPlan
-from persistent.driver.naming import by_place
-from persistent.driver.output_batches import batches_of, claim_of, former_name, holder, part_of, retreat_of
-from persistent.driver.sink_names import check_adds_up, check_inherits, check_named_as_before, check_takes_as_before
+from persistent.driver.output_batches import batches_of, claim_of, holder, part_of, retreat_of
+from persistent.driver.sink_names import check_inherits, check_named_as_before, check_takes_as_before
 from persistent.errors import CorruptCheckpoint, Fenced, InvalidPipeline, PersistentError, SinkMismatch, StagedMissing
 from persistent.sinks.outlet import Outlet
 from persistent.sinks.protocol import AnySink, BatchSink, OutputBatch
 from persistent.storage import Storage, delete_all, put_once
 from persistent.text.shell import shell_word
-from persistent.worker.job import Job
+from persistent.worker.job import Job, Node
 
 _ASIDE = (LATE, DEAD)
 
@@ -62,7 +61,6 @@ def check_folder(job: Job, log: Log, manifest: Manifest) -> None:
     for name, sink in job.all_sinks.items():
         check_named_as_before(job, manifest, name)
         check_inherits(job, manifest, name)
-        check_adds_up(job, manifest, name)
         if hasattr(sink, "holder"):
             _check_holder(job, log, manifest, name, holder(job, name))
 
@@ -86,14 +84,12 @@ def _check_holder(job: Job, log: Log, manifest: Manifest, name: str, found: str 
         newest = log.newest()
         if newest is None or newest.manifest.job != found:
             job.all_outlets()[name].claim(claim_of(job, manifest, name))
-    is_new = name not in manifest.sinks and not former_name(job, manifest, name)
-    is_new = is_new and (bool(manifest.sinks) or name not in job.sinks)
+    is_new = name not in manifest.sinks and (bool(manifest.sinks) or name not in job.sinks)
     if found is None and manifest.publishes and not is_new:
         raise SinkMismatch(
             f"{job.all_sinks[name]!r} has none of the outputs of job {manifest.job} (no _published/JOB): its results "
             "would be split over two folders. Give the sink its old url, or move the whole old folder there; or, to "
             "publish only new results there, copy _published of the old folder"
-            + by_place({*job.all_sinks, *manifest.sinks})
         )
 
 
@@ -110,7 +106,7 @@ def shown(job: Job, newest: Mapping[str, int]) -> Trace:
 
 def check_has_last(job: Job, log: Log, manifest: Manifest, newest: Mapping[str, int]) -> None:
     """Raise SinkMismatch if a folder lacks the last outputs that were published under its name, as far as kept
-    checkpoints tell. It is that of another sink, which has the name of this one since a list has changed."""
+    checkpoints tell. It is that of another sink, which has the name of this one."""
     for name, part in manifest.sinks.items():
         last = part.unpublished[0].before if part.unpublished else part.last
         if name not in job.all_sinks or last is None or not hasattr(job.all_sinks[name], "holder"):
@@ -119,7 +115,7 @@ def check_has_last(job: Job, log: Log, manifest: Manifest, newest: Mapping[str, 
             raise SinkMismatch(
                 f"{job.all_sinks[name]!r} has {_up_to(newest[name])}, but {name!r} was given those of checkpoint "
                 f"{last}: it is the place of another sink, or an older copy, and lacks what was published since. Give "
-                f"{name!r} the place that it had. Of sinks in a list, the place in the list is the name"
+                f"{name!r} the place that it had"
             )
 
 
@@ -181,25 +177,27 @@ def _check_whole(job: Job, outlet: Outlet, found: Sequence[OutputBatch]) -> None
 
 def _named(failures: Mapping[str, Exception], sinks: Collection[str]) -> Exception:
     """The error of the first sink that failed; with several sinks, it names those that lack their outputs."""
-    first = next(iter(failures.values()))
+    first, *_ = failures.values()
     if len(sinks) == 1 or not isinstance(first, PersistentError):
         return first
     others = ", ".join(repr(name) for name in sinks if name not in failures)
     received = f"; {others} received theirs" if others else ""
     named = type(first)(
         f"sink {', '.join(map(repr, failures))}: {str(first).rstrip('.')}. The outputs that it lacks stay in the "
-        f"checkpoint, and the next run begins with them{received}{by_place(sinks)}"
+        f"checkpoint, and the next run begins with them{received}"
     )
     named.__cause__ = first
     return named
 
 
-def joining_sinks(job: Job, manifest: Manifest) -> tuple[str, ...]:
+def joining_sinks(node: Node, manifest: Manifest) -> tuple[str, ...]:
     """The sinks that get every key of a state without windows at the next end of the input, or of one that is published
     as it changes in its next step: those that have none yet, where others have."""
-    if (job.state.window is not None and not job.state.lateness.of_changes) or not manifest.result_sinks():
+    if node.state.window is not None and not node.state.lateness.of_changes:
         return ()
-    parts = {name: part_of(job, manifest, name) for name in job.sinks}
+    if not manifest.sinks_of(node.id):
+        return ()
+    parts = {name: part_of(manifest, name) for name in node.sinks}
     return tuple(name for name, part in parts.items() if part.last is None or part.emptied)
 
 
@@ -273,11 +271,16 @@ def no_longer_kept(manifest: Manifest, kept: Iterable[Manifest], dropped: Iterab
     return [*names, *sorted(name for name in waited if name.startswith(f"{STAGED}/"))]
 
 
+def delete_dropped(job: Job, manifest: Manifest, kept: Iterable[Manifest], dropped: Iterable[Manifest]) -> None:
+    """Delete the files of manifests that are no longer kept."""
+    delete_all(job.storage, no_longer_kept(manifest, kept, dropped))
+
+
 def collect(job: Job, manifest: Manifest, kept: Iterable[Manifest], pending: StepPlan | None) -> None:
     """Delete every file that neither a kept manifest, nor the pending plan, nor an unpublished output names; and
     outputs that were published after they were taken back."""
     waiting = [STAGED] if any(isinstance(sink, BatchSink) for sink in job.all_sinks.values()) else []
-    folders = dict.fromkeys((job.folder(), *(one.folder() for one in job.each().values()), *waiting))
+    folders = dict.fromkeys((job.folder, *(one.folder for one in job.nodes.values()), *waiting))
     delete_all(job.storage, list(collectable(job.storage, folders, manifest, kept, pending)))
     for outlet in job.all_outlets().values():
         outlet.ask("tidy")
@@ -339,8 +342,7 @@ def _check_sinks(job: Job, manifest: Manifest) -> None:
 
 def _others(job: Job, manifest: Manifest) -> list[str]:
     """The names of the sinks that the manifest lists and the job no longer has."""
-    others = manifest.sinks.keys() - job.all_sinks.keys()
-    return sorted(others - {former_name(job, manifest, name) for name in job.sinks} if others else others)
+    return sorted(manifest.sinks.keys() - job.all_sinks.keys())
 
 
 def _check_not_needed(job: Job, name: str, manifest: Manifest) -> None:
@@ -358,7 +360,6 @@ def _check_not_needed(job: Job, name: str, manifest: Manifest) -> None:
             f"{url}: checkpoint {manifest.base} has outputs for {place}: only the old one knows whether they were "
             "published. Run it with its old sink, which publishes them. Another can follow here after a step without "
             f"outputs, and at once in a new checkpoint that starts from this one (start_from={url!r})"
-            f"{by_place({*job.all_sinks, *manifest.sinks})}"
         )
 
 

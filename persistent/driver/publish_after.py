@@ -8,6 +8,9 @@ those of late records in the delta.
 A state that is published as it changes is published in the same way: the keys and windows of what is not published yet,
 which is the delta, and all else that a sink lacks. With early results it is so in the steps whose plan says that a
 clock has passed a multiple, and where it must be; the others publish nothing.
+
+A state with a time to live publishes, and counts, once its step has mapped: a record of the step can keep a key. The
+keys whose last life may have ended are looked up by the agendas of the runs.
 """
 
 from __future__ import annotations
@@ -19,103 +22,103 @@ from itertools import chain
 import numpy as np
 
 from monoids.groupby.cells import Integers
-from persistent.driver.agenda_cache import SessionCache, of_shard
-from persistent.driver.commit import final_after, key_types
-from persistent.driver.expiry import lives_after
+from monoids.text import Words
+from persistent.driver.agenda_cache import LifeCache, SessionCache, of_shard
+from persistent.driver.commit import key_types
 from persistent.driver.output_batches import lacks_all, told_anew
 from persistent.driver.publish import joining_sinks
-from persistent.driver.state_bench import StateBench
-from persistent.driver.step import Step, changing, closing_of, in_shards
+from persistent.driver.step import NodeStep, in_shards
+from persistent.driver.workbench import NodeBench
 from persistent.lateness import CHANGE, EARLY
 from persistent.session_window import SessionWindow
 from persistent.window import AnyWindow
-from persistent.worker.job import Closed, CloseShard, Job, Mapped
+from persistent.worker.job import Closed, CloseShard, MappedNode, Node
 
 _EVER = -(1 << 62)
 """No session ends earlier."""
 
 
-def publishes_after(job: Job, step: Step) -> bool:
+def publishes_after(node: Node, step: NodeStep) -> bool:
     """Whether what the step publishes depends on what it maps: windows that are not final take late records, or it
     publishes what it has changed, or does so if it must."""
-    if job.state.time_to_live is not None:
+    if node.state.time_to_live is not None:
         return True
-    after = publishes_changes(job, step) or _holds_back(job, step)
-    return after or (step.plan.task.final_at is not None and step.plan.reads)
+    after = publishes_changes(node, step) or _holds_back(node, step)
+    return after or (step.task.final_at is not None and step.plan.reads)
 
 
 def outputs_after(
-    bench: StateBench, step: Step, mapped: Sequence[Mapped], *, anew: bool = False
+    bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode], *, anew: bool = False
 ) -> tuple[tuple[Closed, ...], int, bool]:
     """The results of a step that publishes after it has mapped; without a sink, how many windows close; and whether
     all that has changed is published. ``anew``: closed windows are published again as they are, and take nothing
     back."""
-    if bench.job.state.time_to_live is not None:
-        closed, changes = lives_after(bench, step, mapped)
+    if bench.node.state.time_to_live is not None:
+        closed, changes = _lives_after(bench, step, mapped)
         return closed, 0, changes
-    if _holds_back(bench.job, step):
+    if _holds_back(bench.node, step):
         changes = _must_publish(bench, step, mapped)
     else:
-        changes = publishes_changes(bench.job, step)
+        changes = publishes_changes(bench.node, step)
         if not changes:
             return *published_after(bench, step, mapped, anew=anew), False
     return changes_after(bench, step, mapped) if changes else (), 0, changes
 
 
-def is_told_anew(job: Job, step: Step) -> bool:
+def is_told_anew(node: Node, step: NodeStep) -> bool:
     """Whether the checkpoint after a rollback, which has left outputs to be seen, must publish sessions that change:
     no later one knows what the sinks have of them."""
-    manifest, lateness = step.last.manifest, job.state.lateness
-    changes = isinstance(job.state.window, SessionWindow) and lateness.of_changes is not None
-    return changes and manifest.target is not None and told_anew(manifest) is not None
+    manifest, lateness = step.last.manifest, node.state.lateness
+    changes = isinstance(node.state.window, SessionWindow) and lateness.of_changes is not None
+    return changes and manifest.target is not None and told_anew(manifest, step.before.id) is not None
 
 
-def publishes_changes(job: Job, step: Step) -> bool:
+def publishes_changes(node: Node, step: NodeStep) -> bool:
     """Whether the step publishes what has changed, as its plan says. Before its first checkpoint a job can have a plan
     of another option; windows are then published as they are now, and nothing is lost: what is not published yet is
     published by the next step that publishes what has changed, or when they close. Sessions are not: what is published
     of them when they close is not known to be, and could not be taken back."""
-    of_changes, planned = job.state.lateness.of_changes, step.plan.task.emit
-    if planned is None and isinstance(job.state.window, SessionWindow):
+    of_changes, planned = node.state.lateness.of_changes, step.task.emit
+    if planned is None and isinstance(node.state.window, SessionWindow):
         planned = of_changes
-    return bool(job.sinks) and planned == CHANGE and (job.state.window is None or of_changes is not None)
+    return bool(node.sinks) and planned == CHANGE and (node.state.window is None or of_changes is not None)
 
 
-def _holds_back(job: Job, step: Step) -> bool:
+def _holds_back(node: Node, step: NodeStep) -> bool:
     """Whether the step publishes only if it must. An option that has changed since the plan was put counts where the
     plan says nothing of changes."""
-    of_changes, planned = job.state.lateness.of_changes, step.plan.task.emit
+    of_changes, planned = node.state.lateness.of_changes, step.task.emit
     is_early = planned == EARLY or (planned is None and of_changes == EARLY)
-    return bool(job.sinks) and of_changes is not None and is_early
+    return bool(node.sinks) and of_changes is not None and is_early
 
 
-def _must_publish(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> bool:
+def _must_publish(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> bool:
     """Whether a step that holds back publishes what has changed all the same: a window closes, or has closed, of which
     something is not published, and its panes may leave; the input ends; or a sink has come that lacks every key. Of a
     state without windows nothing leaves."""
-    last, task, window = step.last.manifest, step.plan.task, bench.job.state.window
-    if task.ends or lacks_all(bench.job, last):
+    task, window = step.task, bench.node.state.window
+    if task.ends or lacks_all(bench.node, step.last.manifest):
         return True
     if window is None:
         return False
     if isinstance(window, SessionWindow):
         return _closes_unpublished(bench, step, mapped)
-    old = bench.run_cache.panes(last.operator.state.fresh())
+    old = bench.run_cache.panes(step.before.state.fresh())
     new = [one.panes for one in mapped if one.panes is not None]
     # As below: windows that become final take nothing of the step.
-    final, closed = final_after(last, step.plan), task.close_at
-    return bool(touched(window, old, last.final, closed) or touched(window, new, final, closed))
+    final, closed = step.final, task.close_at
+    return bool(touched(window, old, step.before.final, closed) or touched(window, new, final, closed))
 
 
-def _closes_unpublished(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> bool:
+def _closes_unpublished(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> bool:
     """Whether a session closes, or has closed, of which something is not published. The agendas say which keys to look
     at: the last fragment of such a session ends with it, published or not, and what is not published ends no later."""
-    cache, last, close_at = bench.run_cache, step.last.manifest, step.plan.task.close_at
+    cache, close_at = bench.run_cache, step.task.close_at
     assert isinstance(cache, SessionCache)
     closing = _changing_sessions(bench, step, mapped)
     due = cache.due(closing.delta, _EVER, close_at)
     if len(due):
-        due = np.intersect1d(due, cache.due((*closing.runs, *closing.delta), last.final, close_at))
+        due = np.intersect1d(due, cache.due((*closing.runs, *closing.delta), step.before.final, close_at))
     counting = replace(closing, close_at=close_at, counts=True, hashes=due)
     shards = in_shards(counting, bench.engine.parallelism, None) if len(due) else []
     items = [replace(one, hashes=hashes) for one in shards if len(hashes := of_shard(due, one))]
@@ -123,47 +126,44 @@ def _closes_unpublished(bench: StateBench, step: Step, mapped: Sequence[Mapped])
     return any(one.unpublished for one in found if isinstance(one, Closed))
 
 
-def _changing_sessions(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> CloseShard:
+def _changing_sessions(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> CloseShard:
     """What a step publishes of sessions that have changed, in all key groups. Those that become final in it take
     nothing of the step, and are published too if they were not."""
-    last = step.last.manifest
-    closing = replace(changing(closing_of(step), last.operator.state), final=last.final, changes=True)
+    closing = replace(step.changing(), final=step.before.final, changes=True)
     return replace(closing, delta=(*closing.delta, *(one.run for one in mapped if one.run)))
 
 
-def changes_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> tuple[Closed, ...]:
+def changes_after(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> tuple[Closed, ...]:
     """The results of the keys, and of their windows, that the step or a run of which nothing is published has changed;
     of all keys for a sink that has none."""
     closings = _changed(bench, step, mapped)
     shards = chain.from_iterable(in_shards(one, bench.engine.parallelism, None) for one in closings)
-    items = [replace(one, key_types=key_types(step.last.manifest.operator, mapped)) for one in shards]
+    items = [replace(one, key_types=key_types(step.before.operator, mapped)) for one in shards]
     return tuple(one for one in bench.engine.map(bench.work, items) if isinstance(one, Closed)) if items else ()
 
 
-def _changed(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> list[CloseShard]:
-    last, window = step.last.manifest, bench.job.state.window
-    state, joining = last.operator.state, joining_sinks(bench.job, last)
-    before = replace(changing(closing_of(step), state), whole=joining)
+def _changed(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> list[CloseShard]:
+    window, joining = bench.node.state.window, joining_sinks(bench.node, step.last.manifest)
+    before = replace(step.changing(), whole=joining)
     after = replace(before, delta=(*before.delta, *(one.run for one in mapped if one.run)))
     if window is None:
         return [after] if after.delta or (joining and after.runs) else []
     if isinstance(window, SessionWindow):
         return _changed_sessions(bench, step, mapped)
-    old = bench.run_cache.panes(state.runs if joining else before.delta)
+    old = bench.run_cache.panes(step.before.state.runs if joining else before.delta)
     new = [one.panes for one in mapped if one.panes is not None]
     # Windows that become final take nothing of the step, although they may share panes with others that do.
-    leaving = touched(window, old, last.final, after.final)
+    leaving = touched(window, old, step.before.final, after.final)
     staying = touched(window, [*old, *new], after.final)
     return [replace(one, corrected=some) for one, some in ((before, leaving), (after, staying)) if some]
 
 
-def _changed_sessions(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> list[CloseShard]:
+def _changed_sessions(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> list[CloseShard]:
     """Likewise of sessions. To sinks that may have those of some runs, from another job or from before a rollback, all
     are published anew, and what has become a part of another is taken back."""
-    last = step.last.manifest
-    closing, told = _changing_sessions(bench, step, mapped), told_anew(last)
+    closing, told = _changing_sessions(bench, step, mapped), told_anew(step.last.manifest, step.before.id)
     if told is None:
-        closing = replace(closing, whole=joining_sinks(bench.job, last))
+        closing = replace(closing, whole=joining_sinks(bench.node, step.last.manifest))
     else:
         delta = tuple(run for run in (*closing.runs, *closing.delta) if run not in told)
         closing = replace(closing, runs=told, delta=delta, anew=True)
@@ -171,37 +171,37 @@ def _changed_sessions(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -
 
 
 def published_after(
-    bench: StateBench, step: Step, mapped: Sequence[Mapped], *, anew: bool = False
+    bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode], *, anew: bool = False
 ) -> tuple[tuple[Closed, ...], int]:
     """The results of windows that close, and of closed ones that the delta touches; without a sink, how many close."""
-    window, last, close_at = bench.job.state.window, step.last.manifest, step.plan.task.close_at
+    window, close_at = bench.node.state.window, step.task.close_at
     assert window is not None
     if isinstance(window, SessionWindow):
         return _sessions_after(bench, step, mapped)
     delta = tuple(one.run for one in mapped if one.run)
-    runs = (*bench.runs(last), *delta)
-    is_due = bench.run_cache.is_due(runs, last.clock, close_at)
-    if not bench.job.sinks:
-        return (), bench.run_cache.windows_over(runs, last.clock, close_at) if is_due else 0
+    runs = (*step.before.state.runs, *delta)
+    is_due = bench.run_cache.is_due(runs, step.before.clock.closed, close_at)
+    if not bench.node.sinks:
+        return (), bench.run_cache.windows_over(runs, step.before.clock.closed, close_at) if is_due else 0
     panes = [one.panes for one in mapped if one.panes is not None]
-    corrected = touched(window, panes, final_after(last, step.plan), last.clock.closed)
+    corrected = touched(window, panes, step.final, step.before.clock.closed)
     if not (is_due or corrected):
         return (), 0
-    types = key_types(last.operator, mapped)
-    closing = replace(closing_of(step), key_types=types, delta=delta, corrected=corrected, anew=anew)
+    types = key_types(step.before.operator, mapped)
+    closing = replace(step.closing(), key_types=types, delta=delta, corrected=corrected, anew=anew)
     first = corrected[0][0] if corrected else window.first_number(closing.closed)
     held = (window.start_of(first), max(closing.closed, close_at))
     items = in_shards(closing, bench.engine.parallelism, held)
     return tuple(one for one in bench.engine.map(bench.work, items) if isinstance(one, Closed)), 0
 
 
-def _sessions_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> tuple[tuple[Closed, ...], int]:
+def _sessions_after(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> tuple[tuple[Closed, ...], int]:
     """The results of sessions that close, and of closed ones that the delta changes; without a sink, how many close."""
     cache = bench.run_cache
     assert isinstance(cache, SessionCache) and cache.window is not None
     delta = tuple(one.run for one in mapped if one.run)
-    closing = replace(closing_of(step), key_types=key_types(step.last.manifest.operator, mapped), delta=delta)
-    corrected = cache.touched(delta, closing.closed) if bench.job.sinks else ()
+    closing = replace(step.closing(), key_types=key_types(step.before.operator, mapped), delta=delta)
+    corrected = cache.touched(delta, closing.closed) if bench.node.sinks else ()
     due = cache.due((*closing.runs, *delta), closing.closed, closing.close_at)
     if not (len(due) or corrected):
         return (), 0
@@ -212,6 +212,49 @@ def _sessions_after(bench: StateBench, step: Step, mapped: Sequence[Mapped]) -> 
     items = [one for one in items if corrected or (one.hashes is not None and len(one.hashes))]
     closed = tuple(one for one in bench.engine.map(bench.work, items) if isinstance(one, Closed))
     return closed, sum(one.discarded for one in closed)
+
+
+def _lives_after(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> tuple[tuple[Closed, ...], bool]:
+    """The results of keys that have changed or expired, and whether all that has changed is published."""
+    changes = bool(bench.node.sinks) and _publishes_lives(bench, step)
+    publishes = changes or (bool(bench.node.sinks) and step.task.ends)
+    closing, due = _closing_lives(bench, step, mapped, publishes=publishes)
+    is_all = publishes and bool(closing.delta or (closing.whole and closing.runs))
+    items = [
+        replace(one, hashes=of_shard(due, one), key_types=key_types(step.before.operator, mapped))
+        for one in in_shards(closing, bench.engine.parallelism if is_all or len(due) else 1, None)
+    ]
+    items = [one for one in items if is_all or (one.hashes is not None and len(one.hashes))]
+    found = bench.engine.map(bench.work, items) if items else ()
+    return tuple(one for one in found if isinstance(one, Closed)), changes
+
+
+def _publishes_lives(bench: NodeBench, step: NodeStep) -> bool:
+    """Whether the step publishes what has changed, and expired: as its plan says; and with early results also if a sink
+    lacks every key. A key that a sink has stays on disk until it is retracted, so nothing else forces a
+    step to publish."""
+    planned = step.task.emit
+    holds_back = planned == EARLY or (planned is None and bench.node.state.lateness.of_changes == EARLY)
+    return planned == CHANGE or (holds_back and lacks_all(bench.node, step.last.manifest))
+
+
+def _closing_lives(
+    bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode], *, publishes: bool
+) -> tuple[CloseShard, Words]:
+    """What a step publishes, or only counts, in all key groups; and the hashes of the keys that may have expired."""
+    cache = bench.run_cache
+    assert isinstance(cache, LifeCache)
+    state, closing = step.before.state, step.closing()
+    delta = tuple(one.run for one in mapped if one.run)
+    due = cache.due(state.runs, closing.closed, closing.close_at)
+    if not publishes:
+        return replace(closing, delta=delta, counts=True), due
+    # Once all that was published has left, the sinks know of nothing that a key could be taken back for.
+    shown_at = state.shown_to(state.runs)
+    told = due if shown_at is None else cache.due(state.runs, shown_at, closing.close_at)
+    joining = joining_sinks(bench.node, step.last.manifest)
+    closing = replace(step.changing(), close_at=closing.close_at, shown_at=shown_at, whole=joining)
+    return replace(closing, delta=(*closing.delta, *delta)), np.union1d(due, told)
 
 
 def touched(

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import Any
 
+from persistent.checkpoint.commit_change import Decision, after, put_change
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import manifest_name
+from persistent.checkpoint.names import Attempt, manifest_name
 from persistent.checkpoint.running import marks
 from persistent.checkpoint.successor import Entry
 from persistent.driver.commit import with_sources
 from persistent.driver.effects import TAKING_OVER, Effect
 from persistent.driver.evolution import adapted, adopted, changes, check_emission
-from persistent.driver.migration import migrate
-from persistent.driver.next_step import plan_number
+from persistent.driver.migration import migrated
 from persistent.driver.notes import Notes
 from persistent.driver.publish import (
     check_has_last,
@@ -27,6 +28,7 @@ from persistent.driver.publish import (
     sweep,
     take_back,
 )
+from persistent.driver.put_plan import plan_number
 from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint, FingerprintChanged, NewerFormat
 from persistent.text.shell import shell_word
@@ -147,8 +149,12 @@ def _evolved(bench: Workbench, notes: Notes, fence: Entry) -> Entry:
     if view.replan != fence.manifest.replan:
         changed = changes(fence.manifest, bench.first)
         notes.note("task", f"the task has changed, {changed}: nothing was committed yet, so the new task is adopted")
-    with bench.log.unless_fenced(fence.manifest.id):
-        job = bench.job.in_zones({name: one.state.zone for name, one in view.operators.items()})
-        entry = migrate(job, bench.log, fence, view, bench.options.evolve, list(bench.kept.values()))
+    job = bench.job.in_zones({name: one.state.zone for name, one in view.operators.items()})
+    evolve, kept = bench.options.evolve, list(bench.kept.values())
+
+    def write(attempt: Attempt) -> dict[str, Any]:
+        return migrated(job, attempt, fence.manifest, view, evolve, kept)
+
+    entry = put_change(bench.log, after(fence), Decision("migration", write=write))
     bench.kept[entry.manifest.id] = entry.manifest
     return entry

@@ -48,23 +48,17 @@ class StepReport:
     """Results of closed windows that late records have changed, and that are published again."""
     behind_ms: Mapping[str, int] = field(default_factory=dict)
     """With deduplication, how far behind the clock the oldest record was that a copy repeats, by source."""
-    late_windows: LateWindows = field(default_factory=dict)
-    """Late records by the start of the window that they missed (ms since 1970); None: of all others."""
-    refused: Mapping[str, LateWindows] = field(default_factory=dict)
-    """Of a task with several states, the records that each has refused, likewise; another may have taken them."""
+    late_windows: Mapping[str, LateWindows] = field(default_factory=dict)
+    """By state, the records that it has refused, by the start of the window that they missed (ms since 1970); None: of
+    all others. Another state of the task may have taken them."""
     expired: int = 0
     """With a time to live, the lives of keys that have ended."""
     expired_in: Mapping[str, int] = field(default_factory=dict)
-    """Of a task with several states, the lives that have ended in each."""
+    """By state, the lives that have ended."""
 
     @property
     def rows_per_second(self) -> float:
         return self.rows / self.seconds if self.seconds else 0.0
-
-    @property
-    def watermark(self) -> int:
-        """The name of ``clock_ms`` in the first release."""
-        return self.clock_ms
 
 
 @dataclass(frozen=True)
@@ -82,7 +76,8 @@ class RunReport:
     thousand windows that most have missed; None: of all others. With several states, the records that each has refused,
     by its name, "task/state": those that another state has taken are partly late, and not in ``late``. ``expired``:
     with a time to live, the lives of keys that have ended; ``expired_in``: with several states, those of each, by its
-    name. ``series``: how the run went, step by step; of more than a thousand steps, a point for several.
+    name. ``series``: how the run went, step by step; of more than a thousand steps, a point for several. ``logged``:
+    the ``notes`` that the log had as they arose. ``name``: that of the pipeline, if it has one.
     """
 
     engine: str
@@ -112,15 +107,12 @@ class RunReport:
     expired: int = 0
     expired_in: Mapping[str, int] = field(default_factory=dict)
     series: tuple[SeriesPoint, ...] = field(default=(), repr=False, compare=False)
+    logged: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    name: str = ""
 
     @property
     def rows_per_second(self) -> float:
         return self.rows / self.seconds if self.seconds else 0.0
-
-    @property
-    def watermark(self) -> int:
-        """The name of ``clock_ms`` in the first release."""
-        return self.clock_ms
 
     def plot(self) -> Any:
         """How the run went, as an Altair chart: rows a second, the lag of the clock, records set aside, the size of the
@@ -157,6 +149,7 @@ class RunReport:
         counts = {
             "late": self.late,
             "dead letters": self.dead,
+            "duplicates": self.duplicates,
             "results not shown": self.set_aside,
             "open windows": self.open_windows,
             "windows discarded": self.discarded,
@@ -168,11 +161,12 @@ class RunReport:
         yield from ((f"late in {task}", missed_text(missed)) for task, missed in self.late_windows.items())
 
     def __str__(self) -> str:
+        duplicates = f", {count_text(self.duplicates, 'duplicate')}" if self.duplicates else ""
         text = (
-            f"{count_text(self.rows, 'row')} in {count_text(self.steps, 'step')}, "
+            f"{self.name and f'{self.name}: '}{count_text(self.rows, 'row')} in {count_text(self.steps, 'step')}, "
             f"{self.seconds:.1f} s ({self.rows_per_second:,.0f} rows/s, "
             f"{self.engine}); {count_text(self.outputs, 'row')} published, {self.late:,} late, "
-            f"{count_text(self.dead, 'dead letter')}; "
+            f"{count_text(self.dead, 'dead letter')}{duplicates}; "
             f"checkpoint {self.checkpoint}, clock {clock_text(self.clock_ms)}"
         )
         if self.open_windows:

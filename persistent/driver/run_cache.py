@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,6 @@ from monoids.groupby.cells import Integers
 from persistent.agenda import Agenda
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.runs import read_run, read_table, run_place, with_recovery_advice
-from persistent.clock import Clock
 from persistent.codec import Run, decode_panes
 from persistent.storage import Storage
 from persistent.window import AnyWindow
@@ -44,7 +42,7 @@ class RunCache:
         """The panes of each of these runs, ascending."""
         return [self._panes_of(run) for run in runs]
 
-    def open_windows(self, runs: Iterable[Run], clock: Clock) -> int:
+    def open_windows(self, runs: Iterable[Run], closed: int) -> int:
         """The number of non-empty windows that are not closed."""
         window = self.window
         panes = [self._panes_of(run) for run in runs] if window else []
@@ -55,30 +53,29 @@ class RunCache:
         if not window.overlaps:
             first = last
         # Both ascend with the panes: a pane adds the windows after the last one of the previous pane.
-        counted = np.concatenate(([window.first_number(clock.closed) - 1], last[:-1]))
+        counted = np.concatenate(([window.first_number(closed) - 1], last[:-1]))
         counted = np.maximum(counted, counted[0])
         return int(np.maximum(last - np.maximum(first - 1, counted), 0).sum())
 
-    def windows_over(self, runs: Sequence[Run], clock: Clock, close_at: int) -> int:
+    def windows_over(self, runs: Sequence[Run], closed: int, close_at: int) -> int:
         """The number of non-empty windows with ``closed < end <= close_at``."""
-        later = replace(clock, closed=max(clock.closed, close_at))
-        return self.open_windows(runs, clock) - self.open_windows(runs, later)
+        return self.open_windows(runs, closed) - self.open_windows(runs, max(closed, close_at))
 
-    def largest_end(self, runs: Iterable[Run], clock: Clock) -> int:
+    def largest_end(self, runs: Iterable[Run], closed: int) -> int:
         """The largest end of a non-empty window that is not closed; 0 without one."""
         window = self.window
         if window is None:
             return 0
-        first = window.first_number(clock.closed)
+        first = window.first_number(closed)
         last = max((window.last_number(run.pane_max) for run in runs), default=first - 1)
         return window.end_of(last) if last >= first else 0
 
-    def is_due(self, runs: Iterable[Run], clock: Clock, close_at: int) -> bool:
+    def is_due(self, runs: Iterable[Run], closed: int, close_at: int) -> bool:
         """Whether a non-empty window has ``closed < end <= close_at``."""
         window = self.window
         if window is None:
             return False
-        first = window.first_number(clock.closed)
+        first = window.first_number(closed)
         start = window.start_of(first)
         for run in runs:
             if run.pane_max < start or window.end_of(max(window.first_number(run.pane_min), first)) > close_at:
@@ -102,12 +99,12 @@ class RunCache:
         """The folds of some of these runs, with the time up to which they drop sessions."""
         return list(folds)
 
-    def first_end(self, runs: Iterable[Run], clock: Clock) -> int | None:
+    def first_end(self, runs: Iterable[Run], closed: int) -> int | None:
         """The smallest end of a non-empty window that is not closed; None without one."""
         window = self.window
         if window is None:
             return None
-        first = window.first_number(clock.closed)
+        first = window.first_number(closed)
         start = window.start_of(first)
         panes = [self._panes_of(run) for run in runs if run.pane_max >= start]
         ahead = [int(some[np.searchsorted(some, start)]) for some in panes]

@@ -7,22 +7,43 @@ from typing import Any
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SourcePart
-from persistent.checkpoint.shapes import is_of_several
 from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob, UnknownCheckpoint
-from persistent.task import STATE, task_name
+from persistent.task import STATE, operator_name, task_name
 from persistent.text.fingerprints import changes_text
-from persistent.worker.job import Job
+from persistent.worker.job import Job, Node
 
 
 def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
     """Refuse the checkpoint of another job, or of another monoid, key or window under the same operator. A source that
     begins without partitions can have any, and a source that the checkpoint does not know can join."""
     _check_same_states(found, expected, url)
+    _check_same_sources(found, expected, url)
+    for id in expected.operators:
+        _check_same_state(found, expected, id, url)
+
+
+def check_same_task(found: Manifest, expected: Manifest, url: str) -> None:
+    """OtherJob for the checkpoint of another task, or of other sources. The states of the task may have changed."""
+    theirs, ours = ({name.partition("/")[0] for name in one.operators} for one in (found, expected))
+    if not theirs & ours:
+        _check_same_states(found, expected, url)
+    _check_same_sources(found, expected, url)
+
+
+def _check_same_sources(found: Manifest, expected: Manifest, url: str) -> None:
+    """OtherJob unless the job has the sources that the checkpoint has read, and its task reads all of them."""
     for what, theirs, ours in _sources_compared(found.sources, expected.sources):
         if theirs != ours:
             raise OtherJob(
                 f"{url} is the checkpoint of another job: its {what}: {theirs}, this pipeline's: {ours}. "
                 "Give this pipeline a checkpoint of its own, or the task its old name"
+            )
+    for id, operator in found.operators.items():
+        unread = sorted(found.sources.keys() - set(operator.inputs))
+        if unread:
+            raise OtherJob(
+                f"{url} is the checkpoint of another job: {id.partition('/')[0]} does not read {', '.join(unread)}, "
+                "and the task of a pipeline reads every source. Give this pipeline a checkpoint of its own"
             )
     missing = sorted(found.sources.keys() - expected.sources.keys())
     if missing:
@@ -32,40 +53,43 @@ def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
             f"each source its old name, source={{{missing[0]!r}: ...}}, and omit none; or give this pipeline a "
             "checkpoint of its own"
         )
-    for name, operator in expected.operators.items():
-        changed = changes_text(found.operators[name].described(), operator.described())
-        if changed:
-            raise FingerprintChanged(
-                f"{url}: the state of {name} has another definition: {changed}. {_what_to_do(found, url)}"
-            )
 
 
-def chosen_state(job: Job, name: str | None) -> str:
-    """The name of a state of the job; of the only one, if none is given. InvalidPipeline, with the names, if there are
+def check_same_node(found: Manifest, expected: Manifest, id: str, url: str) -> None:
+    """As ``check_same_job``, for one node of the job alone. UnknownCheckpoint if it was added to its task since."""
+    task, _, name = id.partition("/")
+    if id not in found.operators and found.tasks.keys() == {task}:
+        raise UnknownCheckpoint(
+            f"{url}: checkpoint {found.id} is from before the state {name or STATE!r} was added: it has "
+            f"{', '.join(found.operators)}. Choose a later checkpoint; if there is none, run the pipeline once"
+        )
+    if id not in found.operators:
+        _check_same_states(found, expected, url)
+    _check_same_sources(found, expected, url)
+    _check_same_state(found, expected, id, url)
+
+
+def chosen_node(job: Job, name: str | None) -> Node:
+    """The node of the state of that name; the only one, if none is given. InvalidPipeline, with the names, if there are
     several, or none of that name."""
-    names = [one.name for one in job.each().values()]
+    task, names = task_name(job.task), list(job.states)
     if name is None and len(names) == 1:
-        return names[0]
+        (name,) = names
     if name is None:
-        raise InvalidPipeline(f"{task_name(job.task)} has the states {', '.join(names)}: say which, name={names[0]!r}")
+        raise InvalidPipeline(f"{task} has the states {', '.join(names)}: say which, name={names[0]!r}")
     if name not in names:
         there = f"has the states {', '.join(names)}" if names != [STATE] else "has one state, without a name: omit it"
-        raise InvalidPipeline(f"name={name!r}: {task_name(job.task)} {there}")
-    return name
+        raise InvalidPipeline(f"name={name!r}: {task} {there}")
+    return job.nodes[operator_name(job.task, name)]
 
 
-def view_of(job: Job, manifest: Manifest, url: str) -> Manifest:
-    """The manifest of the job's only state alone. UnknownCheckpoint if it was added to the task since. That of another
-    task is returned as it is, to be refused."""
-    if job.operator in manifest.operators:
-        return manifest.of(job.operator)
-    tasks = {name.partition("/")[0] for name in manifest.operators}
-    if tasks == {task_name(job.task)} and (job.name != STATE or is_of_several(manifest.operators)):
-        raise UnknownCheckpoint(
-            f"{url}: checkpoint {manifest.id} is from before the state {job.name!r} was added: it has "
-            f"{', '.join(manifest.operators)}. Choose a later checkpoint; if there is none, run the pipeline once"
+def _check_same_state(found: Manifest, expected: Manifest, id: str, url: str) -> None:
+    """FingerprintChanged if a node has another monoid, key or window."""
+    changed = changes_text(found.operators[id].described(), expected.operators[id].described())
+    if changed:
+        raise FingerprintChanged(
+            f"{url}: the state of {id} has another definition: {changed}. {_what_to_do(found, url)}"
         )
-    return manifest
 
 
 def _check_same_states(found: Manifest, expected: Manifest, url: str) -> None:
@@ -78,8 +102,8 @@ def _check_same_states(found: Manifest, expected: Manifest, url: str) -> None:
             remedy = "Give the task the states that it had" if gone else "Run the pipeline once: it adds them"
         drops = f"; or drop {'its state' if len(gone) == 1 else 'their states'}: Pipeline(allow_dropped={gone})"
         raise OtherJob(
-            f"{url} is the checkpoint of {'another job' if gone else 'fewer states'}: its operators: {theirs}, this "
-            f"pipeline's: {ours}. {remedy}{drops if gone else ''}"
+            f"{url} is the checkpoint of {'another job' if gone else 'fewer states'}: its states: {theirs}, this "
+            f"pipeline's: {ours}. {remedy}{drops if gone and len(found.tasks) == 1 else ''}"
         )
 
 

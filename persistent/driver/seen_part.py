@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import SeenPart
+from persistent.checkpoint.parts import SeenColumns, SeenPart
 from persistent.checkpoint.plan import StepPlan
 from persistent.dedupe import Dedupe, check_columns, kinds_of
 from persistent.driver.folds import Fold, Runs, runs_after
 from persistent.errors import FingerprintChanged
 from persistent.sources.layout import columns_of_text
+from persistent.sources.offsets import UNCONFIRMED
 from persistent.worker.job import Job
 from persistent.worker.seen_items import SeenBefore
 
@@ -25,7 +26,7 @@ DROPPED = "dedupe"
 
 def begun(dedupe: Dedupe | None) -> SeenPart | None:
     """The seen records before anything is read; None without deduplication."""
-    return None if dedupe is None else SeenPart(dedupe.columns(), dedupe.pane_ms)
+    return None if dedupe is None else SeenPart(SeenColumns(**dedupe.columns()), dedupe.pane_ms)
 
 
 def seen_of(manifest: Manifest, dedupe: Mapping[str, Dedupe], source: str) -> SeenPart | None:
@@ -42,8 +43,15 @@ def seen_before(manifest: Manifest, dedupe: Mapping[str, Dedupe]) -> dict[str, S
     for name, one in dedupe.items():
         seen = seen_of(manifest, dedupe, name)
         assert seen is not None
-        before[name] = SeenBefore(seen.runs, seen.horizon(manifest.clock.watermark, one.within_ms), seen.pane_ms)
+        horizon = _horizon(seen, one, manifest.clock.watermark, manifest.sources[name].recorded)
+        before[name] = SeenBefore(seen.runs, horizon, seen.pane_ms)
     return before
+
+
+def _horizon(seen: SeenPart, dedupe: Dedupe, watermark: int, recorded: Mapping[str, Any]) -> int:
+    """The first pane that counts. Messages whose acknowledgement is not confirmed may come again, with times of their
+    own, however late."""
+    return seen.horizon(min(watermark, recorded.get(UNCONFIRMED, watermark)), dedupe.within_ms)
 
 
 def seen_after(
@@ -54,10 +62,11 @@ def seen_after(
     watermark: int,
     *,
     kinds: Mapping[str, str] = MappingProxyType({}),
+    recorded: Mapping[str, Any] = MappingProxyType({}),
 ) -> SeenPart:
     """The seen records after a step that wrote these new runs, of names of these kinds, and moved the clock to
-    ``watermark``."""
-    expired = seen.horizon(watermark, dedupe.within_ms)
+    ``watermark``. ``recorded``: by the plan of the source."""
+    expired = _horizon(seen, dedupe, watermark, recorded)
     runs = tuple(run for run in (*runs_after(seen.runs, folded), *new) if run.pane_max >= expired)
     return replace(seen, expired=expired, runs=runs, kinds={**seen.kinds, **kinds})
 
@@ -105,7 +114,7 @@ def check_seen(found: Manifest, expected: Manifest, dropped: Sequence[str], url:
 
 
 def _check_columns(had: SeenPart, has: SeenPart | None, dropped: Sequence[str], url: str, where: str) -> None:
-    if has is not None and dict(has.columns) != dict(had.columns):
+    if has is not None and has.columns != had.columns:
         raise FingerprintChanged(
             f"{url}: copies{where} were recognised by {_columns(had)}, but this pipeline has dedupe by "
             f"{_columns(has)}. Restore it; or read the source again into a new checkpoint and sink"
@@ -135,5 +144,5 @@ def notes(found: Manifest, dedupe: Mapping[str, Dedupe]) -> Iterator[tuple[str, 
 
 
 def _columns(seen: SeenPart) -> str:
-    names = [*seen.columns["origin"], *filter(None, (seen.columns["epoch"], seen.columns["sequence"]))]
+    names = [*seen.columns.origin, *filter(None, (seen.columns.epoch, seen.columns.sequence))]
     return f"({', '.join(names)})"

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import Inheritance
-from persistent.driver.naming import by_place
-from persistent.driver.output_batches import former_name, holder
+from persistent.driver.output_batches import holder
 from persistent.errors import InvalidPipeline
-from persistent.lateness import DELTA
 from persistent.sinks.protocol import BatchSink
 from persistent.task import STATE
 from persistent.worker.job import Job
@@ -37,14 +35,14 @@ def check_takes_as_before(job: Job, manifest: Manifest) -> None:
 
 def taken_by(job: Job, sink: str) -> str | None:
     """The name of the state that a sink takes, as a manifest has it."""
-    name = job.takes.get(sink, job.name)
+    name = job.node_of(sink).name
     return None if name == STATE else name
 
 
 def check_named_as_before(job: Job, manifest: Manifest, name: str) -> None:
     """Raise InvalidPipeline if a sink has outputs of this job, and the manifest knows none of its name: it had another
     name, or was left out for a while, and lacks what was published since."""
-    is_known = not manifest.sinks or name in manifest.sinks or former_name(job, manifest, name)
+    is_known = not manifest.sinks or name in manifest.sinks
     if manifest.base == 0 or is_known or not _is_ours(job, manifest, name):
         return
     newest = job.all_outlets()[name].newest(manifest.job, manifest.revision_base)
@@ -56,7 +54,6 @@ def check_named_as_before(job: Job, manifest: Manifest, name: str) -> None:
         f"{job.all_sinks[name]!r} has outputs of this job up to checkpoint {newest}, but not under the name {name!r}: "
         + (f"if it was {was}, give it that name again, {_given_again(job, name, others[0])}; else " if others else "")
         + "it was left out meanwhile, and lacks what was published since: give it a new place"
-        + by_place({*job.all_sinks, *others})
     )
 
 
@@ -91,20 +88,3 @@ def check_inherits(job: Job, manifest: Manifest, name: str) -> None:
                 f"{other!r}; here it is called {name!r}, and a place is taken over by its name. Give it the name that "
                 f"it had, {_given_again(job, name, other)}"
             )
-
-
-def check_adds_up(job: Job, manifest: Manifest, name: str) -> None:
-    """Raise InvalidPipeline if a sink would get windows as a whole where those who read it have a part in deltas."""
-    place = manifest.inherits.get(name)
-    if place is None or name not in job.sinks or name in manifest.sinks:
-        return
-    lateness = job.of_sink(name).state.lateness
-    if lateness.early_ms is None or lateness.answer != DELTA or not manifest.state_runs():
-        return
-    newest = [job.outlets()[name].newest(one, 0) for one in place.jobs]
-    if any(number is not None and number > 0 for number in newest):
-        raise InvalidPipeline(
-            f'{job.sinks[name]!r} has deltas of the job that this one started from (early=, late="delta"). A job that '
-            "starts from a savepoint publishes its open windows as a whole, which would be added to them: give it new "
-            "sinks"
-        )

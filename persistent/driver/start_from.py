@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
+from msgspec.structs import replace
+
+from persistent.checkpoint.commit_change import Decision, Manifests, commit_change
 from persistent.checkpoint.copies import Target, copied_while_running, renumbered, renumbered_source
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.output_parts import Inheritance
 from persistent.checkpoint.parts import OperatorState
-from persistent.checkpoint.successor import succeed
 from persistent.clock import wall_ms
 from persistent.driver.commit import check_can_begin
-from persistent.driver.evolution import Evolution, Evolutions, adapted, adopted
+from persistent.driver.evolution import Evolutions, adapted, adopted
 from persistent.driver.same_job import check_same_job
 from persistent.errors import NoCheckpoint, OtherJob
 from persistent.storage import Storage
@@ -27,7 +29,7 @@ def start(
     storage: Storage,
     first: Manifest,
     origin: Storage,
-    evolve: Evolution | Evolutions | None = None,
+    evolve: Evolutions = MappingProxyType({}),
     dropped: Sequence[str] = (),
 ) -> None:
     """Start this checkpoint from ``origin``: an empty one becomes a copy of it; one that began there stays as it is.
@@ -51,36 +53,37 @@ def start(
         )
     check_can_begin(first)
     adapted(found.manifest, first, evolve, dropped, origin.url)
-    nonce = first.nonce
-    created = log.create(first)
-    # It can be of the old task: from a start that died, whose contents are ours to give.
-    check_same_job(adopted(created.manifest, first), first, storage.url)
-    fence = log.fence(created, nonce)
-    if fence.manifest.base != 0:
-        # Another driver has begun meanwhile.
-        _check_origin(fence.manifest, theirs, storage.url)
-        return
-    old, id = fence.manifest, fence.manifest.id + 1
-    now_ms = wall_ms()
-    copy = copied_while_running(theirs, None, lambda entry: Target(storage, Attempt(old.epoch, id)))
-    log.put(
-        succeed(
-            fence,
-            "savepoint",
-            sources={name: renumbered_source(source) for name, source in copy.sources.items()},
-            clocks=copy.clocks,
-            operators={name: _renumbered(operator) for name, operator in copy.operators.items()},
-            ledger=copy.ledger,
-            bases={id: now_ms},
-            committed_ms=now_ms,
-            origin=(copy.job, copy.id),
-            revision_base=copy.revision,
-            inherits=_inherited(copy),
-            not_after=copy.not_after,
-            corrections=copy.corrections,
-        )
-    )
-    logger.info("%s starts from checkpoint %d of %s", storage.url, copy.id, origin.url)
+    log.create(first)
+
+    def decide(manifests: Manifests) -> Decision | None:
+        if manifests.newest.manifest.base != 0:
+            # Another driver has begun meanwhile.
+            _check_origin(manifests.newest.manifest, theirs, storage.url)
+            return None
+        # It can be of the old task: from a start that died, whose contents are ours to give.
+        check_same_job(adopted(manifests.newest.manifest, first), first, storage.url)
+        return Decision("savepoint", write=lambda attempt: _copied(theirs, Target(storage, attempt)))
+
+    commit_change(log, decide, take_over=True)
+
+
+def _copied(theirs: Log, target: Target) -> dict[str, Any]:
+    """The fields of the new job, once all runs are copied."""
+    copy, now_ms = copied_while_running(theirs, None, lambda entry: target), wall_ms()
+    logger.info("%s starts from checkpoint %d of %s", target.storage.url, copy.id, theirs.storage.url)
+    return {
+        "sources": {name: renumbered_source(source) for name, source in copy.sources.items()},
+        "clocks": copy.clocks,
+        "operators": {name: _renumbered(operator) for name, operator in copy.operators.items()},
+        "ledger": copy.ledger,
+        "commits": ((target.attempt.id, now_ms),),
+        "committed_ms": now_ms,
+        "origin": (copy.job, copy.id),
+        "revision_base": copy.revision,
+        "inherits": _inherited(copy),
+        "not_after": copy.not_after,
+        "corrections": copy.corrections,
+    }
 
 
 def _inherited(copy: Manifest) -> dict[str, Inheritance]:

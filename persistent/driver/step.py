@@ -9,27 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
 from persistent.checkpoint.compaction import choose_all, shards
-from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import StateRuns, partition_name
-from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.parts import NodePart, partition_name
+from persistent.checkpoint.plan import StepPlan, TaskStep
 from persistent.checkpoint.successor import Entry
 from persistent.codec import KEY_GROUPS, Run
-from persistent.driver.commit import Results, final_after
 from persistent.driver.effects import EFFECTS, Effect, OutOfOrder
 from persistent.driver.report import StepReport
+from persistent.driver.results import Results
 from persistent.sources.protocol import Reached, Split
-from persistent.task import state_name
 from persistent.window import AnyWindow
-from persistent.worker.job import CloseShard, FoldRuns, MapSplit, SplitOfState
+from persistent.worker.job import CloseShard, FoldRuns, MapSplit, SplitOfNode
 from persistent.worker.late_windows import added
 from persistent.worker.seen_items import SeenAfter, SeenBefore, silence_ms
 from persistent.worker.time_limit import TimeLimit
+from persistent.zone import Zone
 
 SHARD_ROWS = 200_000
 """A state of more rows is closed in at least as many shards as the engine runs at once."""
@@ -87,19 +87,13 @@ class Step:
         fits = (plan.job, plan.base, plan.number) == (manifest.job, manifest.base, manifest.replan)
         return replace(self, last=last) if fits else None
 
-    def of(self, operator: str) -> Step:
-        """The step of this state alone; itself, if there is no other."""
-        last = self.last.manifest.of(operator)
-        plan = self.plan.of(operator, last.clock.closed)
-        if last is self.last.manifest and plan is self.plan:
-            return self
-        # The manifest of a checkpoint has all states.
-        of_one = replace(self.last, manifest=last)
-        return replace(self, last=of_one, plan=plan, results=self.results.of(operator), checkpoint=None)
-
-    def each(self) -> dict[str, Step]:
-        """The step of each state alone, by its name in the checkpoint."""
-        return {operator: self.of(operator) for operator in self.last.manifest.operators}
+    @cached_property
+    def nodes(self) -> dict[str, NodeStep]:
+        """The step of each node."""
+        return {
+            id: NodeStep(self.last, self.plan, before, self.plan.task_of(id, before.clock.closed))
+            for id, before in self.last.manifest.nodes.items()
+        }
 
     # -- work of the step -------------------------------------------------------------------------------------
 
@@ -108,11 +102,6 @@ class Step:
         """The attempt whose files the items write."""
         return Attempt(self.last.manifest.epoch, self.last.manifest.id + 1)
 
-    def ends_with_changes(self, joining: Sequence[str]) -> bool:
-        """Whether the input ends, and keys have changed since an end was last published, or a sink has none yet."""
-        state = self.last.manifest.operator.state
-        return self.plan.task.ends and bool(state.runs if joining else state.fresh())
-
     def maps(
         self, splits: Mapping[str, Sequence[Split]], max_future_ms: int, seen: Mapping[str, SeenBefore] | None = None
     ) -> list[MapSplit]:
@@ -120,9 +109,10 @@ class Step:
         source that recognises copies."""
         plan, last = self.plan, self.last.manifest
         limit = time_limit_of(self, max_future_ms)
-        views = {state_name(one): (step.last.manifest, step.plan) for one, step in self.each().items()}
-        states = {name: _split_of(*view) for name, view in views.items()}
-        only = next(iter(states.values())) if len(states) == 1 else SplitOfState(last.clock.watermark, 0)
+        nodes = {
+            id: SplitOfNode(one.before.clock.watermark, one.final, one.before.operator.key_types)
+            for id, one in self.nodes.items()
+        }
         return [
             MapSplit(
                 self.attempt,
@@ -130,37 +120,13 @@ class Step:
                 partition_name(name, split.partition, len(plan.sources)),
                 split,
                 plan.sources[name].recorded,
-                only.watermark,
-                only.final,
+                nodes,
                 limit,
                 last.sources[name].since,
-                only.key_types,
                 None if seen is None else seen.get(name),
-                states if len(states) > 1 else {},
             )
             for name, some in splits.items()
             for split in some
-        ]
-
-    def closes(self, window: AnyWindow | None, parallelism: int, joining: tuple[str, ...] = ()) -> list[CloseShard]:
-        """All shards of the state; a large one has as many as run in parallel. ``joining``: the sinks that get every
-        key."""
-        closing = replace(closing_of(self), whole=joining)
-        panes = None
-        if window is None:
-            closing = changing(closing, self.last.manifest.operator.state)
-        else:
-            panes = (window.start_of(window.first_number(closing.closed)), closing.close_at)
-        return in_shards(closing, parallelism, panes)
-
-    def folds(self, unfolded: frozenset[str]) -> list[FoldRuns]:
-        """The runs to fold. ``unfolded``: the names of runs whose fold raised."""
-        last, state = self.last.manifest, self.last.manifest.operator.state
-        recent = [run.rows for run in state.runs if run.first == run.last == last.base]
-        merges = choose_all(state.runs, sum(recent), state.published, unfolded)
-        name = state_name(last.task_name)
-        return [
-            FoldRuns(self.attempt, one, last.final, state=name, shown_at=state.shown_to(one.inputs)) for one in merges
         ]
 
     def seen_folds(self, seen: Mapping[str, SeenBefore], unfolded: frozenset[str]) -> list[FoldRuns]:
@@ -175,8 +141,8 @@ class Step:
     def report(self, seconds: Mapping[Effect, float], wall_ms: int, reached: Reached | None) -> StepReport:
         """The report of the step. ``seconds``: the duration of each effect."""
         results, manifest, before = self.results, self.entry.manifest, self.last.manifest
+        nodes = results.nodes.values()
         folded_bytes = sum(folded.run.bytes for _, folded in results.folded if folded.run)
-        folded_bytes += sum(folded.run.bytes for _, folded in results.seen_folded if folded.run)
         delta_bytes = sum(run.bytes for mapped in results.mapped for run in mapped.runs())
         delta_bytes += sum(run.bytes for run in results.seen_runs())
         seen: dict[str, list[SeenAfter]] = {}
@@ -190,30 +156,24 @@ class Step:
             seconds=sum(seconds.values()),
             late=sum(account.late for account in accounts) - sum(account.late for account in old),
             dead=sum(account.dead for account in accounts) - sum(account.dead for account in old),
-            outputs=results.outputs,
+            outputs=sum(one.outputs for one in nodes),
             clock_ms=manifest.clock.watermark,
             lag_ms=wall_ms - manifest.clock.watermark,
             checkpoint_bytes=folded_bytes + delta_bytes + self.entry.bytes,
             compaction_bytes=folded_bytes,
             manifest_bytes=self.entry.bytes,
             commit_seconds=seconds[Effect.COMMIT],
-            discarded=results.discarded,
+            discarded=sum(one.discarded for one in nodes),
             set_aside=sum(staged.rows for staged in results.set_aside()),
             reached=reached,
             duplicates=sum(account.duplicate for account in accounts) - sum(account.duplicate for account in old),
             silence_ms={name: silence_ms([one.span for one in some]) for name, some in seen.items()},
-            corrected=results.corrected,
-            expired=results.expired,
-            expired_in={name: of.expired for name, of in results.states.items()},
-            late_windows=added(one.late_windows for one in results.mapped),
-            refused={name: added(one.late_windows for one in of.mapped) for name, of in results.states.items()},
+            corrected=sum(one.corrected for one in results.closed),
+            expired=sum(one.expired for one in results.closed),
+            expired_in={id: sum(one.expired for one in of.closed) for id, of in results.nodes.items()},
+            late_windows={id: added(one.late_windows for one in of.mapped) for id, of in results.nodes.items()},
             behind_ms={name: max(one.behind_ms for one in some) for name, some in seen.items()},
         )
-
-
-def _split_of(last: Manifest, plan: StepPlan) -> SplitOfState:
-    """What the splits of a step are for one state."""
-    return SplitOfState(last.clock.watermark, final_after(last, plan), last.operator.key_types)
 
 
 def time_limit_of(step: Step, max_future_ms: int) -> TimeLimit:
@@ -224,27 +184,76 @@ def time_limit_of(step: Step, max_future_ms: int) -> TimeLimit:
     return TimeLimit(max(plan.wall_ms, furthest) + ahead_ms, plan.not_after)
 
 
-def closing_of(step: Step) -> CloseShard:
-    """What the step closes in the state before it, in all key groups."""
-    last, state = step.last.manifest, step.last.manifest.operator.state
-    return CloseShard(
-        step.attempt,
-        state.runs,
-        0,
-        KEY_GROUPS,
-        last.clock.closed,
-        step.plan.task.close_at,
-        last.operator.key_types,
-        last.revision_base + step.attempt.id,
-        final=final_after(last, step.plan),
-        state=state_name(last.task_name),
-    )
+@dataclass(frozen=True)
+class NodeStep:
+    """The step of one node. ``before``: the node in ``last``. ``task``: what the plan does with it."""
 
+    last: Entry
+    plan: StepPlan
+    before: NodePart
+    task: TaskStep
 
-def changing(closing: CloseShard, state: StateRuns) -> CloseShard:
-    """The same item, which closes no window and publishes all that has changed since it was last published."""
-    published = tuple(run for run in state.runs if run.first <= state.published)
-    return replace(closing, runs=published, delta=state.fresh(), close_at=closing.closed)
+    @property
+    def attempt(self) -> Attempt:
+        """The attempt whose files the items write."""
+        return Attempt(self.last.manifest.epoch, self.last.manifest.id + 1)
+
+    @property
+    def final(self) -> int:
+        """The clock up to which windows are final for this step. A plan of other options, or from before a migration,
+        opens none again."""
+        return max(self.before.final, self.task.final)
+
+    @property
+    def zone(self) -> Zone | None:
+        """The rules of the time zone of its windows."""
+        return self.task.zone or self.before.state.zone
+
+    def ends_with_changes(self, joining: Sequence[str]) -> bool:
+        """Whether the input ends, and keys have changed since an end was last published, or a sink has none yet."""
+        state = self.before.state
+        return self.task.ends and bool(state.runs if joining else state.fresh())
+
+    def closing(self) -> CloseShard:
+        """What the step closes in the state before it, in all key groups."""
+        attempt = self.attempt
+        return CloseShard(
+            attempt,
+            self.before.id,
+            self.before.state.runs,
+            0,
+            KEY_GROUPS,
+            self.before.clock.closed,
+            self.task.close_at,
+            self.before.operator.key_types,
+            self.last.manifest.revision_base + attempt.id,
+            final=self.final,
+        )
+
+    def changing(self) -> CloseShard:
+        """The same, which closes no window and publishes all that has changed since it was last published."""
+        state, closing = self.before.state, self.closing()
+        published = tuple(run for run in state.runs if run.first <= state.published)
+        return replace(closing, runs=published, delta=state.fresh(), close_at=closing.closed)
+
+    def closes(self, window: AnyWindow | None, parallelism: int, joining: tuple[str, ...] = ()) -> list[CloseShard]:
+        """All shards of the state; a large one has as many as run in parallel. ``joining``: the sinks that get every
+        key."""
+        if window is None:
+            return in_shards(replace(self.changing(), whole=joining), parallelism, None)
+        closing = replace(self.closing(), whole=joining)
+        panes = (window.start_of(window.first_number(closing.closed)), closing.close_at)
+        return in_shards(closing, parallelism, panes)
+
+    def folds(self, unfolded: frozenset[str]) -> list[FoldRuns]:
+        """The runs to fold. ``unfolded``: the names of runs whose fold raised."""
+        base, state = self.last.manifest.base, self.before.state
+        recent = [run.rows for run in state.runs if run.first == run.last == base]
+        merges = choose_all(state.runs, sum(recent), state.published, unfolded)
+        return [
+            FoldRuns(self.attempt, one, self.before.final, node=self.before.id, shown_at=state.shown_to(one.inputs))
+            for one in merges
+        ]
 
 
 def in_shards(closing: CloseShard, parallelism: int, panes: tuple[int, int] | None) -> list[CloseShard]:

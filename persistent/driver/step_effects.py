@@ -6,6 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from persistent.checkpoint.compaction import Merge, choose, replaced
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
@@ -13,22 +15,22 @@ from persistent.checkpoint.runs import fold_index, write_index
 from persistent.checkpoint.successor import Entry
 from persistent.clock import monotonic_s, wall_ms
 from persistent.codec import KEY_GROUPS, Run, common_key_types
-from persistent.driver.commit import Results, next_manifest
+from persistent.driver.commit import next_manifest
 from persistent.driver.effects import Effect
-from persistent.driver.joined_states import joined_checkpoint, joined_results
+from persistent.driver.folds import Fold
 from persistent.driver.overlaps import set_apart
-from persistent.driver.publish import collect, no_longer_kept, publish, sweep
+from persistent.driver.publish import collect, delete_dropped, joining_sinks, publish, sweep
+from persistent.driver.publish_after import outputs_after, publishes_after
 from persistent.driver.report import StepReport
-from persistent.driver.seen_part import kinds_read, seen_before
-from persistent.driver.state_step import begun, ended, zone_of
-from persistent.driver.step import Step
-from persistent.driver.workbench import Workbench
+from persistent.driver.results import NodeResults, Results
+from persistent.driver.seen_part import seen_before
+from persistent.driver.step import NodeStep, Step
+from persistent.driver.workbench import NodeBench, Workbench
 from persistent.errors import InputGone
 from persistent.sources.protocol import Split
 from persistent.storage import delete_all
-from persistent.task import state_name
 from persistent.worker.dispatch import Item, Result
-from persistent.worker.job import Folded, FoldRuns, Mapped, MapSplit
+from persistent.worker.job import Closed, CloseShard, Folded, FoldRuns, Mapped, MapSplit
 from persistent.worker.seen_items import SeenBefore
 
 logger = logging.getLogger("persistent.driver")
@@ -50,7 +52,7 @@ def _performed(bench: Workbench, step: Step, effect: Effect) -> Step:
         case Effect.PLAN:
             return step.planned(_put_plan(bench, step))
         case Effect.MAP:
-            bench.keep_zones({name: zone_of(one) for name, one in step.each().items()})
+            bench.keep_zones({id: one.zone for id, one in step.nodes.items()})
             results = _run_items(bench, step)
             return step.mapped(results, {name: _merged_index(bench, step, name) for name in step.plan.sources})
         case Effect.COMMIT:
@@ -68,34 +70,81 @@ def _put_plan(bench: Workbench, step: Step) -> StepPlan:
     plan = step.plan
     for name, rows in step.appended.items():
         run = write_index(bench.job.storage, step.last.manifest.sources[name].kind, step.attempt, rows)
-        plan = replace(plan, sources={**plan.sources, name: replace(plan.sources[name], appended=(run,))})
-    plan = bench.log.put_plan(plan)
-    for one in plan.sources.values() if plan.number and not bench.adopts else ():
-        logger.warning("a smaller step: reading from %s to %s", dict(one.start), dict(one.end))
-    return plan
+        plan = structs.replace(
+            plan, sources={**plan.sources, name: structs.replace(plan.sources[name], appended=(run,))}
+        )
+    return bench.log.put_plan(plan)
 
 
 def _run_items(bench: Workbench, step: Step) -> Results:
-    steps, unfolded = step.each(), frozenset(bench.unfolded)
+    unfolded = frozenset(bench.unfolded)
     seen = seen_before(step.last.manifest, bench.job.dedupe)
-    begun_of = {name: begun(bench.states[name], one, unfolded) for name, one in steps.items()}
-    seen_folds = step.seen_folds(seen, unfolded)
-    others: list[Item] = [item for one in begun_of.values() for item in one.items()]
-    others += seen_folds
+    others, discarded = list[Item](), dict[str, int]()
+    for id, one in step.nodes.items():
+        own = bench.nodes[id]
+        closes, discarded[id] = ([], 0) if publishes_after(own.node, one) else _closes(own, one)
+        others += [*closes, *own.run_cache.with_over(one.folds(unfolded), one.before.state.runs)]
+    others += step.seen_folds(seen, unfolded)
     found, maps = _with_splits(bench, step, seen, others)
     done = list(zip(others, found[len(maps) :], strict=True))
     maps, first = set_apart(bench, maps, [result for result in found if isinstance(result, Mapped)])
     mapped = _agreeing(bench, step, maps, first)
-    folds = [(item, result) for item, result in done if isinstance(item, FoldRuns) and isinstance(result, Folded)]
-    bench.learn(mapped, [fold for fold in folds if fold[0].seen_of is None])
-    seen_folded = tuple(fold for fold in folds if fold[0].seen_of is not None)
-    states = {
-        name: ended(bench.states[name], one, begun_of[name].discarded, mapped, done, seen_folded)
-        for name, one in steps.items()
-    }
-    results = joined_results(Results(mapped, seen_folded=seen_folded), states)
+    results = Results(
+        mapped,
+        {id: _node_results(id, mapped, done, discarded[id]) for id in step.nodes},
+        _folds(done, ""),
+    )
+    bench.learn(results)
+    results = replace(
+        results, nodes={id: _published(bench.nodes[id], one, results.nodes[id]) for id, one in step.nodes.items()}
+    )
     bench.leave_unfolded(results)
     return results
+
+
+def _closes(bench: NodeBench, step: NodeStep) -> tuple[list[CloseShard], int]:
+    """The shards whose windows close, or whose changed keys are published; without a sink, how many windows close.
+    Sessions are of one key each, so shards count them."""
+    node, before = bench.node, step.before
+    open_and_due = before.state.runs, before.clock.closed, step.task.close_at
+    joining = joining_sinks(node, step.last.manifest)
+    is_due = step.ends_with_changes(joining) if node.state.window is None else bench.run_cache.is_due(*open_and_due)
+    if is_due and not node.sinks and bench.run_cache.counts_windows:
+        return [], bench.run_cache.windows_over(*open_and_due)
+    if not is_due:
+        return [], 0
+    return bench.run_cache.with_due(step.closes(node.state.window, bench.engine.parallelism, joining)), 0
+
+
+def _node_results(
+    id: str, mapped: Sequence[Mapped], done: Sequence[tuple[Item, Result]], discarded: int
+) -> NodeResults:
+    """The results for one node of what has run along with the splits. ``discarded``: windows that close without a
+    sink."""
+    closed = tuple(
+        result
+        for item, result in done
+        if isinstance(item, CloseShard) and isinstance(result, Closed) and item.node == id
+    )
+    discarded += sum(one.discarded for one in closed)
+    return NodeResults(tuple(one.nodes[id] for one in mapped), closed, _folds(done, id), discarded)
+
+
+def _folds(done: Sequence[tuple[Item, Result]], node: str) -> tuple[Fold, ...]:
+    """The folds of the runs of a node; of no node, those of seen records."""
+    return tuple(
+        (item, result)
+        for item, result in done
+        if isinstance(item, FoldRuns) and isinstance(result, Folded) and item.node == node
+    )
+
+
+def _published(bench: NodeBench, step: NodeStep, results: NodeResults) -> NodeResults:
+    """The results with what a node publishes once all has run."""
+    if not publishes_after(bench.node, step):
+        return results
+    closed, discarded, changes = outputs_after(bench, step, results.mapped)
+    return replace(results, closed=closed, discarded=discarded, changes=changes)
 
 
 def _with_splits(
@@ -133,23 +182,17 @@ def _without_lost(
 def _agreeing(bench: Workbench, step: Step, maps: list[MapSplit], mapped: list[Mapped]) -> tuple[Mapped, ...]:
     """The results of the splits, with agreeing key types: in the order of the records, the first key decides the type
     of its column. A split that began with keys of another type is mapped again with that type."""
-    types = {state_name(name): one.key_types for name, one in step.last.manifest.operators.items()}
+    types = {id: one.key_types for id, one in step.last.manifest.operators.items()}
     agreeing = []
     for item, result in zip(maps, mapped, strict=True):
-        if not all(_agree(types[name], result.of(name).key_types) for name in types):
-            (again,) = bench.engine.map(bench.work, [_with_types(item, types)])
+        if not all(_agree(types[id], one.key_types) for id, one in result.nodes.items()):
+            nodes = {id: replace(one, key_types=types[id]) for id, one in item.nodes.items()}
+            (again,) = bench.engine.map(bench.work, [replace(item, nodes=nodes)])
             assert isinstance(again, Mapped)
             result = again
-        types = {name: common_key_types([known, result.of(name).key_types]) for name, known in types.items()}
+        types |= {id: common_key_types([types[id], one.key_types]) for id, one in result.nodes.items()}
         agreeing.append(result)
     return tuple(agreeing)
-
-
-def _with_types(item: MapSplit, types: Mapping[str, tuple[str, ...]]) -> MapSplit:
-    """The same split, whose keys have these types in each state."""
-    if not item.states:
-        return replace(item, key_types=next(iter(types.values())))
-    return replace(item, states={name: replace(one, key_types=types[name]) for name, one in item.states.items()})
 
 
 def _agree(known: tuple[str, ...], found: tuple[str, ...]) -> bool:
@@ -172,34 +215,7 @@ def _merged_index(bench: Workbench, step: Step, name: str) -> tuple[Run, ...]:
 
 
 def _commit(bench: Workbench, step: Step) -> Entry:
-    job, plan = bench.job, step.plan
-    kinds = kinds_read(job, plan)
-    lag_ms = {
-        name: job.sources[name].max_out_of_orderness
-        if one.max_out_of_orderness_ms is None
-        else one.max_out_of_orderness_ms
-        for name, one in plan.sources.items()
-    }
-    made = {
-        name: next_manifest(
-            one.last,
-            one.plan,
-            one.results,
-            window=bench.states[name].job.state.window,
-            sinks=bench.states[name].job.sinks,
-            index=step.index,
-            lag_ms=lag_ms,
-            retention=bench.options.retention,
-            known=bench.states[name].job.state.known_from(one.last.manifest.clock.watermark),
-            dedupe=job.dedupe,
-            kinds=kinds,
-            late=bench.states[name].job.state.lateness.answer,
-            emit=bench.states[name].job.state.lateness.of_changes,
-            late_sink=bench.states[name].job.late_sink,
-        )
-        for name, one in step.each().items()
-    }
-    manifest = joined_checkpoint(step.last, job, step.results, made)
+    plan, manifest = step.plan, next_manifest(bench.job, step, bench.options.retention)
     for name, one in plan.sources.items():
         if one.splits and name in bench.confirming:
             bench.confirming[name].confirm(one.recorded)
@@ -212,7 +228,7 @@ def _collect(bench: Workbench, step: Step, manifest: Manifest) -> None:
     job = bench.job
     dropped = bench.keep(manifest)
     # The known files first: a sweep looks only into the folder of the current task.
-    delete_all(job.storage, no_longer_kept(manifest, bench.kept.values(), dropped))
+    delete_dropped(job, manifest, bench.kept.values(), dropped)
     # The clock of the step may be past all that one of its own runs holds; then no manifest has ever named it.
     delete_all(job.storage, sorted(step.results.written() - manifest.files()))
     if step.sweeps:

@@ -21,17 +21,17 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
 from persistent.codec import KEY_GROUPS, Run, canonical_json
 from persistent.driver.agenda_cache import SessionCache, run_cache_of
-from persistent.driver.state_bench import StateBench
-from persistent.driver.step import Step, closing_of
+from persistent.driver.step import NodeStep
+from persistent.driver.workbench import NodeBench
 from persistent.errors import Refused
-from persistent.lateness import DELTA, RETRACT
+from persistent.lateness import RETRACT
 from persistent.session_window import SessionWindow
 from persistent.state_rows import fold
 from persistent.worker.correct_records import NOTHING
-from persistent.worker.job import Closed, CloseShard, Job
+from persistent.worker.job import Closed, CloseShard, Job, Node
 from persistent.worker.merge_runs import monoid_errors, read_rows
-from persistent.worker.publish_shard import stage_rows
-from persistent.worker.undone_sessions import undone_sessions
+from persistent.worker.publish_shard import stage_differences
+from persistent.worker.shard_views import undone_sessions
 
 _BY_HAND = (
     "Apply it again, and then another one with add and remove exchanged: that publishes its keys and windows as they "
@@ -97,8 +97,8 @@ def left_since(job: Job, log: Log, newest: Manifest, id: int) -> Left:
     corrections = [one for one in line[1:] if one.kind == "correction"]
     sha256 = hashlib.sha256(f"{newest.job} {id}".encode()).hexdigest()
     steps = {
-        operator: tuple(_steps(one, [manifest.of(operator) for manifest in line]))
-        for operator, one in job.each().items()
+        operator: tuple(_steps(one, line))
+        for operator, one in job.nodes.items()
         if isinstance(one.state.window, SessionWindow) and one.state.lateness.answer == RETRACT
         if one.state.lateness.of_changes is None
         if all(operator in manifest.operators and _is_same(manifest, newest, operator) for manifest in line)
@@ -106,37 +106,37 @@ def left_since(job: Job, log: Log, newest: Manifest, id: int) -> Left:
     return Left(str(id), _added(corrections, newest), sha256, steps)
 
 
-def undone_outputs(bench: StateBench, step: Step, left: Left | None) -> Closed | None:
+def undone_outputs(bench: NodeBench, step: NodeStep, left: Left | None) -> Closed | None:
     """What brings readers of a state of sessions back, staged for its sinks; None for any other state, or if nothing
     of it is undone."""
-    job, undone = bench.job, () if left is None else left.steps.get(bench.job.operator, ())
-    if not undone or not job.sinks:
+    node, undone = bench.node, () if left is None else left.steps.get(bench.node.id, ())
+    if not undone or not node.sinks:
         return None
-    closing = replace(closing_of(step), key_types=undone[-1].key_types)
-    return stage_rows(job, closing, undone_sessions(job, undone))
+    closing = replace(step.closing(), key_types=undone[-1].key_types)
+    return stage_differences(node, closing, undone_sessions(node, undone))
 
 
-def _steps(job: Job, line: Sequence[Manifest]) -> Iterator[CloseShard]:
+def _steps(node: Node, line: Sequence[Manifest]) -> Iterator[CloseShard]:
     """What each checkpoint of a line has closed and corrected in a state of sessions, as its step did."""
-    cache = run_cache_of(job)
+    cache = run_cache_of(node)
     assert isinstance(cache, SessionCache)
-    for before, one in pairwise(line):
-        delta = tuple(run for run in one.operator.state.runs if run.first == run.last == one.id)
-        runs, closed, close_at = before.operator.state.runs, before.clock.closed, one.clock.closed
+    for manifest, (before, after) in zip(line[1:], pairwise(one.node(node.id) for one in line)):
+        delta = tuple(run for run in after.state.runs if run.first == run.last == manifest.id)
+        runs, closed, close_at = before.state.runs, before.clock.closed, after.clock.closed
         yield CloseShard(
-            Attempt(0, one.id),
+            Attempt(0, manifest.id),
+            node.id,
             runs,
             0,
             KEY_GROUPS,
             closed,
             close_at,
-            one.operator.key_types,
+            after.operator.key_types,
             0,
-            final=one.final,
+            final=after.final,
             delta=delta,
             corrected=cache.touched(delta, closed),
             hashes=cache.due((*runs, *delta), closed, close_at),
-            state=job.name,
         )
 
 
@@ -163,7 +163,7 @@ def untouched_rows(job: Job, left: Left, final: Mapping[str, int]) -> tuple[dict
     """Rows that change nothing, at the keys and panes of what was left, by state; and the states that cannot be
     published so. ``final``: of each state, the clock up to which windows take nothing. Refused if there are none."""
     rows, unable = dict[str, GroupSums](), dict[str, str]()
-    for operator, one in job.each().items():
+    for operator, one in job.nodes.items():
         runs, why = left.runs.get(operator, ()), _why_not(one)
         if operator in left.steps:
             continue
@@ -173,34 +173,32 @@ def untouched_rows(job: Job, left: Left, final: Mapping[str, int]) -> tuple[dict
             rows[operator] = found
     if not (rows or any(left.steps.values())):
         nothing = "it has left nothing to publish: what it has changed is final, or the task is another one since"
-        why = next(iter(unable.values()), nothing)
+        why, *_ = [*unable.values(), nothing]
         raise Refused(f"undone={left.name!r}: {why}. {NOTHING}")
     return rows, set(unable)
 
 
-def _untouched(job: Job, runs: Sequence[Run], final: int) -> GroupSums | None:
-    monoid, window = job.state.monoid, job.state.window
-    parts = [read_rows(job, run, 0, KEY_GROUPS) for run in runs]
-    with monoid_errors(job):
+def _untouched(node: Node, runs: Sequence[Run], final: int) -> GroupSums | None:
+    monoid, window = node.state.monoid, node.state.window
+    parts = [read_rows(node, run, 0, KEY_GROUPS) for run in runs]
+    with monoid_errors(node.task, node.id):
         parts = [replace(one, columns=monoid.pack([monoid.identity] * len(one))) for one in parts]
-        rows = fold(monoid, parts, job.state.panes.step)
+        rows = fold(monoid, parts, node.state.panes.step)
     if window is not None:
         rows = rows.take(np.flatnonzero(window.last_end(rows.panes) > final))
     return rows if len(rows) else None
 
 
-def _why_not(job: Job) -> str:
+def _why_not(node: Node) -> str:
     """Why a state cannot be published as it is now, key by key, over what stays of it; empty if it can."""
-    if isinstance(job.state.window, SessionWindow):
+    if isinstance(node.state.window, SessionWindow):
         return (
             "sessions keep the times of their records, and have other borders now. With allowed_lateness= and "
             "emit='close' give the id of the rollback instead, before the job runs; else go back to the same "
             "checkpoint again, with --outputs=retract, which takes later outputs back"
         )
-    if job.state.time_to_live is not None:
+    if node.state.time_to_live is not None:
         return "a key with a time to live keeps the times of its records: take later outputs back instead"
-    if job.state.lateness.answer == DELTA:
-        return "its deltas are added up by readers, and nothing replaces them: take later outputs back instead"
     return ""
 
 

@@ -1,43 +1,82 @@
-"""A workbench holds the tools of a driver and what it has learned: one for each run of a job."""
+"""A workbench holds the tools of a driver and what it has learned: one for each run of a job, and for each node."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+
+from msgspec import structs
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import new_nonce
-from persistent.driver.commit import Results, first_manifest
-from persistent.driver.folds import Fold, unfolded
+from persistent.checkpoint.parts import NodePart
+from persistent.codec import Run
+from persistent.driver.agenda_cache import run_cache_of
+from persistent.driver.commit import first_manifest
+from persistent.driver.folds import unfolded
 from persistent.driver.options import Options
 from persistent.driver.quiet import QuietWatch
+from persistent.driver.results import Results
 from persistent.driver.run_cache import RunCache
-from persistent.driver.state_bench import StateBench
 from persistent.engines.protocol import Engine
 from persistent.sources.protocol import ConfirmingSource, LosingSource, MeasuredSource, Reached, SourceState, together
 from persistent.worker.dispatch import Work
-from persistent.worker.job import Folded, Job, Mapped
+from persistent.worker.job import Folded, Job, MappedNode, Node
 from persistent.zone import Zone
 
 logger = logging.getLogger("persistent.driver")
+
+
+class NodeBench:
+    """What a driver has learned of one node: its zone, and the panes of its runs. ``work``: of the whole job, whose
+    items name their node."""
+
+    def __init__(self, node: Node, engine: Engine, work: Work) -> None:
+        self.node = node
+        self.engine = engine
+        self.work = work
+        self.run_cache = run_cache_of(node)
+        self._state = node.state
+
+    @property
+    def own_zone(self) -> Zone | None:
+        """The rules of the time zone of the windows by the zone data of this machine."""
+        return self._state.zone
+
+    def keep_zone(self, zone: Zone | None) -> bool:
+        """Use these rules of the time zone of the windows, if they have one; returns whether they are others."""
+        state = self._state.in_zone(zone)
+        if state.zone == self.node.state.zone:
+            return False
+        self.node = replace(self.node, state=state)
+        self.run_cache.window = state.window
+        return True
+
+    def next_zone(self, part: NodePart) -> Zone | None:
+        """The rules of the time zone of the windows after a manifest with this part: those recorded, up to the end of
+        the window that has begun last there; then those of this machine. A window that holds anything, or has closed,
+        keeps its start."""
+        begun = max([part.clock.watermark, *(run.pane_max for run in part.state.runs)])
+        return self._state.zone_after(part.state.zone, begun)
 
 
 class Workbench:
     """``first``: the empty checkpoint of the job. ``kept``: the manifests whose files are kept, by id. ``committed``:
     the id of the last checkpoint that this driver has put. ``unfolded``: runs whose fold raised, with the error; this
     driver does not try them again. ``adopts``: whether the task changed before anything was committed; the next plan
-    then has a new number. ``busy``: how many sources the last plan reads. ``quiet``: how long nothing was found to
-    read. ``measured``, ``losing``, ``confirming``: the sources with these abilities, by name; each is asked once, not
-    at every step. ``states``: the bench of each state, by its name in the checkpoint."""
+    then has a new number. ``corrects``: base and number of a plan that was put with other options, which one with the
+    next number replaces. ``busy``: how many sources the last plan reads. ``quiet``: how long nothing was found to read.
+    ``measured``, ``losing``, ``confirming``: the sources with these abilities, by name; each is asked once, not at
+    every step. ``nodes``: the bench of each node."""
 
     def __init__(self, job: Job, engine: Engine, options: Options) -> None:
         self.job = job
         self.engine = engine
         self.options = options
         self.work = Work(job)
-        self.states = {operator: StateBench(one, engine, self.work) for operator, one in job.each().items()}
+        self.nodes = {id: NodeBench(one, engine, self.work) for id, one in job.nodes.items()}
         self.log = Log(job.storage)
         self.nonce = new_nonce()
         self.first = first_manifest(job, self.nonce)
@@ -45,6 +84,7 @@ class Workbench:
         self.committed: int | None = None
         self.unfolded: dict[str, str] = {}
         self.adopts = False
+        self.corrects: tuple[int, int] | None = None
         self.busy = len(job.sources)
         self.quiet = QuietWatch()
         self.measured = {name: one for name, one in job.sources.items() if isinstance(one, MeasuredSource)}
@@ -54,36 +94,32 @@ class Workbench:
 
     def keep_zones(self, zones: Mapping[str, Zone | None]) -> None:
         """Use these rules of the time zone of the windows of each state that has one."""
-        moved = [one.keep_zone(zones[operator]) for operator, one in self.states.items() if operator in zones]
+        moved = [one.keep_zone(zones[id]) for id, one in self.nodes.items() if id in zones]
         if any(moved):
-            self.job = self.job.in_zones({operator: one.job.state.zone for operator, one in self.states.items()})
+            self.job = self.job.in_zones({id: one.node.state.zone for id, one in self.nodes.items()})
             self.work = replace(self.work, job=self.job)
-            for one in self.states.values():
+            for one in self.nodes.values():
                 one.work = self.work
 
-    def each(self, manifest: Manifest) -> Iterator[tuple[StateBench, Manifest]]:
-        """Each state, with the manifest of it alone."""
-        for operator, one in self.states.items():
-            yield one, manifest.of(operator)
-
-    def learn(self, mapped: Sequence[Mapped], folds: Sequence[Fold]) -> None:
+    def learn(self, results: Results) -> None:
         """Store the panes of the runs that a step has written."""
-        for one in self.states.values():
-            name = one.job.name
-            written: list[Mapped | Folded] = [split.of(name) for split in mapped]
-            written += [folded for item, folded in folds if item.state == name]
+        for id, one in results.nodes.items():
+            written: list[MappedNode | Folded] = [*one.mapped, *(folded for _, folded in one.folded)]
             for result in written:
                 if result.run is not None and result.panes is not None:
-                    one.run_cache.learn(result.run, result.panes, result.agenda)
+                    self.nodes[id].run_cache.learn(result.run, result.panes, result.agenda)
 
     def forget_all_but(self, manifest: Manifest) -> None:
         """Keep only the panes of the runs of this manifest."""
-        for one, view in self.each(manifest):
-            one.run_cache.forget_all_but(one.runs(view))
+        for id, one in self.nodes.items():
+            one.run_cache.forget_all_but(manifest.operators[id].state.runs)
 
-    def source_state(self, manifest: Manifest, source: str) -> SourceState:
-        """The positions of a source, and its record."""
+    def source_state(self, manifest: Manifest, source: str, appended: Sequence[Run] = ()) -> SourceState:
+        """The positions of a source, and its record. ``appended``: runs of a plan, also of its index."""
         at = manifest.sources[source]
+        if appended:
+            whole = structs.replace(at, index=(*at.index, *appended))
+            manifest = structs.replace(manifest, sources={**manifest.sources, source: whole})
         index = self._indexes.index(manifest, source)
         return SourceState(at.positions, at.recorded, index, at.largest, manifest.job)
 
@@ -97,11 +133,10 @@ class Workbench:
 
     def leave_unfolded(self, results: Results) -> None:
         """Remember the runs whose fold raised, and log a warning."""
-        folds = (*results.folded, *results.seen_folded)
-        failures = [folded.failure for _, folded in folds if folded.failure]
+        failures = [folded.failure for _, folded in results.folded if folded.failure]
         if failures:
             logger.warning("runs are left unfolded, which costs time and space but no row: %s", failures[0])
-            self.unfolded |= dict.fromkeys(unfolded(folds), failures[0])
+            self.unfolded |= dict.fromkeys(unfolded(results.folded), failures[0])
 
     def keep(self, manifest: Manifest) -> Sequence[Manifest]:
         """Keep what this newly committed manifest keeps; returns the manifests that are no longer kept."""

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from persistent.checkpoint.compaction import shards
-from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import NodePart
 from persistent.driver.options import ROWS_MAX
 from persistent.driver.step import SHARD_ROWS
 from persistent.explain.explanation import Section
 from persistent.session_window import values_of
 from persistent.text.figures import bytes_text
-from persistent.worker.job import Job
+from persistent.worker.job import Job, Node
 
 _PYTHON_BYTES = 150 << 20
 _RECORD_BYTES = 100
@@ -32,21 +32,21 @@ class RowWidth:
     origin: str
 
 
-def row_width(job: Job, manifest: Manifest | None) -> RowWidth:
-    """The width of a row (hash, key, pane, element) of the only state, from its runs if there are any."""
-    runs = () if manifest is None else manifest.operator.state.runs
+def row_width(node: Node, part: NodePart | None) -> RowWidth:
+    """The width of a row (hash, key, pane, element) of a node, from its runs if there are any."""
+    runs = () if part is None else part.state.runs
     rows = sum(run.rows for run in runs)
     if rows:
         return RowWidth(max(1, sum(run.bytes for run in runs) // rows), "measured")
-    widths = [_width(field.type) for field in values_of(job.state.monoid).schema]
+    widths = [_width(field.type) for field in values_of(node.state.monoid).schema]
     if None in widths:
         return RowWidth(_KEY_BYTES + _ELEMENT_BYTES, "assumed")
     return RowWidth(_KEY_BYTES + sum(one for one in widths if one is not None), "fixed")
 
 
-def shard_sizes(manifest: Manifest | None, parallelism: int) -> tuple[int, int]:
-    """In how many shards the only state is folded now, and the bytes of the largest."""
-    runs = () if manifest is None else manifest.operator.state.runs
+def shard_sizes(part: NodePart | None, parallelism: int) -> tuple[int, int]:
+    """In how many shards a node is folded now, and the bytes of the largest."""
+    runs = () if part is None else part.state.runs
     if not runs:
         return 1, 0
     least = parallelism if sum(run.rows_left for run in runs) > SHARD_ROWS else 1
@@ -54,14 +54,11 @@ def shard_sizes(manifest: Manifest | None, parallelism: int) -> tuple[int, int]:
     return count, -(-sum(run.bytes for run in runs) // count)
 
 
-def memory_section(
-    job: Job, manifests: Mapping[str, Manifest | None], step_rows: int | None, parallelism: int
-) -> Section:
-    """The memory of one worker, with what is assumed. ``manifests``: of each state alone, by its name in the
-    checkpoint."""
+def memory_section(job: Job, parts: Mapping[str, NodePart | None], step_rows: int | None, parallelism: int) -> Section:
+    """The memory of one worker, with what is assumed. ``parts``: of each node in the newest checkpoint."""
     rows = -(-(step_rows or ROWS_MAX) // parallelism)
-    widths = {name: row_width(one, manifests[name]) for name, one in job.each().items()}
-    folded = max(shard_sizes(manifests[name], parallelism)[1] for name in widths)
+    widths = {name: row_width(one, parts[name]) for name, one in job.nodes.items()}
+    folded = max(shard_sizes(parts[name], parallelism)[1] for name in widths)
     read = rows * _RECORD_BYTES
     delta = rows * sum(one.row_bytes for one in widths.values())
     whole = _PYTHON_BYTES + read + _COPIES * max(delta, folded)

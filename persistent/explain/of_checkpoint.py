@@ -21,9 +21,11 @@ from persistent.text.figures import clock_text, count_text
 from persistent.worker.job import Job
 
 
-def continued_section(job: Job, options: Options, manifest: Manifest | None, start_from: Storage | None) -> Section:
+def continued_section(
+    job: Job, options: Options, manifest: Manifest | None, start_from: Storage | None, name: str | None
+) -> Section:
     """Where a run goes on, and whether it is refused there. ``manifest``: the newest; None without a checkpoint."""
-    url, name = without_secrets(job.storage.url), short_name(job.storage.url)
+    url, name = without_secrets(job.storage.url), name or short_name(job.storage.url)
     facts: dict[str, Any] = {"pipeline": name, "checkpoint_url": url, "task": task_name(job.task), "checkpoint": None}
     if manifest is None or not manifest.base:
         facts["start_from"] = None if start_from is None else without_secrets(start_from.url)

@@ -7,6 +7,7 @@ from typing import Any
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import NodePart
 from persistent.clock import duration_text
 from persistent.driver.options import ROWS_FIRST, ROWS_MAX, Options
 from persistent.engines.embedded import Embedded
@@ -20,30 +21,35 @@ from persistent.sources.protocol import ListingSource, parts_of
 from persistent.storage import Storage
 from persistent.storage.failures import without_secrets
 from persistent.text.figures import count_text
-from persistent.worker.job import Job
+from persistent.worker.job import Job, Node
 
 
 def explained(
-    job: Job, options: Options, guarantee: Guarantee, parallelism: int | None, *, start_from: Storage | None = None
+    job: Job,
+    options: Options,
+    guarantee: Guarantee,
+    parallelism: int | None,
+    *,
+    start_from: Storage | None = None,
+    name: str | None = None,
 ) -> Explanation:
     """What the job will do with these options, on an engine that runs so many items at once; None: one for each
-    processor. ``start_from``: where an empty checkpoint begins as a copy."""
+    processor. ``start_from``: where an empty checkpoint begins as a copy; ``name``: of the pipeline."""
     parallelism = Embedded(parallelism).parallelism
     found = Log(job.storage).newest()
     manifest = None if found is None else found.manifest
-    views = {
-        name: manifest.of(name) if manifest is not None and name in manifest.operators else None for name in job.each()
-    }
+    known = {} if manifest is None else manifest.nodes
+    parts = {id: known.get(id) for id in job.nodes}
     return Explanation(
         (
-            continued_section(job, options, manifest, start_from),
+            continued_section(job, options, manifest, start_from, name),
             _read(job, options, manifest),
             kept_section(job),
             closing_section(job),
             publishing_section(job),
-            _run(job, views, parallelism),
+            _run(job, parts, parallelism),
             _promised(guarantee),
-            memory_section(job, views, options.step_rows, parallelism),
+            memory_section(job, parts, options.step_rows, parallelism),
         )
     )
 
@@ -102,11 +108,11 @@ def _clock(options: Options, sources: Mapping[str, Mapping[str, Any]], *, lists:
         yield f"A partition more than {duration_text(options.max_drift_ms)} ahead of the slowest waits."
 
 
-def _run(job: Job, views: Mapping[str, Manifest | None], parallelism: int) -> Section:
+def _run(job: Job, parts: Mapping[str, NodePart | None], parallelism: int) -> Section:
     """The jobs of the engine in one step."""
     splits = max(1, parallelism // len(job.sources))
-    counts = {name: shard_sizes(view, parallelism)[0] for name, view in views.items()}
-    after = [one.name for one in job.each().values() if one.sinks and _publishes_later(one)]
+    counts = {name: shard_sizes(view, parallelism)[0] for name, view in parts.items()}
+    after = [one.name for one in job.nodes.values() if one.sinks and _publishes_later(one)]
     each = ", ".join(f"{job_name} in {count_text(counts[name], 'shard')}" for name, job_name in _names(job).items())
     lines = [
         f"A step is one job of the engine: up to {count_text(splits, 'split')} of each source, what the clock has "
@@ -123,13 +129,13 @@ def _run(job: Job, views: Mapping[str, Manifest | None], parallelism: int) -> Se
 
 
 def _names(job: Job) -> dict[str, str]:
-    return {operator: one.name for operator, one in job.each().items()}
+    return {operator: one.name for operator, one in job.nodes.items()}
 
 
-def _publishes_later(job: Job) -> bool:
-    lateness = job.state.lateness
+def _publishes_later(node: Node) -> bool:
+    lateness = node.state.lateness
     corrects = lateness.allowed_ms and lateness.emit != FINAL
-    return bool(corrects or lateness.of_changes or job.state.time_to_live)
+    return bool(corrects or lateness.of_changes or node.state.time_to_live)
 
 
 def _promised(guarantee: Guarantee) -> Section:

@@ -6,24 +6,24 @@ from collections.abc import Iterator
 from typing import Any
 
 from persistent.clock import duration_text
+from persistent.driver.likely_mistakes import FOLLOWS
 from persistent.explain.explanation import Section
-from persistent.lateness import ACCUMULATE, CHANGE, DELTA, EVENT, FINAL, RETRACT, Lateness
+from persistent.lateness import ACCUMULATE, CHANGE, FINAL, RETRACT, Lateness
 from persistent.session_window import SessionWindow, values_of
 from persistent.state import PersistentState
 from persistent.task import key_names
 from persistent.text.fingerprints import monoid_text, window_text
-from persistent.worker.job import Job
+from persistent.worker.job import Job, Node
 
 _CORRECTED = {
     ACCUMULATE: "by the new value, with a larger revision",
     RETRACT: "by the old row with retracted = true and then the new one",
-    DELTA: "by what the late records add",
 }
 
 
 def kept_section(job: Job) -> Section:
     """What the states keep, by key."""
-    facts = {one.name: _facts(one) for one in job.each().values()}
+    facts = {one.name: _facts(one) for one in job.nodes.values()}
     named = len(facts) > 1
     lines = [
         f"{f'{name}: ' if named else ''}{fact['monoid']} for each {_of_what(fact)}." for name, fact in facts.items()
@@ -31,12 +31,12 @@ def kept_section(job: Job) -> Section:
     return Section("keeps", tuple(lines), {"key": list(key_names(job.task)), "states": facts})
 
 
-def _facts(job: Job) -> dict[str, Any]:
-    state, fingerprint = job.state, job.state.fingerprint()
+def _facts(node: Node) -> dict[str, Any]:
+    state, fingerprint = node.state, node.state.fingerprint()
     lateness = state.lateness
     return {
         "monoid": monoid_text(fingerprint["monoid"]),
-        "key": list(key_names(job.task)),
+        "key": list(key_names(node.task)),
         "window": None if fingerprint.get("window") is None else window_text(fingerprint["window"]),
         "ttl_ms": None if state.time_to_live is None else state.time_to_live.ttl_ms,
         "commutative": bool(values_of(state.monoid).commutative),
@@ -61,8 +61,8 @@ def closing_section(job: Job) -> Section:
     return _by_state("closes", job, _closing)
 
 
-def _closing(job: Job) -> Iterator[str]:
-    state, lateness = job.state, job.state.lateness
+def _closing(node: Node) -> Iterator[str]:
+    state, lateness = node.state, node.state.lateness
     if state.window is None:
         yield from _without_windows(state)
         return
@@ -111,16 +111,18 @@ def publishing_section(job: Job) -> Section:
     )
 
 
-def _publishing(job: Job) -> Iterator[str]:
-    lateness, has_windows = job.state.lateness, job.state.window is not None
-    if not job.sinks:
+def _publishing(node: Node) -> Iterator[str]:
+    lateness, has_windows = node.state.lateness, node.state.window is not None
+    if not node.sinks:
         has_no = "Windows that close are discarded: there is no sink." if has_windows else "Nothing: there is no sink."
         yield f"{has_no} The state can be read."
         return
-    yield f"To {', '.join(job.sinks)}: {_when(lateness, has_windows=has_windows)}."
+    yield f"To {', '.join(node.sinks)}: {_when(lateness, has_windows=has_windows)}."
+    if not has_windows and not lateness.of_changes:
+        yield f"A run that follows (--follow) publishes nothing of it. {FOLLOWS}."
     if has_windows and lateness.allowed_ms and lateness.emit not in (CHANGE, FINAL):
         yield f"A late record that counts corrects a published result {_CORRECTED[str(lateness.answer)]}."
-    if isinstance(job.state.window, SessionWindow) and lateness.answer is not None:
+    if isinstance(node.state.window, SessionWindow) and lateness.answer is not None:
         yield "A published session that becomes longer, or joins another, is taken back by a row with retracted = true."
 
 
@@ -132,16 +134,16 @@ def _when(lateness: Lateness, *, has_windows: bool) -> str:
     closes = "each window when it closes" if has_windows else "every key at the end of the input"
     if lateness.early_ms is None:
         return closes
-    by = "clock" if lateness.early_by == EVENT else "time of day"
-    return f"{closes}, and what has changed whenever the {by} passes a multiple of {duration_text(lateness.early_ms)}"
+    return f"{closes}, and what has changed whenever the clock passes a multiple of {duration_text(lateness.early_ms)}"
 
 
 def _by_state(name: str, job: Job, words: Any) -> Section:
     """The lines of each state, behind its name if there are several; together where they are equal."""
     found: dict[tuple[str, ...], list[str]] = {}
-    for one in job.each().values():
+    for one in job.nodes.values():
         found.setdefault(tuple(words(one)), []).append(one.name)
     if len(found) == 1:
-        return Section(name, next(iter(found)))
+        (common,) = found
+        return Section(name, common)
     lines = [f"{', '.join(names)}: {' '.join(texts)}" for texts, names in found.items()]
     return Section(name, tuple(lines))

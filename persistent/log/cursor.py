@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 
@@ -13,6 +13,9 @@ from persistent.log.folder import Cut, LogFolder, LogLayout
 from persistent.log.frames import Frame, Kind
 from persistent.log.position import LogPosition
 from persistent.log.segments import Segment
+
+_GROUP_ROWS: Final = 50_000
+_GROUP_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,20 @@ def batch_of(segment: Segment, frame: Frame, skipped: int = 0) -> LogBatch:
     times, records = frame.times(segment.data)[skipped:], frame.records(segment.data)[skipped:]
     checksum = frame.checksum(segment.data)
     return LogBatch(position, frame.number + skipped, times, records, frame.mark(segment.data), checksum)
+
+
+def grouped(batches: Iterable[LogBatch]) -> Iterator[list[LogBatch]]:
+    """The batches in groups, each of which fits one array: that of Arrow holds 2 GiB, and an entry at most 1 GiB."""
+    group: list[LogBatch] = []
+    rows = size = 0
+    for batch in batches:
+        group.append(batch)
+        rows, size = rows + len(batch), size + batch.records.nbytes
+        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+            yield group
+            group, rows, size = [], 0, 0
+    if group:
+        yield group
 
 
 def find_segment(folder: LogFolder, layout: LogLayout, is_before: Any) -> Segment | None:

@@ -48,7 +48,10 @@ class LogPosition(NamedTuple):
                 f"{data[:32]!r} is not a position of a log: a position has {_BYTES.size} bytes, the first of "
                 f"them {_VERSION}"
             )
-        return _checked(LogPosition(*_BYTES.unpack(data)[1:]), data)
+        position = LogPosition(*_BYTES.unpack(data)[1:])
+        if min(position) < 0:
+            raise CorruptLog(f"{data!r} is not a position of a log: {position} is negative")
+        return position
 
     @staticmethod
     def from_text(text: str) -> LogPosition:
@@ -57,12 +60,6 @@ class LogPosition(NamedTuple):
         if len(parts) != _TEXT_PARTS or not all(part.isascii() and part.isdecimal() for part in parts):
             raise CorruptLog(f"{text[:80]!r} is not a position of a log, such as 1-0-0")
         return LogPosition(*map(int, parts))
-
-
-def _checked(position: LogPosition, data: bytes) -> LogPosition:
-    if min(position) < 0:
-        raise CorruptLog(f"{data!r} is not a position of a log: {position} is negative")
-    return position
 
 
 BEGINNING = LogPosition(1, 0, 0)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
-from types import TracebackType
 from typing import Protocol, Self
+
+from msgspec.structs import replace
 
 from persistent.clock import monotonic_s, wall_ms
 from persistent.errors import CorruptLog, Fenced, Refused, StillRunning
@@ -66,9 +66,7 @@ class LogReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

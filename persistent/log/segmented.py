@@ -21,9 +21,8 @@ from persistent.log.frames import CONTENT_BYTES_MAX
 from persistent.log.lookup import LogEnds, Lookup, settled
 from persistent.log.position import BEGINNING, LogPosition
 from persistent.log.reader import LogReader
-from persistent.log.sync import sync_policy
 from persistent.log.takeover import last_mark, take_over
-from persistent.log.writer import LogWriter
+from persistent.log.writer import LogWriter, sync_policy
 from persistent.offsets import OffsetStore, open_offsets
 from persistent.offsets.protocol import checked_id
 from persistent.storage import Storage, open_storage

@@ -10,17 +10,15 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
-from persistent.clock import monotonic_s, wall_ms
-from persistent.errors import Fenced, Refused, StorageError
+from persistent.clock import duration_ms, monotonic_s, wall_ms
+from persistent.errors import Fenced, InvalidPipeline, Refused, StorageError
 from persistent.log.frames import CONTENT_BYTES_MAX
 from persistent.log.position import LogPosition
-from persistent.log.sync import SyncPolicy
 from persistent.log.tails import Tail, damaged
 
 RECORD_BYTES_MAX = 16 << 20
@@ -69,9 +67,7 @@ class LogWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @property
@@ -82,6 +78,11 @@ class LogWriter:
     def number(self) -> int:
         """The number of records appended to the log so far."""
         return self._tail.so_far.number
+
+    @property
+    def time(self) -> int:
+        """The time of the last record (ms)."""
+        return self._last_time
 
     def is_current(self) -> bool:
         """Whether it can still write: it has not ended or failed, no other writer has claimed the log, and the log is
@@ -305,3 +306,40 @@ def _column(records: Any, mark: bytes, place: str) -> pa.BinaryArray:
             f"{place}: an entry holds at most {CONTENT_BYTES_MAX:,} bytes: append these records in several entries"
         )
     return column
+
+
+@dataclass(frozen=True)
+class SyncPolicy:
+    """``entries``: after at most this many; ``ms``: at most this long after the first unsynced one. None: no bound."""
+
+    entries: int | None = None
+    ms: int | None = None
+
+    @property
+    def each(self) -> bool:
+        """Whether an entry is durable when it is acknowledged."""
+        return self.entries == 1
+
+    def is_due(self, entries: int, ms: float) -> bool:
+        """Whether a sync is due with this many unsynced entries, the first of them this old."""
+        return (self.entries is not None and entries >= self.entries) or (self.ms is not None and ms >= self.ms)
+
+
+def sync_policy(value: Any) -> SyncPolicy:
+    """The policy of an option: "always", "never", a number of entries, or a duration.
+
+    >>> sync_policy("always").each, sync_policy(100).is_due(99, 0), sync_policy("1 s").is_due(1, 1_000)
+    (True, False, True)
+    """
+    if value == "always":
+        return SyncPolicy(entries=1)
+    if value == "never":
+        return SyncPolicy()
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return SyncPolicy(entries=value)
+    if isinstance(value, str):
+        try:
+            return SyncPolicy(ms=duration_ms(value, "sync"))
+        except ValueError as error:
+            raise InvalidPipeline(f'{error}; or give "always", "never", or a number of entries') from error
+    raise InvalidPipeline(f'sync={value!r}: give "always", "never", a number of entries such as 100, or a time: "1 s"')

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from persistent.errors import InvalidPipeline
-from persistent.metrics.board import Board
-from persistent.metrics.boards import Boards
+from persistent.metrics.board import Board, Boards
 from persistent.metrics.table import BOUNDS_SECONDS, BY_NAME, COUNTER, GAUGE, HISTOGRAM, METRICS, TOTAL, Metric
 
 _SHUTDOWN_MS = 5_000
@@ -36,9 +35,9 @@ class OtelMetrics:
         for metric in METRICS:
             self._add(meter, metric)
 
-    def open(self, url: str, engine: str) -> Board:
+    def open(self, url: str, engine: str, name: str | None = None) -> Board:
         """The board of the pipeline whose checkpoint is at ``url``."""
-        board = self._boards.of(url)
+        board = self._boards.of(url, name)
         board.open(engine)
         return board
 

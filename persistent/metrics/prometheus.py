@@ -8,8 +8,7 @@ from threading import Lock
 from typing import Any
 
 from persistent.errors import InvalidPipeline
-from persistent.metrics.board import Board, Readout
-from persistent.metrics.boards import Boards
+from persistent.metrics.board import Board, Boards, Readout
 from persistent.metrics.table import HISTOGRAM, METRICS, Metric
 from persistent.text.address import Endpoint, address_of, is_loopback
 
@@ -53,10 +52,10 @@ class PrometheusMetrics:
         server, address = self._server, self._address
         return None if server is None or address is None else f"http://{_at(address, server)}/metrics"
 
-    def open(self, url: str, engine: str) -> Board:
+    def open(self, url: str, engine: str, name: str | None = None) -> Board:
         """The board of the pipeline whose checkpoint is at ``url``, shown from now on. InvalidPipeline if the address
         is taken."""
-        board = self._boards.of(url)
+        board = self._boards.of(url, name)
         with self._lock:
             if not self._open:
                 self._begin()

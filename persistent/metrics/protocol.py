@@ -15,8 +15,8 @@ from persistent.metrics.prometheus import PrometheusMetrics
 class Metrics(Protocol):
     """One way to show them. Each run opens it before it does anything else, and closes it at its end."""
 
-    def open(self, url: str, engine: str) -> Board:
-        """The board of the pipeline whose checkpoint is at ``url``, which is about to run on that engine.
+    def open(self, url: str, engine: str, name: str | None = None) -> Board:
+        """The board of the pipeline of that ``name`` whose checkpoint is at ``url``, about to run on that engine.
         InvalidPipeline if it cannot be shown."""
 
     def close(self, board: Board) -> None:
@@ -28,13 +28,13 @@ AnyMetrics = str | Metrics | Sequence[str | Metrics] | None
 
 
 @contextmanager
-def shown(given: AnyMetrics, url: str, engine: str) -> Iterator[tuple[Board, ...]]:
+def shown(given: AnyMetrics, url: str, engine: str, name: str | None = None) -> Iterator[tuple[Board, ...]]:
     """The boards of a run, shown as long as it lasts. InvalidPipeline if one of them cannot be."""
     several: list[Any] = list(given or ()) if given is None or isinstance(given, list | tuple) else [given]
     with ExitStack() as stack:
         boards = []
         for metrics in map(_metrics_of, several):
-            board = metrics.open(url, engine)
+            board = metrics.open(url, engine, name)
             stack.callback(metrics.close, board)
             boards.append(board)
         yield tuple(boards)

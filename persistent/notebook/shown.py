@@ -37,7 +37,7 @@ def _parts(job: Job) -> Iterator[Fact]:
     for name, source in job.sources.items():
         yield _named("source", name, job.sources), repr(source)
     yield "task", f"{type(job.task).__name__}, by {', '.join(key_names(job.task)) or 'no key'}"
-    states = job.each()
+    states = job.nodes
     for one in states.values():
         window = "" if one.state.window is None else f", {part_text('window', one.state.fingerprint()['window'])}"
         yield _named("state", one.name, states), f"{one.state.monoid!r}{window}"
@@ -81,8 +81,8 @@ def _facts(manifest: Manifest) -> Iterator[Fact]:
     planned = f", planned at {utc_text(manifest.committed_ms)}" if manifest.committed_ms else ""
     yield "newest", f"{manifest.base}{planned}; kept: {count_text(max(len(manifest.bases), 1), 'checkpoint')}"
     for name in manifest.operators:
-        clock = manifest.of(name).clock
-        ended = ", end of input" if clock.end_of_input else ""
+        clock = manifest.clocks[name]
+        ended = ", end of input" if clock.ended else ""
         of = "clock" if len(manifest.operators) == 1 else f"clock of {name}"
         yield of, f"{clock_text(clock.watermark)}{ended}"
     sums = {fate: sum(getattr(one, fate) for one in manifest.accounts.values()) for fate in ("read", *_FATES)}

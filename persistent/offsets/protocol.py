@@ -1,25 +1,23 @@
 """An offset store keeps one document for each reader, and replaces it only by compare-and-swap.
 
 The document is sealed. It holds the ``position``, the ``log`` that it belongs to, and the lease: the ``token`` of the
-reader that holds it, when it ends (``until``, ms), and for how long it was taken (``lease``, ms). An absent document
-means the beginning; a corrupt one is an error.
+reader that holds it, when it ends (``until``, ms), for how long it was taken (``lease``, ms), and the ``process`` of
+that reader. An absent document means the beginning; a corrupt one is an error.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
-from persistent.codec.documents import decode_document, encode_document
-from persistent.codec.shapes import Misfit, fields, optional, text, whole
+from msgspec import Meta
+from msgspec.structs import replace
+
+from persistent.codec import declared
 from persistent.errors import CorruptCheckpoint, CorruptLog, InvalidPipeline, NewerFormat
+from persistent.fields import Natural, Part, ShortText, Whole
+from persistent.process import Process, this_process
 
-FORMAT = 1
-_SHAPE = fields(
-    {"format": whole(1), "log": text(200), "position": text(200), "token": whole(0), "until": whole()},
-    {"lease": optional(whole(0)), "number": optional(whole(0)), "entry": text(8)},
-)
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
@@ -37,35 +35,37 @@ class OffsetStore(Protocol):
         """End the connection."""
 
 
-@dataclass(frozen=True)
-class ReaderState:
+class ReaderState(Part, frozen=True):
     """The contents of the document of a reader. ``position``: the text of the next one, "" if there is none. Of the
     last record before it ``number`` is the next one's, and ``entry`` the checksum of its entry, if these are known.
-    ``lease``: None in a document that was written without it."""
+    ``lease``, ``process``: None before a reader took it."""
 
-    log: str = ""
-    position: str = ""
-    token: int = 0
-    until: int = 0
-    lease: int | None = None
-    number: int | None = None
-    entry: str = ""
+    log: ShortText = ""
+    position: ShortText = ""
+    token: Natural = 0
+    until: Whole = 0
+    lease: Natural | None = None
+    number: Natural | None = None
+    entry: Annotated[str, Meta(max_length=8)] = ""
+    process: Process | None = None
 
     def taken(self, log: str, now: int, lease: int) -> ReaderState:
         """The state with the lease of a new reader."""
-        return replace(self, log=log, token=self.token + 1, until=now + lease, lease=lease)
+        return replace(self, log=log, token=self.token + 1, until=now + lease, lease=lease, process=this_process())
 
     def left(self, now: int) -> int:
-        """For how long the lease is still held, in milliseconds.
+        """For how long the lease is still held, in milliseconds. The lease of a process that certainly ended is over.
 
         A lease that has more than twice its length left was taken by a clock that differs from ours by more than the
         lease. It counts as over: its reader is fenced before it stores anything.
         """
         left = max(0, self.until - now)
-        return 0 if self.lease is not None and left > 2 * self.lease else left
+        is_over = self.lease is not None and left > 2 * self.lease
+        is_over = is_over or (self.process is not None and self.process.lives is False)
+        return 0 if is_over else left
 
     def encoded(self) -> bytes:
-        return encode_document({"format": FORMAT, **self.__dict__})
+        return declared.write(self, "the position of a reader", declared.no_laws)
 
 
 def load_state(store: OffsetStore, reader: str) -> tuple[int, ReaderState]:
@@ -76,20 +76,11 @@ def load_state(store: OffsetStore, reader: str) -> tuple[int, ReaderState]:
     place = f"{store!r}, reader {reader!r}"
     checked_document(place, version, data)
     try:
-        found: Any = decode_document(data, place)
-        if not _is_newer(found):
-            _SHAPE(found)
-    except (CorruptCheckpoint, Misfit) as error:
+        return version, declared.read(ReaderState, data, place, "a position", declared.no_laws)
+    except NewerFormat:
+        raise
+    except CorruptCheckpoint as error:
         raise unreadable(place, str(error)) from error
-    if _is_newer(found):
-        raise NewerFormat(f"{place}: written by a newer release: update this one")
-    del found["format"]
-    return version, ReaderState(**found)
-
-
-def _is_newer(found: Any) -> bool:
-    made = found.get("format") if isinstance(found, dict) else None
-    return isinstance(made, int) and made > FORMAT
 
 
 def checked_document(place: str, version: Any, data: Any) -> tuple[int, bytes]:

@@ -7,12 +7,12 @@
     pin                keep a checkpoint until it is unpinned
     collect_garbage    delete files that no kept checkpoint names
     compact            fold all runs of the state
-    upgrade            write the newest format from now on
     merge              join two jobs over disjoint sources into one
 
-``storage`` is a ``Storage`` or the URL of a checkpoint. Each operation fences first, so that a running driver stops;
-only a savepoint, a dry run and ``undone``, which change nothing, do not. If a driver seems to run they raise
-``StillRunning``, unless ``take_over=True``. An interrupted operation leaves the job in its state before or after the
+``storage`` is a ``Storage`` or the URL of a checkpoint. Each operation decides what to change, and
+``persistent.checkpoint.commit_change`` commits it behind a fence, so that a running driver stops; only a savepoint, a
+dry run and ``undone``, which change nothing, do without. If a driver seems to run they raise ``StillRunning``, unless
+``take_over=True``. An interrupted operation leaves the job in its state before or after the
 operation, and can be repeated; the next run collects its leftovers.
 """
 
@@ -24,7 +24,6 @@ from persistent.operations.restarting import restart
 from persistent.operations.rolling_back import rollback
 from persistent.operations.savepoints import savepoint
 from persistent.operations.setting_back import Undone, lift_limit, set_back, undone
-from persistent.operations.upgrading import upgrade
 
 __all__ = [
     "Undone",
@@ -38,5 +37,4 @@ __all__ = [
     "savepoint",
     "set_back",
     "undone",
-    "upgrade",
 ]

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 
+from msgspec.structs import replace
+
+from persistent.checkpoint.commit_change import Decision, Location, commit_change, log_of
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import STAGED
-from persistent.checkpoint.running import fenced_marks
-from persistent.driver.naming import several
+from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.running import fenced_marks, running
+from persistent.driver.naming import named_sinks
 from persistent.driver.publish import collectable, sweepable
 from persistent.errors import CorruptCheckpoint, NewerFormat
-from persistent.operations.fencing import Location, check_not_running, fenced, log_of, running
 from persistent.sinks.outlet import outlet
 from persistent.sinks.protocol import AnySink, Claim
 from persistent.storage import Storage
@@ -24,38 +26,35 @@ from persistent.text.shell import shell_word
 def collect_garbage(
     storage: Location,
     *,
-    sink: AnySink | Sequence[AnySink] | Mapping[str, AnySink] | None = None,
+    sink: AnySink | Mapping[str, AnySink] | None = None,
     dry_run: bool = False,
     take_over: bool = False,
 ) -> tuple[str, ...]:
-    """Delete runs, manifests, plans and marks outside kept checkpoints, and staged files of ``sink`` (one or several)
-    that will never be published; returns their names, those in a sink with its URL.
+    """Delete runs, manifests, plans and marks outside kept checkpoints, and staged files of ``sink`` (one, or several
+    by name) that will never be published; returns their names, those in a sink with its URL.
 
     ``dry_run``: only return the names; for a running job, those that its own driver would delete. Without ``sink`` its
     staged files are left to the next run. Raises StillRunning; CorruptCheckpoint if a kept manifest cannot be read,
     because garbage is unknown then; StorageError if the sink belongs to another job.
     """
-    log, sinks = log_of(storage), several(sink) if sink is not None else ()
+    log, sinks = log_of(storage), named_sinks(sink).values()
     if dry_run:
-        newest = newest_of(log).manifest
-        if take_over or not running(log, newest.epoch):
+        newest, known, pending = _read(log)
+        if take_over or not running(log.storage, newest.epoch):
             newest = replace(newest, id=newest.id + 1, epoch=newest.epoch + 1, kind="fence")
         waiting = (name for one in sinks for name in _staged_names(one, log.storage, newest))
-        return (*_names(log, newest, _kept(log)), *waiting)
-    newest = newest_of(log).manifest
-    check_not_running(log, newest.epoch, take_over=take_over)
+        return (*_names(log, newest, {**known, newest.id: newest}, pending), *waiting)
     # Before the fence: if a manifest cannot be read, nothing has changed.
-    log.check_whole(newest)
-    known = _kept(log)
-    manifest = fenced(log, take_over=take_over).manifest
-    log.check(manifest.id)
+    _, known, _ = _read(log)
+    manifest = commit_change(log, lambda manifests: Decision("fence"), take_over=take_over).manifest
     staged = [_staged_names(one, log.storage, manifest) for one in sinks]
     for one in (one for one, found in zip(sinks, staged, strict=True) if found):
         place = outlet(one, log.storage)
         place.claim(Claim(manifest.job))
         place.sweep(sorted(manifest.unpublished()), manifest.epoch, manifest.id)
     names = [name for found in staged for name in found]
-    for name in _names(log, manifest, known):
+    pending = log.plan(manifest.base, manifest.replan)
+    for name in _names(log, manifest, log.kept(manifest, known), pending):
         log.storage.delete(name)
         names.append(name)
     return tuple(names)
@@ -67,12 +66,12 @@ def _staged_names(sink: AnySink, storage: Storage, manifest: Manifest) -> list[s
     return [f"{place}/{name}" for name in sweepable(outlet(sink, storage), manifest)]
 
 
-def _kept(log: Log) -> dict[int, Manifest]:
-    """The manifests whose files are kept. The pending plan must be readable too; the job can run meanwhile."""
+def _read(log: Log) -> tuple[Manifest, dict[int, Manifest], StepPlan | None]:
+    """The newest manifest, those whose files are kept, and the pending plan, which must be readable too. The job can
+    run meanwhile: then all are read again, until they are of one time."""
     newest = newest_of(log).manifest
     try:
-        log.plan(newest.base, newest.replan)
-        return log.kept(newest)
+        return newest, log.kept(newest), log.plan(newest.base, newest.replan)
     except NewerFormat:
         raise
     except CorruptCheckpoint as error:
@@ -82,13 +81,11 @@ def _kept(log: Log) -> dict[int, Manifest]:
                 f"{error}. What it names is unknown, and would be taken for garbage. Nothing was deleted. Restore the "
                 f"file from a copy of {url}; or 'persistent verify {shell_word(url)}' says how to continue without it"
             ) from error
-        return _kept(log)
+        return _read(log)
 
 
-def _names(log: Log, manifest: Manifest, known: Mapping[int, Manifest]) -> Iterator[str]:
-    kept = log.kept(manifest, known)
+def _names(log: Log, manifest: Manifest, kept: dict[int, Manifest], pending: StepPlan | None) -> Iterator[str]:
     folders = dict.fromkeys(folder for one in _readable(log, kept) for folder in sorted(one.folders()))
-    pending = log.plan(manifest.base, manifest.replan)
     yield from collectable(log.storage, [*folders, STAGED], manifest, kept.values(), pending)
     yield from fenced_marks(log.storage, manifest.epoch)
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
+from msgspec.structs import replace
+
+from persistent.checkpoint.commit_change import Decision, Manifests, commit_change
 from persistent.checkpoint.compaction import Merge, beside, shards
-from persistent.checkpoint.copies import OnProgress, newest_of
+from persistent.checkpoint.copies import OnProgress
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.manifest import Manifest, commits_of
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import OperatorState, SourcePart, StateRuns
+from persistent.checkpoint.parts import NodePart, OperatorState, SourcePart, StateRuns
 from persistent.checkpoint.runs import fold_index
-from persistent.checkpoint.successor import Entry, at_all, succeed
+from persistent.checkpoint.successor import Entry, at_all
 from persistent.codec import KEY_GROUPS, Run
 from persistent.driver.commit import first_manifest, known_from
 from persistent.driver.same_job import check_same_job
-from persistent.operations.fencing import committed, fenced
 from persistent.pipeline import Pipeline
-from persistent.worker.job import FoldRuns, Job
+from persistent.worker.job import FoldRuns, Job, Node
 from persistent.worker.merge_runs import compact_runs
 
 logger = logging.getLogger("persistent.operations")
@@ -35,55 +37,42 @@ def compact(pipeline: Pipeline, *, take_over: bool = False, on_progress: OnProgr
     bytes.
     """
     job = pipeline.job()
-    log = Log(job.storage)
-    newest = newest_of(log)
-    check_same_job(newest.manifest, first_manifest(job, ""), job.storage.url)
-    if not _is_due(newest.manifest):
-        return newest
-    fence = fenced(log, take_over=take_over)
-    zones = {name: one.state.zone for name, one in fence.manifest.operators.items()}
-    with log.unless_fenced(fence.manifest.id):
-        manifest = _compacted(job.in_zones(zones), fence, on_progress)
-    return committed(log, manifest)
+
+    def decide(manifests: Manifests) -> Decision | None:
+        old = manifests.newest.manifest
+        check_same_job(old, first_manifest(job, ""), job.storage.url)
+        if not _is_due(old):
+            return None
+        in_zones = job.in_zones({name: one.state.zone for name, one in old.operators.items()})
+        return Decision("compaction", write=lambda attempt: _compacted(in_zones, old, attempt, on_progress))
+
+    return commit_change(Log(job.storage), decide, take_over=take_over)
 
 
-def _compacted(job: Job, fence: Entry, on_progress: OnProgress | None) -> Manifest:
-    old = fence.manifest
-    attempt = Attempt(old.epoch, old.id + 1)
+def _compacted(job: Job, old: Manifest, attempt: Attempt, on_progress: OnProgress | None) -> dict[str, Any]:
     of_one = len(old.operators) == 1
     total, done = sum(run.bytes for run in old.state_runs()), 0
     operators = {}
-    for name, one in job.each().items():
-        view = old.of(name)
+    for id, part in old.nodes.items():
 
         def progress(part: int, whole: int, done: int = done) -> None:
             if on_progress is not None:
                 on_progress(part if of_one else done + part, whole if of_one else total)
 
-        operators[name] = _folded(one, attempt, view, progress)
-        done += sum(run.bytes for run in view.state_runs())
-    return succeed(
-        fence,
-        "compaction",
-        bases={**old.bases, old.id + 1: old.committed_ms},
-        **at_all(
-            old,
-            operators=operators,
-            sources={
-                name: replace(source, index=_folded_index(job, attempt, source)) for name, source in old.sources.items()
-            },
-        ),
-    )
+        operators[id] = _folded(job.nodes[id], attempt, part, progress)
+        done += sum(run.bytes for run in part.state.runs)
+    sources = {name: replace(one, index=_folded_index(job, attempt, one)) for name, one in old.sources.items()}
+    commits = commits_of({**old.bases, attempt.id: old.committed_ms})
+    return {"commits": commits, **at_all(old, operators=operators, sources=sources)}
 
 
-def _folded(job: Job, attempt: Attempt, old: Manifest, on_progress: OnProgress) -> OperatorState:
-    """The only state, with its runs folded."""
-    state = old.operator.state
-    runs = tuple(_folded_runs(job, attempt, state, old.final, on_progress))
-    return old.operator.with_state(
+def _folded(node: Node, attempt: Attempt, part: NodePart, on_progress: OnProgress) -> OperatorState:
+    """A node, with its runs folded."""
+    runs = tuple(_folded_runs(node, attempt, part, on_progress))
+    return part.operator.with_state(
         runs=runs,
-        lowest=state.lowest if runs else None,
-        known_from=known_from(state, job.state.known_from(old.clock.closed)),
+        lowest=part.state.lowest if runs else None,
+        known_from=known_from(part.state, node.state.known_from(part.clock.closed)),
     )
 
 
@@ -107,36 +96,34 @@ def _is_one_sum(part: Sequence[Run]) -> bool:
     return all(run.low == run.start for run in part) and all(a[1] <= b[0] for a, b in pairwise(ranges))
 
 
-def _folded_runs(
-    job: Job, attempt: Attempt, state: StateRuns, final: int, on_progress: OnProgress | None
-) -> Iterator[Run]:
+def _folded_runs(node: Node, attempt: Attempt, part: NodePart, on_progress: OnProgress) -> Iterator[Run]:
+    state, final = part.state, part.final
     all_bytes = sum(run.bytes for run in state.runs)
     done_bytes = 0
-    for part in _parts(state):
-        if _is_one_sum(part):
-            yield from part
+    for some in _parts(state):
+        if _is_one_sum(some):
+            yield from some
         else:
             made: list[Run] = []
-            for low, high in shards(part):
-                inputs = tuple(run for run in part if run.low < high and low < run.high)
+            for low, high in shards(some):
+                inputs = tuple(run for run in some if run.low < high and low < run.high)
                 if inputs:
                     merge = Merge(inputs, low, high)
-                    over = 0 if beside(state.runs, merge) else _over(job, state, merge, final)
-                    result = compact_runs(job, FoldRuns(attempt, merge, final, over=over))
+                    over = 0 if beside(state.runs, merge) else _over(node, state, merge, final)
+                    result = compact_runs(node, FoldRuns(attempt, merge, final, over=over))
                     if result.failure:
-                        logger.warning("%d runs stay unfolded: %s", len(part), result.failure)
-                        made = list(part)
+                        logger.warning("%d runs stay unfolded: %s", len(some), result.failure)
+                        made = list(some)
                         break
                     made += [result.run] if result.run is not None else []
-                if on_progress is not None:
-                    on_progress(done_bytes + sum(run.bytes for run in part) * high // KEY_GROUPS, all_bytes)
+                on_progress(done_bytes + sum(run.bytes for run in some) * high // KEY_GROUPS, all_bytes)
             yield from made
-        done_bytes += sum(run.bytes for run in part)
+        done_bytes += sum(run.bytes for run in some)
 
 
-def _over(job: Job, state: StateRuns, merge: Merge, final: int) -> int:
+def _over(node: Node, state: StateRuns, merge: Merge, final: int) -> int:
     """The clock up to which sessions, or lives, are dropped by a merge that sees all of each."""
-    ttl = job.state.time_to_live
+    ttl = node.state.time_to_live
     return final if ttl is None else ttl.over(final, state.shown_to(merge.inputs))
 
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from msgspec.structs import replace
+
+from persistent.checkpoint.commit_change import Decision, Location, Manifests, commit_change, log_of
 from persistent.checkpoint.copies import Target, copied, newest_of, renumbered_source
 from persistent.checkpoint.corrections import all_corrections
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, new_nonce
-from persistent.checkpoint.parts import Accounts, OperatorState, SourcePart, StateRuns, TaskClock
+from persistent.checkpoint.parts import Accounts, NodePart, OperatorState, SourcePart, StateRuns, TaskClock
 from persistent.checkpoint.running import marks
-from persistent.checkpoint.successor import Entry, at_all, first, succeed
+from persistent.checkpoint.successor import Entry, at_all, first
 from persistent.clock import wall_ms
 from persistent.codec import canonical_json, common_key_types
 from persistent.driver.same_job import check_same_job
 from persistent.errors import Refused, StillRunning
-from persistent.operations.fencing import Location, log_of
 from persistent.sources.halves import halves_of
 from persistent.sources.offsets import place_id
 from persistent.sources.schemas import from_json
@@ -51,34 +52,43 @@ def merge(first: Location, second: Location, into: Location) -> Entry:
     _check_disjoint(jobs, urls)
     _check_same_operators(jobs, urls)
     _check_same_limit(jobs, urls)
-    views = {name: (jobs[0].of(name), jobs[1].of(name)) for name in jobs[0].operators}
-    operators = {name: _operator(both, urls) for name, both in views.items()}
-    clocks = {name: _clock(both, urls) for name, both in views.items()}
+    nodes = {id: (jobs[0].node(id), jobs[1].node(id)) for id in jobs[0].operators}
+    operators = {id: _operator(both, urls) for id, both in nodes.items()}
+    clocks = {id: _clock(both, urls) for id, both in nodes.items()}
     names = _names_of_second(jobs)
-    sources = _sources(jobs, names, urls)
-    fence = _emptied(there, jobs[0].operators, sources)
-    old, id, now_ms = fence.manifest, fence.manifest.id + 1, wall_ms()
-    target = Target(there.storage, Attempt(old.epoch, id))
-    copies = [copied(log.storage, manifest, target) for log, manifest in zip((one, other), jobs, strict=True)]
-    runs = {name: _counted_once(*(copy.of(name).operator.state for copy in copies)) for name in operators}
-    merged = succeed(
-        fence,
-        "merge",
-        **at_all(
-            fence.manifest,
-            clocks=clocks,
-            sources=_sources((copies[0], copies[1]), names, urls),
-            operators={name: operator.with_state(runs=runs[name]) for name, operator in operators.items()},
-            accounts=_accounts(jobs, names),
-        ),
-        bases={id: now_ms},
-        committed_ms=now_ms,
-        origin=(jobs[0].job, jobs[0].id),
-        revision_base=max(job.revision for job in jobs),
-        not_after=jobs[0].not_after,
-        corrections=all_corrections(jobs[0].corrections, jobs[1].corrections),
-    )
-    return there.put(merged)
+    empty = _empty(jobs[0].operators, _sources(jobs, names, urls))
+
+    def decide(manifests: Manifests) -> Decision:
+        old = manifests.newest.manifest
+        if old.base != 0:
+            raise Refused(f"{there.storage.url}: already holds a job; merge into a new checkpoint")
+        check_same_job(old, empty, there.storage.url)
+
+        def write(attempt: Attempt) -> dict[str, Any]:
+            now_ms, target = wall_ms(), Target(there.storage, attempt)
+            copies = [copied(log.storage, manifest, target) for log, manifest in zip((one, other), jobs, strict=True)]
+            runs = {id: _counted_once(*(copy.operators[id].state for copy in copies)) for id in operators}
+            return {
+                **at_all(
+                    old,
+                    clocks=clocks,
+                    sources=_sources((copies[0], copies[1]), names, urls),
+                    operators={id: operator.with_state(runs=runs[id]) for id, operator in operators.items()},
+                    accounts=_accounts(jobs, names),
+                ),
+                "commits": ((attempt.id, now_ms),),
+                "committed_ms": now_ms,
+                "origin": (jobs[0].job, jobs[0].id),
+                "revision_base": max(job.revision for job in jobs),
+                "not_after": jobs[0].not_after,
+                "corrections": all_corrections(jobs[0].corrections, jobs[1].corrections),
+            }
+
+        return Decision("merge", write=write)
+
+    # An interrupted call may have created it.
+    there.create(empty)
+    return commit_change(there, decide, take_over=True)
 
 
 def _check_at_rest(log: Log, manifest: Manifest) -> None:
@@ -192,9 +202,9 @@ def _check_same_limit(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) ->
         )
 
 
-def _operator(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> OperatorState:
-    """The merged state, of the same one of two jobs, without its runs. Refused if the states differ in kind."""
-    name, (a, b) = jobs[0].task_name, (job.operator for job in jobs)
+def _operator(nodes: tuple[NodePart, NodePart], urls: tuple[str, str]) -> OperatorState:
+    """The merged state, of the same node of two jobs, without its runs. Refused if the states differ in kind."""
+    name, (a, b) = nodes[0].id, (one.operator for one in nodes)
     changed = changes_text(a.described(), b.described())
     if changed:
         raise Refused(f"the state of {name} is not the same in {urls[0]} and in {urls[1]}: {changed}")
@@ -223,28 +233,28 @@ def _counted_once(a: StateRuns, b: StateRuns) -> tuple[Any, ...]:
     return tuple(replace(run, first=1, last=1) for run in (*a.runs, *b.runs))
 
 
-def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> TaskClock:
-    """The clock of the job that is behind, for one state.
+def _clock(nodes: tuple[NodePart, NodePart], urls: tuple[str, str]) -> TaskClock:
+    """The clock of the job that is behind, for one node.
 
     If one job has published a window, the other must hold no state for it.
     """
-    a, b = (job.clock for job in jobs)
-    if jobs[0].operator.state.has_time_to_live:
+    a, b = (one.clock for one in nodes)
+    if nodes[0].state.has_time_to_live:
         raise Refused(
-            f"{urls[0]} and {urls[1]} keep keys with a time to live, in {jobs[0].task_name}: a message that one has "
+            f"{urls[0]} and {urls[1]} keep keys with a time to live, in {nodes[0].id}: a message that one has "
             "counted may join a life that has left the other, as each goes by a clock of its own. Run one pipeline "
             "over both inputs from the beginning"
         )
-    if jobs[0].operator.state.has_sessions and not (a.end_of_input and b.end_of_input):
+    if nodes[0].state.has_sessions and not (a.ended and b.ended):
         raise Refused(
             f"{urls[0]} and {urls[1]} keep sessions: a session that one has published, and one of the same key that is "
             "open in the other, may be one. Run both to their end (--end-of-input), then merge"
         )
     closed = min(a.closed, b.closed)
-    if a.closed != b.closed and _have_windows(jobs[0]):
+    if a.closed != b.closed and nodes[0].state.has_windows:
         behind = 0 if a.closed < b.closed else 1
-        held = any(run.pane_max >= closed for run in jobs[behind].state_runs())
-        if held or not jobs[behind].clock.end_of_input:
+        held = any(run.pane_max >= closed for run in nodes[behind].state.runs)
+        if held or not nodes[behind].clock.ended:
             raise Refused(
                 f"{urls[1 - behind]} has closed its windows up to {utc_text(max(a.closed, b.closed))}, {urls[behind]} "
                 f"only up to {utc_text(closed)} and may still add to those between. Run {urls[behind]} until it has "
@@ -254,12 +264,8 @@ def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> TaskClock:
     return TaskClock(
         watermark=max(min(a.watermark, b.watermark), closed),
         closed=closed,
-        ended=a.end_of_input and b.end_of_input,
+        ended=a.ended and b.ended,
     )
-
-
-def _have_windows(manifest: Manifest) -> bool:
-    return manifest.operator.state.has_windows
 
 
 def _joined(a: SourcePart, b: SourcePart, urls: tuple[str, str]) -> SourcePart:
@@ -292,23 +298,15 @@ def _joined(a: SourcePart, b: SourcePart, urls: tuple[str, str]) -> SourcePart:
     )
 
 
-def _emptied(there: Log, operators: Mapping[str, OperatorState], sources: Mapping[str, SourcePart]) -> Entry:
-    """A fence on the empty checkpoint of the new job, which an interrupted call may have created."""
-    nonce = new_nonce()
+def _empty(operators: Mapping[str, OperatorState], sources: Mapping[str, SourcePart]) -> Manifest:
+    """The empty checkpoint of the merged job."""
     none = {
         task: replace(
             one.with_state(runs=(), lowest=None, published=0, final=None), key_types=(), inputs=tuple(sources)
         )
         for task, one in operators.items()
     }
-    empty = first(nonce, sources, none)
-    created = there.create(empty)
-    if created.manifest.base == 0:
-        check_same_job(created.manifest, empty, there.storage.url)
-        created = there.fence(created, nonce)
-    if created.manifest.base != 0:
-        raise Refused(f"{there.storage.url}: already holds a job; merge into a new checkpoint")
-    return created
+    return first(new_nonce(), sources, none)
 
 
 def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:

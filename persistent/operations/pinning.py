@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from persistent.checkpoint.copies import newest_of
+from persistent.checkpoint.commit_change import Decision, Location, Manifests, commit_change, log_of
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.successor import Entry
 from persistent.errors import CorruptCheckpoint, UnknownCheckpoint
-from persistent.operations.fencing import Location, fenced, log_of
 
 
 def _why_none(log: Log, id: int) -> str:
@@ -31,19 +29,15 @@ def pin(storage: Location, id: int, *, remove: bool = False, take_over: bool = F
     """
     log = log_of(storage)
 
-    def pins(manifest: Manifest) -> tuple[int, ...]:
-        if remove:
-            if id not in manifest.pins:
-                there = ", ".join(map(str, manifest.pins)) or "none"
-                raise UnknownCheckpoint(f"{log.storage.url}: checkpoint {id} is not pinned; pinned: {there}")
-            return tuple(one for one in manifest.pins if one != id)
-        if id not in manifest.bases:
+    def decide(manifests: Manifests) -> Decision | None:
+        manifest = manifests.newest.manifest
+        if remove and id not in manifest.pins:
+            there = ", ".join(map(str, manifest.pins)) or "none"
+            raise UnknownCheckpoint(f"{log.storage.url}: checkpoint {id} is not pinned; pinned: {there}")
+        if not remove and id not in manifest.bases:
             kept = ", ".join(map(str, sorted(manifest.bases)))
             raise UnknownCheckpoint(f"{_why_none(log, id)}; it keeps {kept}")
-        return tuple(sorted({*manifest.pins, id}))
+        pins = {*manifest.pins} - {id} if remove else {*manifest.pins, id}
+        return None if pins == {*manifest.pins} else Decision("fence", {"pins": tuple(sorted(pins))})
 
-    newest = newest_of(log)
-    log.check_upgraded(newest.manifest)
-    if pins(newest.manifest) == newest.manifest.pins:
-        return newest
-    return fenced(log, take_over=take_over, changes=lambda manifest: {"pins": pins(manifest)})
+    return commit_change(log, decide, take_over=take_over)

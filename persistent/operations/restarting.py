@@ -12,36 +12,37 @@ which nothing was read, or that joined later, is read whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
 
 from persistent.checkpoint.as_of import checkpoint_as_of
+from persistent.checkpoint.commit_change import Decision, Manifests, commit_change, look_at_all
 from persistent.checkpoint.corrections import check_holds, corrections_before
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import Account, SeenPart, SourcePart, TaskClock
+from persistent.checkpoint.parts import Account, SeenPart, TaskClock
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry, at_all
 from persistent.clock import Instant, instant_ms
 from persistent.codec import Run
 from persistent.driver.commit import first_manifest
-from persistent.driver.evolution import holds_deltas
+from persistent.driver.evolution import with_tasks
 from persistent.driver.same_job import check_same_job
 from persistent.errors import Refused, UnknownCheckpoint
-from persistent.operations.fencing import check_not_running, committed, fenced
 from persistent.operations.restarting_seen import check_cuts, check_remembers, rows_between, seen_until
 from persistent.operations.restarting_sources import check_begins_again, check_own_times, check_read, was_read
 from persistent.operations.rolling_back import (
     check_can_take_back,
     check_left_out,
     check_outputs,
-    readable,
     rolled_back,
 )
 from persistent.pipeline import Pipeline
-from persistent.sources.layout import carried
-from persistent.sources.protocol import ContinuingSource, Source, SourceState
+from persistent.sources.protocol import ContinuingSource, SourceState
+from persistent.text.figures import utc_text
 from persistent.worker.job import Job
 from persistent.worker.merge_runs import write_run
 
@@ -63,44 +64,57 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     check_outputs(outputs)
     clock = instant_ms(clock)
     job = pipeline.job()
-    log = Log(job.storage)
-    kept = readable(log)
-    check_not_running(log, kept.newest.manifest.epoch, take_over=take_over)
-    check_can_take_back(kept.newest.manifest, outputs, log.storage.url)
-    check_same_job(kept.newest.manifest, first_manifest(job, ""), job.storage.url)
-    _check_adds_up(kept.newest.manifest, log.storage.url)
-    check_cuts(job, kept.newest.manifest, first_manifest(job, ""), clock, pipeline.allow_dropped)
-    states = {one.name: one.state for one in job.each().values()}
-    try:
-        found = checkpoint_as_of(log, job.task, states, clock, unpublished=True)
-    except UnknownCheckpoint as error:
-        said = str(error).removesuffix(", or a kept checkpoint (persistent state --at ID)")
-        to_one = "to go back to a kept checkpoint: 'persistent rollback'"
-        raise UnknownCheckpoint(f"{said}. Nothing was changed; {to_one}") from error
-    job = _in_zones_of(job, found.manifest)
-    check_begins_again(job)
-    check_remembers(job, found.manifest, clock)
-    check_read(job, found.manifest, clock)
-    check_own_times(job, found.manifest)
-    _check_corrections(found.manifest, kept.newest.manifest, clock, log.storage.url)
-    check_left_out(kept, found.manifest.id, outputs, log.storage.url)
-    last = fenced(log, take_over=True)
-    with log.unless_fenced(last.manifest.id):
-        target = checkpoint_as_of(log, job.task, states, clock, unpublished=True).manifest
-        job = _in_zones_of(job, target)
-        check_remembers(job, target, clock)
-        check_read(job, target, clock)
-        check_own_times(job, target)
-        _check_corrections(target, last.manifest, clock, log.storage.url)
-        attempt = Attempt(last.manifest.epoch, last.manifest.id + 1)
-        begins = {name: _begins(job.sources[name], source, clock) for name, source in target.sources.items()}
-        seen = {name: seen_until(job, name, source, clock, attempt) for name, source in target.sources.items()}
-        copy = _as_of(target, clock, begins, seen, _runs_before(job, target, clock, attempt), job.storage.url)
-    if copy.id == last.manifest.id and last.manifest.parent is not None:
-        # A copy of our own fence is one of what it stands on: of that it is known what it has published.
-        copy = replace(copy, id=last.manifest.parent[0])
-    back = rolled_back(last, copy, kept, attempt.id, attempt.epoch, take_back=outputs == "retract")
-    return committed(log, back, last.manifest)
+    log, url = Log(job.storage), job.storage.url
+    states = job.states
+
+    def decide(manifests: Manifests) -> Decision:
+        newest, first = manifests.newest.manifest, first_manifest(job, "")
+        check_can_take_back(newest, outputs, url)
+        check_same_job(newest, first, url)
+        _check_sessions_close(newest, url)
+        check_cuts(job, newest, first, clock, pipeline.allow_dropped)
+        try:
+            found = checkpoint_as_of(log, job.task, states, clock, unpublished=True).manifest
+        except UnknownCheckpoint as error:
+            said = str(error).removesuffix(", or a kept checkpoint (persistent state --at ID)")
+            to_one = "to go back to a kept checkpoint: 'persistent rollback'"
+            raise UnknownCheckpoint(f"{said}. Nothing was changed; {to_one}") from error
+        target = _without_dropped(found, job, pipeline.allow_dropped, clock)
+        in_zones = _in_zones_of(job, target)
+        check_begins_again(in_zones)
+        check_remembers(in_zones, target, clock)
+        check_read(in_zones, target, clock)
+        check_own_times(in_zones, target)
+        _check_corrections(target, newest, clock, url)
+        # A source that cannot continue at the clock refuses it now, before there is a fence.
+        begins = _begins(in_zones, target, clock)
+        if target.id == newest.id and newest.kind == "fence" and newest.parent is not None:
+            # A fence adds no outputs of its own: what is published is known of its parent.
+            target = replace(target, id=newest.parent[0])
+        check_left_out(manifests, target.id, outputs, url)
+
+        def write(attempt: Attempt) -> dict[str, Any]:
+            seen = {name: seen_until(in_zones, name, part, clock, attempt) for name, part in target.sources.items()}
+            runs = _runs_before(in_zones, target, clock, attempt)
+            return rolled_back(
+                manifests, _as_of(target, clock, begins, seen, runs, url), take_back=outputs == "retract"
+            )
+
+        return Decision("rollback", write=write)
+
+    return commit_change(log, decide, look=look_at_all, take_over=take_over)
+
+
+def _without_dropped(target: Manifest, job: Job, dropped: Sequence[str], clock: int) -> Manifest:
+    """The target without states that the task no longer has. Refused unless these may be dropped."""
+    gone = [name for name in target.operators if name not in job.nodes]
+    if any(name not in dropped for name in gone):
+        raise Refused(
+            f"{job.storage.url}: the newest checkpoint that knows {utc_text(clock)} is {target.id}, with the state "
+            f"{', '.join(gone)}; the task no longer has it. Nothing was changed. To drop it again, give the pipeline "
+            f"allow_dropped={gone}"
+        )
+    return with_tasks(target, {name: target.operators[name] for name in job.nodes}) if gone else target
 
 
 def _check_corrections(target: Manifest, newest: Manifest, clock: int, url: str) -> None:
@@ -109,29 +123,27 @@ def _check_corrections(target: Manifest, newest: Manifest, clock: int, url: str)
     check_holds(target.corrections, newest.corrections, clock, target.id, url)
 
 
-def _check_adds_up(newest: Manifest, url: str) -> None:
-    """Refused if windows that were published in deltas would be published anew, and added twice; or if sessions that
-    were published while they were open would stay."""
+def _check_sessions_close(newest: Manifest, url: str) -> None:
+    """Refused if sessions that were published while they were open would stay published."""
     if any(one.has_sessions and one.emit for part in newest.operators.values() for one in part.states.values()):
         raise Refused(
             f'{url}: its sessions are published as they change (emit="change", early=), and the state as of a clock '
             "has none that began later: nobody would take those back that were published. Nothing was changed. Roll "
             "back to a checkpoint ('persistent rollback'), or read the source into a new checkpoint and sink"
         )
-    if any(holds_deltas(newest.of(name)) for name in newest.operators):
-        raise Refused(
-            f'{url}: the state is published early with late="delta", and its sinks hold a part of windows that still '
-            "take records: published anew after the restart, it would be added twice. Nothing was changed. Read the "
-            "source into a new checkpoint and sink"
-        )
 
 
-def _begins(source: Source, before: SourcePart, clock: int) -> SourceState:
-    """The positions to read from: those of the clock if the source knows them, otherwise the beginning."""
-    if isinstance(source, ContinuingSource):
-        return source.from_clock(before.recorded, clock)
-    first = CODECS[before.codec].first
-    return SourceState(dict.fromkeys(before.partitions, first), carried(before.recorded))
+def _begins(job: Job, target: Manifest, clock: int) -> dict[str, SourceState]:
+    """The positions to read each source from: those of the clock if it knows them, otherwise the beginning."""
+    begins = {}
+    for name, before in target.sources.items():
+        source = job.sources[name]
+        if isinstance(source, ContinuingSource):
+            begins[name] = source.from_clock(before.recorded, clock)
+        else:
+            first = dict.fromkeys(before.partitions, CODECS[before.codec].first)
+            begins[name] = SourceState(first)
+    return begins
 
 
 def _as_of(
@@ -172,7 +184,7 @@ def _as_of(
                     runs=runs[name],
                     lowest=one.state.lowest if runs[name] else None,
                     final=None,
-                    passed=one.state.passed_by(clock),
+                    passed=None if one.state.passed is None else min(one.state.passed, clock),
                 ).unpublished()
                 for name, one in target.operators.items()
             },
@@ -193,5 +205,5 @@ def _runs_before(job: Job, target: Manifest, clock: int, attempt: Attempt) -> di
             write_run(one, attempt, rows, run.first, run.last, run.low, run.high)[0]
             for run, rows in rows_between(one, target.operators[name].state.runs, _FIRST_PANE, clock)
         )
-        for name, one in job.each().items()
+        for name, one in job.nodes.items()
     }

@@ -9,9 +9,9 @@ originals, those before the clock are already in the state, and are skipped when
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from monoids.groupby.summing import GroupSums
 from persistent.checkpoint.manifest import Manifest
@@ -21,9 +21,9 @@ from persistent.codec import Run
 from persistent.driver.seen_part import begun, check_seen
 from persistent.errors import Refused
 from persistent.text.figures import utc_text
-from persistent.worker.job import Job
+from persistent.worker.job import Job, Node
 from persistent.worker.merge_runs import read_rows, write_run
-from persistent.worker.seen_state import seen_job
+from persistent.worker.seen_state import seen_node
 
 
 def check_cuts(job: Job, newest: Manifest, expected: Manifest, clock: int, dropped: Sequence[str]) -> None:
@@ -71,7 +71,7 @@ def seen_until(job: Job, name: str, source: SourcePart, clock: int, attempt: Att
     if source.seen is None or name not in job.dedupe:
         return begun(job.dedupe.get(name))
     seen, border = source.seen, clock // source.seen.pane_ms * source.seen.pane_ms
-    whose = seen_job(job, name, seen.pane_ms)
+    whose = seen_node(job, name, seen.pane_ms)
     runs = [
         write_run(whose, attempt, rows, run.first, run.last, run.low, run.high)[0]
         for run, rows in rows_between(whose, seen.runs, seen.expired, border)
@@ -79,10 +79,10 @@ def seen_until(job: Job, name: str, source: SourcePart, clock: int, attempt: Att
     return replace(seen, expired=min(seen.expired, border), runs=tuple(runs))
 
 
-def rows_between(job: Job, runs: Sequence[Run], start: int, stop: int) -> Iterator[tuple[Run, GroupSums]]:
+def rows_between(node: Node, runs: Sequence[Run], start: int, stop: int) -> Iterator[tuple[Run, GroupSums]]:
     """The rows of each run in the panes ``start <= pane < stop``, one run at a time."""
     for run in runs:
-        rows = read_rows(job, run, run.low, run.high)
+        rows = read_rows(node, run, run.low, run.high)
         rows = rows.take(np.flatnonzero((rows.panes >= start) & (rows.panes < stop)))
         if len(rows):
             yield run, rows

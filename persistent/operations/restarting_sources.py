@@ -9,13 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import TaskClock
 from persistent.clock import bound_of
 from persistent.driver.run_cache import RunCache
 from persistent.errors import Refused
 from persistent.sources.halves import has_switched
 from persistent.sources.protocol import ListingSource, MeasuredSource, SourceState
 from persistent.text.figures import utc_text
-from persistent.worker.job import Job
+from persistent.worker.job import Job, Node
 
 
 def check_begins_again(job: Job) -> None:
@@ -31,7 +32,7 @@ def check_begins_again(job: Job) -> None:
 
 def check_read(job: Job, target: Manifest, clock: int) -> None:
     """Raise Refused if a source has not been read up to the clock: the clock does not go back for one that joins."""
-    if all(_is_over(one, target.of(name), clock) for name, one in job.each().items()):
+    if all(_is_over(one, target.clocks[id], clock) for id, one in job.nodes.items()):
         return
     for name, part in target.sources.items():
         awake = dict.fromkeys(partition for partition in part.partitions if partition not in part.idle)
@@ -58,14 +59,14 @@ def check_own_times(job: Job, target: Manifest) -> None:
     its record, before the clock, would not be read again."""
     times = [time for part in target.sources.values() for time in (*part.largest.values(), (part.since or 0) - 1)]
     largest = max([0, *times])
-    for operator, one in job.each().items():
-        state, view = one.state, target.of(operator)
-        pane = int(state.stored_panes(np.array([largest]), view.clock.watermark)[0])
+    for id, one in job.nodes.items():
+        part = target.node(id)
+        pane = int(one.state.stored_panes(np.array([largest]), part.clock.watermark)[0])
         added = [correction.panes[1] for correction in target.corrections.values()]
-        last = max((run.pane_max for run in view.operator.state.runs), default=pane)
+        last = max((run.pane_max for run in part.state.runs), default=pane)
         if last > max([pane, *added]):
             raise Refused(
-                f"{job.storage.url}: the state of {operator} holds an update at {utc_text(last)} or later in "
+                f"{job.storage.url}: the state of {id} holds an update at {utc_text(last)} or later in "
                 f"checkpoint {target.id}, and the last record that was read is of {utc_text(largest)}: the task "
                 "updates at other times than those of its messages. Of a message before the clock, an update after it "
                 "would be lost. Nothing was changed. Go back to a checkpoint ('persistent rollback'), or read the "
@@ -73,10 +74,10 @@ def check_own_times(job: Job, target: Manifest) -> None:
             )
 
 
-def _is_over(job: Job, target: Manifest, clock: int) -> bool:
-    """Whether nothing is left to read, or all that is left before the clock is late, for the only state."""
-    window, times = job.state.window, target.clock
-    return times.end_of_input or (window is not None and window.last_end(clock - 1) <= times.watermark)
+def _is_over(node: Node, times: TaskClock, clock: int) -> bool:
+    """Whether nothing is left to read, or all that is left before the clock is late, for one node."""
+    window = node.state.window
+    return times.ended or (window is not None and window.last_end(clock - 1) <= times.watermark)
 
 
 def _has_unread(job: Job, target: Manifest, name: str) -> bool:

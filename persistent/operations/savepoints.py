@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
+from persistent.checkpoint.commit_change import Location, log_of
 from persistent.checkpoint.copies import OnProgress, Target, checkpoint_at, copied_while_running, newest_of
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import FORMAT, Manifest, check_name
+from persistent.checkpoint.manifest import Manifest, check_name
 from persistent.checkpoint.names import CLAIM, Attempt, new_nonce
 from persistent.checkpoint.subfolder import savepoint_folder
 from persistent.checkpoint.successor import Entry
 from persistent.errors import Fenced, Refused
-from persistent.operations.fencing import Location, log_of
 from persistent.storage import delete_all, put_once
 
 
@@ -109,13 +109,12 @@ def _alone(copy: Manifest, job: str) -> Manifest:
         fences=0,
         replan=0,
         pins=(),
-        bases={copy.base: copy.committed_ms},
+        commits=((copy.base, copy.committed_ms),),
         burnt=(),
         target=None,
         left=(),
         retract=None,
         origin=(copy.job, copy.base),
-        format=FORMAT,
     )
 
 

@@ -10,15 +10,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from persistent.checkpoint.copies import newest_of
+from persistent.checkpoint.commit_change import Decision, Location, Manifests, commit_change, log_of, look_at_all
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import SinkBatch
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Instant, instant_ms
 from persistent.errors import Refused
-from persistent.operations.fencing import Location, fenced, log_of
-from persistent.operations.rolling_back import Readable, check_outputs, go_back, readable, was_taken_back
+from persistent.operations.rolling_back import check_outputs, go_back, was_taken_back
 from persistent.text.figures import clock_text, count_text, utc_text
 
 
@@ -63,15 +62,19 @@ def set_back(storage: Location, *, not_after: Instant, outputs: str, take_over: 
     """
     check_outputs(outputs)
     limit, log = instant_ms(not_after, "not_after"), log_of(storage)
-    return go_back(log, lambda kept: _target(log, kept, limit), outputs=outputs, take_over=take_over, not_after=limit)
+    return go_back(
+        log, lambda manifests: _target(log, manifests, limit), outputs=outputs, take_over=take_over, not_after=limit
+    )
 
 
 def undone(storage: Location, not_after: Instant) -> Undone:
     """What ``set_back`` would undo. Changes nothing. Refused as ``set_back``."""
     limit, log = instant_ms(not_after, "not_after"), log_of(storage)
-    kept = readable(log)
-    target, newest = _target(log, kept, limit), kept.newest.manifest
-    later = {id: one for id, one in sorted(kept.bases().items()) if target.id < id and not was_taken_back(kept, id)}
+    manifests = look_at_all(log)
+    target, newest = _target(log, manifests, limit), manifests.newest.manifest
+    later = {
+        id: one for id, one in sorted(manifests.bases().items()) if target.id < id and not was_taken_back(manifests, id)
+    }
     rows = Counter[str]()
     for name, batch in _given(later):
         rows[name] += sum(staged.rows for staged in batch.staged)
@@ -111,24 +114,24 @@ def _closed(manifest: Manifest) -> int:
 def lift_limit(storage: Location, *, take_over: bool = False) -> Entry:
     """Let timestamps after the limit of ``set_back`` count again. A step that was planned already runs as planned. If
     there is no limit, returns the newest manifest. StillRunning."""
-    log = log_of(storage)
-    newest = newest_of(log)
-    if newest.manifest.not_after is None:
-        return newest
-    return fenced(log, take_over=take_over, changes=lambda manifest: {"not_after": None})
+
+    def decide(manifests: Manifests) -> Decision | None:
+        return None if manifests.newest.manifest.not_after is None else Decision("fence", {"not_after": None})
+
+    return commit_change(log_of(storage), decide, take_over=take_over)
 
 
-def _target(log: Log, kept: Readable, limit: int) -> Manifest:
+def _target(log: Log, manifests: Manifests, limit: int) -> Manifest:
     """The newest kept checkpoint that has counted nothing after the limit. Refused if that is the newest of all, or if
     there is none."""
-    url, newest = log.storage.url, kept.newest.manifest
+    url, newest = log.storage.url, manifests.newest.manifest
     # Of a lost manifest above it nobody knows what it had counted.
-    if _furthest(newest) <= limit and kept.highest == newest.id:
+    if _furthest(newest) <= limit and not manifests.is_lost:
         raise Refused(
             f"{url}: nothing after {utc_text(limit)} was counted, and the clock stands at "
             f"{clock_text(newest.furthest)}: there is nothing to set back. Nothing was changed"
         )
-    bases = {id: one for id, one in kept.bases().items() if not was_taken_back(kept, id)}
+    bases = {id: one for id, one in manifests.bases().items() if not was_taken_back(manifests, id)}
     found = [id for id, one in bases.items() if _furthest(one) <= limit]
     if found:
         return bases[max(found)]

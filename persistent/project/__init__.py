@@ -2,9 +2,7 @@
 
 answers.py      what is asked, and which answers are possible
 proposal.py     what the first records of a file suggest
-reading.py      the options by which the source reads that file
-texts.py        the files that follow from the answers
-example.py      records, and what the task makes of them, by a plain computation
+texts.py        the files that follow from the answers, with an example
 folder.py       writes the files, and replaces none
 """
 

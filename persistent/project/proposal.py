@@ -1,7 +1,12 @@
-"""A proposal says which columns of a file are likely to be its time, its key and its values, by its first records."""
+"""A proposal says which columns of a file are likely to be its time, its key and its values, by its first records.
+
+A reading is the options by which a source reads files as they are: what separates the fields of a CSV file, how its
+characters are written, and whether its fields have several lines. The first records show it.
+"""
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,14 +19,19 @@ import pyarrow.compute as pc
 
 from persistent.errors import InvalidPipeline, SourceError
 from persistent.project.answers import Field, is_name
-from persistent.project.reading import csv_text, format_name, options_of
+from persistent.sources.csv_dialect import COMMA, UTF_8, checked_dialect
+from persistent.sources.csv_lines import CsvLines
 from persistent.sources.file import FileSource
 from persistent.sources.file_formats import formats_by_name
-from persistent.sources.formats import Format, InputFile, bad_file
+from persistent.sources.formats import Format, InputFile, bad_file, format_of
+from persistent.sources.lines import open_text
 from persistent.sources.listing import Files
 from persistent.sources.protocol import NO_TIMESTAMP, Budget, Records, SourceState
 from persistent.sources.reader import Unreadable
-from persistent.sources.timestamps import UNITS, milliseconds, misread
+from persistent.sources.text import Text
+from persistent.sources.timestamps import UNITS, milliseconds, misread, separator_in
+from persistent.sources.walk import Listed
+from persistent.text.readable import readable, readable_list
 
 ROWS: Final = 1_000
 """How many records are looked at."""
@@ -80,9 +90,10 @@ def proposal_of(path: str, given: Mapping[str, str] | None = None) -> Proposal:
     batch = records.batch.slice(0, ROWS)
     times = dict(sorted(times.items(), key=lambda one: _likelihood(one[0], batch, timeless)))
     types = dict(zip(batch.schema.names, batch.schema.types))
-    fields = {name: Field(name, kind, _has_empty(batch, name)) for name in names if (kind := _type_of(types[name]))}
+    empty = {name for name in names if batch.column(name).null_count}
+    fields = {name: Field(name, kind, name in empty) for name in names if (kind := _type_of(types[name]))}
     others = {name: str(types[name]) for name in names if name not in fields}
-    time = next(iter(times))
+    time, *_ = times
     key = _key_of(batch, [one for one in fields.values() if one.name != time and is_name(one.name)])
     values = [one.name for one in fields.values() if one.type in ("int", "float") and one.name not in (time, key)]
     is_text = format_name(files, files.list()[0]) != "parquet"
@@ -110,8 +121,7 @@ def _columns_of(files: Files, given: Mapping[str, str]) -> tuple[pa.Schema, dict
             if name == "csv" and (hint := misread(schema.names, reading.get("delimiter", ","))):
                 raise SourceError(f"{file.where}: its columns are {', '.join(schema.names)}. {hint}")
             return schema, reading
-    first = next(iter(listing), None)
-    what = "" if first is None else f" ({files.where(first.path)} {'has no record' if first.size else 'is empty'})"
+    what = "".join(f" ({files.where(one.path)} {'has no record' if one.size else 'is empty'})" for one in listing[:1])
     raise SourceError(
         f"{files.url}: no file with a record exists{what}, so no columns can be proposed: put a record into one, or "
         "check the path; or leave out --source, and start with records that are made"
@@ -184,7 +194,7 @@ def _without_times(path: str, columns: pa.Schema, records: Records | None) -> So
     batch = None if records is None else records.batch.slice(0, ROWS)
     if batch is not None and (old := _old_in(batch)):
         return SourceError(
-            f"{path}: the times in {old!r} are before 1970, as {batch.column(old).drop_null()[0].as_py()!s}, and a "
+            f"{path}: the times in {old!r} are before 1970, as {readable(batch.column(old).drop_null()[0])!s}, and a "
             "record of such a time is a dead letter: choose a file of later ones, or add a fixed number of years where "
             "the file is written"
         )
@@ -225,7 +235,7 @@ def _read(source: FileSource) -> Iterator[Records]:
 
 
 def _shown(batch: pa.RecordBatch) -> str:
-    (row,) = batch.slice(0, 1).to_pylist() or [{}]
+    (row,) = readable_list(batch.slice(0, 1)) or [{}]
     return ", ".join(f"{name}={str(value)[:40]!r}" for name, value in islice(row.items(), 8))
 
 
@@ -265,10 +275,6 @@ def _likelihood(name: str, batch: pa.RecordBatch, timeless: Mapping[str, int]) -
     )
 
 
-def _has_empty(batch: pa.RecordBatch, name: str) -> bool:
-    return bool(batch.column(name).null_count)
-
-
 def _type_of(kind: pa.DataType) -> str | None:
     return "int" if str(kind) in _WHOLE else "float" if str(kind) == "float" else _TYPES.get(str(kind))
 
@@ -280,4 +286,71 @@ def _key_of(batch: pa.RecordBatch, fields: list[Field]) -> str | None:
     distinct = {name: pc.count_distinct(batch.column(name)).as_py() for name in (*texts, *ids)}
     repeated = [name for name in (*texts, *ids) if 1 < distinct[name] <= batch.num_rows // 2]
     several = [name for name in texts if distinct[name] > 1]
-    return next(iter([*repeated, *several, *texts, *ids]), None)
+    found = [*repeated, *several, *texts, *ids]
+    return found[0] if found else None
+
+
+_TEXT_ENDINGS: Final = (".txt", ".tsv", ".tab")
+"""Of files that are CSV if they have records at all."""
+_SAMPLE_BYTES: Final = 64 * 1024
+_WINDOWS: Final = "cp1252"
+_LATIN: Final = "iso8859-1"
+"""In which every byte is a character."""
+NAMED_DELIMITERS: Final = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
+"""As a shell can say them."""
+
+
+def format_name(files: Files, listed: Listed) -> str:
+    """The format of a file by its name, of which a text is CSV. SourceError for another name."""
+    plain = listed.path.removesuffix(".gz").removesuffix(".zst").lower()
+    if plain.endswith(_TEXT_ENDINGS):
+        return "csv"
+    try:
+        return format_of(files, listed)
+    except SourceError as error:
+        raise SourceError(
+            f"{files.where(listed.path)}: its name does not show its format: let it end in .csv, .jsonl or .parquet, "
+            "or give a pattern of the files that do"
+        ) from error
+
+
+def options_of(file: InputFile, given: Mapping[str, str]) -> dict[str, Any]:
+    """The options of a source with which a CSV file is read, those of the usual left out. ``given`` are kept."""
+    found: dict[str, Any] = {}
+    if not file.path.removesuffix(".gz").removesuffix(".zst").lower().endswith(".csv"):
+        found["format"] = "csv"
+    encoding = given.get("encoding") or _encoding_of(_beginning(file))
+    delimiter = given.get("delimiter", "")
+    delimiter = NAMED_DELIMITERS.get(delimiter, delimiter)
+    if not delimiter:
+        names, _ = CsvLines(False, dialect=checked_dialect(COMMA, encoding)).header(file)
+        delimiter = separator_in(names) or COMMA
+    dialect = checked_dialect(delimiter, encoding)
+    return found | dialect.to_json()
+
+
+def csv_text(options: Mapping[str, Any]) -> Text:
+    """CSV with these options of a source."""
+    dialect = checked_dialect(options.get("delimiter", COMMA), options.get("encoding", UTF_8))
+    return Text(CsvLines(options.get("multiline", False), dialect=dialect), warns=False)
+
+
+def _beginning(file: InputFile) -> bytes:
+    buffer = memoryview(bytearray(_SAMPLE_BYTES))
+    with open_text(file, 0) as stream:
+        return bytes(buffer[: stream.fill(buffer)])
+
+
+def _encoding_of(text: bytes) -> str:
+    """UTF-8 if it may be; else that of Windows, if each byte is a character there, or Latin-1. UTF-16 is told by the
+    header."""
+    if text[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return UTF_8
+    for encoding in (UTF_8, _WINDOWS):
+        try:
+            # The last character may be cut.
+            codecs.getincrementaldecoder(encoding)().decode(text)
+        except UnicodeDecodeError:
+            continue
+        return encoding
+    return _LATIN

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import partition_name
+from persistent.checkpoint.parts import NodePart, partition_name
 from persistent.checkpoint.plan import StepPlan
 from persistent.clock import bound_of
 from persistent.errors import CorruptCheckpoint
@@ -75,7 +75,7 @@ def clock_reading(storage: Storage, newest: Manifest | None = None) -> ClockRead
     log = Log(storage)
     manifest = newest_of(log).manifest if newest is None else newest
     clock, plan = manifest.clock, _last_plan(log, manifest)
-    states = {name: (one.watermark, _closed(manifest.of(name))) for name, one in manifest.clocks.items()}
+    states = {id: (one.clock.watermark, _closed(one)) for id, one in manifest.nodes.items()}
     closed = [end for _, end in states.values() if end is not None]
     return ClockReading(
         checkpoint=manifest.base,
@@ -89,9 +89,9 @@ def clock_reading(storage: Storage, newest: Manifest | None = None) -> ClockRead
     )
 
 
-def _closed(manifest: Manifest) -> int | None:
-    """The clock up to which the windows of the only state are closed; None without windows."""
-    return manifest.clock.closed if manifest.operator.state.has_windows else None
+def _closed(node: NodePart) -> int | None:
+    """The clock up to which the windows of a node are closed; None without windows."""
+    return node.clock.closed if node.state.has_windows else None
 
 
 def _partitions(manifest: Manifest, plan: StepPlan | None) -> list[PartitionReading]:
@@ -120,7 +120,5 @@ def _last_plan(log: Log, manifest: Manifest) -> StepPlan | None:
         committed = manifest if manifest.is_base else log.read(manifest.base).manifest
         if committed.kind == "checkpoint" and committed.parent is not None:
             before = log.read(committed.parent[0]).manifest
-            plan = log.plan(before.base, before.replan)
-            # A plan of format 1 or 2 names no source.
-            return None if plan is None else plan.named(next(iter(manifest.sources)), next(iter(manifest.operators)))
+            return log.plan(before.base, before.replan)
     return None

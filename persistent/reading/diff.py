@@ -17,16 +17,15 @@ from monoids.hashing import key_column
 from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import partition_name
-from persistent.checkpoint.positions import positions_to_json
 from persistent.codec import Run
 from persistent.pipeline import Pipeline
-from persistent.reading.place import Place, checked_job, read_place
+from persistent.reading.place import Place, checked_node, read_place
 from persistent.session_window import SessionWindow
 from persistent.task import key_names
 from persistent.text.fingerprints import shown_text, window_text
-from persistent.worker.job import Job
+from persistent.worker.job import Node
 from persistent.worker.output_tables import END, START, equal_values
-from persistent.worker.state_tables import StatePart, empty_table, folded_tables, state_of
+from persistent.worker.state_tables import StatePart, empty_table, folded_tables
 
 _SIDES = record(before=Sum(), after=Sum())
 
@@ -82,10 +81,10 @@ def diff(
 def _with_values(places: tuple[Place, Place], pipeline: Pipeline, limit: int, name: str | None) -> Diff:
     before, after = places
     changes = tuple(_changes(before.manifest, after.manifest))
-    jobs = checked_job(pipeline, before, name), checked_job(pipeline, after, name)
+    nodes = checked_node(pipeline, before, name), checked_node(pipeline, after, name)
     differing = equal = 0
     shown: list[pa.Table] = []
-    for rows, same in _different(jobs, before.manifest, after.manifest):
+    for rows, same in _different(nodes, before.manifest, after.manifest):
         room = limit - sum(table.num_rows for table in shown)
         shown.append(rows.slice(0, max(room, 0)))
         differing, equal = differing + rows.num_rows, equal + same
@@ -112,7 +111,7 @@ def _named(part: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> It
 
 
 def _checkpoint(manifest: Manifest) -> dict[str, Any]:
-    names = ("job", "kind", "epoch", "base", "oldest", "format")
+    names = ("job", "kind", "epoch", "base", "oldest")
     states = {
         f"{part} of {name}": text
         for name, one in manifest.operators.items()
@@ -145,9 +144,11 @@ def _clock(manifest: Manifest) -> dict[str, Any]:
 
 def _positions(manifest: Manifest) -> dict[str, Any]:
     return {
-        partition_name(name, partition, len(manifest.sources)): position
+        partition_name(name, partition, len(manifest.sources)): list(position)
+        if isinstance(position, tuple)
+        else position
         for name, source in manifest.sources.items()
-        for partition, position in positions_to_json(source.codec, source.positions).items()
+        for partition, position in source.positions.items()
     }
 
 
@@ -191,22 +192,22 @@ def _run_text(run: Run) -> str:
 # -- values ----------------------------------------------------------------------------------------------------------
 
 
-def _different(jobs: tuple[Job, Job], before: Manifest, after: Manifest) -> Iterator[tuple[pa.Table, int]]:
+def _different(nodes: tuple[Node, Node], before: Manifest, after: Manifest) -> Iterator[tuple[pa.Table, int]]:
     """For each shard, the rows that differ and the number of equal rows."""
-    runs = [run for job, manifest in zip(jobs, (before, after)) for run in state_of(job, manifest).state.runs]
+    runs = [run for node, manifest in zip(nodes, (before, after)) for run in manifest.operators[node.id].state.runs]
     for low, high in shards(runs, 1):
         tables = [
-            pa.concat_tables([empty_table(job, manifest), *folded_tables(job, manifest, StatePart(low, high))])
-            for job, manifest in zip(jobs, (before, after))
+            pa.concat_tables([empty_table(node, manifest), *folded_tables(node, manifest, StatePart(low, high))])
+            for node, manifest in zip(nodes, (before, after))
         ]
-        yield _compared(jobs, tables[0], tables[1], after.clocks[jobs[1].operator].closed)
+        yield _compared(nodes, tables[0], tables[1], after.clocks[nodes[1].id].closed)
 
 
-def _compared(jobs: tuple[Job, Job], before: pa.Table, after: pa.Table, closed: int) -> tuple[pa.Table, int]:
-    job = jobs[0]
-    borders = (START,) if isinstance(job.state.window, SessionWindow) else (START, END)
-    names = [*key_names(job.task), *(borders if job.state.has_borders else ())]
-    ours, theirs = _aligned(jobs, before, after)
+def _compared(nodes: tuple[Node, Node], before: pa.Table, after: pa.Table, closed: int) -> tuple[pa.Table, int]:
+    node = nodes[0]
+    borders = (START,) if isinstance(node.state.window, SessionWindow) else (START, END)
+    names = [*key_names(node.task), *(borders if node.state.window else ())]
+    ours, theirs = _aligned(nodes, before, after)
     both = (ours >= 0) & (theirs >= 0)
     same = both.copy()
     for name in before.column_names:
@@ -215,7 +216,7 @@ def _compared(jobs: tuple[Job, Job], before: pa.Table, after: pa.Table, closed: 
     ours, theirs = ours[~same], theirs[~same]
     identities = pa.concat_tables([before.select(names), after.select(names)], promote_options="permissive")
     where = pa.array(np.where(ours >= 0, ours, theirs + before.num_rows))
-    columns = {"change": _kinds(job, before, after, ours, theirs, closed)}
+    columns = {"change": _kinds(node, before, after, ours, theirs, closed)}
     columns |= {name: _taken(identities[name], where) for name in names}
     for name in before.column_names:
         if name not in names:
@@ -224,13 +225,13 @@ def _compared(jobs: tuple[Job, Job], before: pa.Table, after: pa.Table, closed: 
     return pa.table(columns), int(same.sum())
 
 
-def _kinds(job: Job, before: pa.Table, after: pa.Table, ours: Integers, theirs: Integers, closed: int) -> pa.Array:
+def _kinds(node: Node, before: pa.Table, after: pa.Table, ours: Integers, theirs: Integers, closed: int) -> pa.Array:
     kinds = np.where(ours < 0, "added", np.where(theirs < 0, "removed", "changed")).astype(object)
-    if job.state.window is not None and len(kinds):
+    if node.state.window is not None and len(kinds):
         gone = np.flatnonzero(kinds == "removed")
         is_over = _times(before, END)[ours[gone]] <= closed
-        if isinstance(job.state.window, SessionWindow):
-            is_over &= ~_is_part(key_names(job.task), before.take(pa.array(ours[gone])), after)
+        if isinstance(node.state.window, SessionWindow):
+            is_over &= ~_is_part(key_names(node.task), before.take(pa.array(ours[gone])), after)
         kinds[gone[is_over]] = "closed"
     return pa.array(kinds, pa.string())
 
@@ -256,12 +257,12 @@ def _times(table: pa.Table, name: str) -> Integers:
     return np.asarray(table[name].cast(pa.int64()).to_numpy())
 
 
-def _aligned(jobs: tuple[Job, Job], before: pa.Table, after: pa.Table) -> tuple[Integers, Integers]:
+def _aligned(nodes: tuple[Node, Node], before: pa.Table, after: pa.Table) -> tuple[Integers, Integers]:
     """The row of each key and window in either table; -1 where it is missing.
 
     Each table has each key once: so the sum over its row numbers, counted from one, is the row.
     """
-    names, windows = key_names(jobs[0].task), [job.state.window for job in jobs]
+    names, windows = key_names(nodes[0].task), [node.state.window for node in nodes]
     whole = pa.concat_tables([before.select(names), after.select(names)], promote_options="permissive")
     keys = [key_column(whole[name].combine_chunks()) for name in names]
     first, second = before.num_rows, after.num_rows

@@ -16,10 +16,10 @@ from persistent.checkpoint.successor import Entry
 from persistent.codec import canonical_json
 from persistent.errors import InvalidPipeline
 from persistent.pipeline import Pipeline
-from persistent.reading.place import Place, checked_job, place
+from persistent.reading.place import Place, checked_node, place
 from persistent.storage import Storage, open_storage
-from persistent.worker.job import Job
-from persistent.worker.state_tables import empty_table, folded_tables, state_of
+from persistent.worker.job import Node
+from persistent.worker.state_tables import empty_table, folded_tables
 
 _FILE_BYTES = 256 << 20
 """Before compression."""
@@ -70,7 +70,7 @@ def export(
     the approximate total.
     """
     target = open_storage(folder, private=False) if isinstance(folder, str) else folder
-    checked_job(pipeline, place(pipeline.storage, at), name)
+    checked_node(pipeline, place(pipeline.storage, at), name)
     there = target.list("")
     if there:
         raise InvalidPipeline(f"{target.url} must be empty, but holds {there[0]}: give a new folder")
@@ -81,25 +81,25 @@ def export(
             # Left by an attempt whose checkpoint was collected meanwhile.
             target.delete(left)
         here = Place(pipeline.storage, entry)
-        return _exported(checked_job(pipeline, here, name), here, target, file_bytes, on_progress)
+        return _exported(checked_node(pipeline, here, name), here, target, file_bytes, on_progress)
 
     return read_while_running(log, lambda: checkpoint_at(log, at), write)
 
 
 def _exported(
-    job: Job,
+    node: Node,
     here: Place,
     target: Storage,
     file_bytes: int,
     on_progress: Callable[[int, int], None] | None,
 ) -> Exported:
     files: list[File] = []
-    rows = sum(run.rows_left for run in state_of(job, here.manifest).state.runs)
-    for number, table in enumerate(_pieces(_tables(job, here), file_bytes)):
-        files.append(_written(target, f"{job.operator.replace('/', '-')}-{number:05d}.parquet", table))
+    rows = sum(run.rows_left for run in here.manifest.operators[node.id].state.runs)
+    for number, table in enumerate(_pieces(_tables(node, here), file_bytes)):
+        files.append(_written(target, f"{node.id.replace('/', '-')}-{number:05d}.parquet", table))
         if on_progress is not None:
             on_progress(sum(file.rows for file in files), rows)
-    listing = {**_facts(job, here), "files": [asdict(file) for file in files]}
+    listing = {**_facts(node, here), "files": [asdict(file) for file in files]}
     target.write(LISTING, json.dumps(listing, indent=1).encode() + b"\n")
     return Exported(target.url, here.manifest.id, tuple(files))
 
@@ -112,20 +112,20 @@ def _written(target: Storage, name: str, table: pa.Table) -> File:
     return File(name, table.num_rows, data.size, hashlib.sha256(data).hexdigest())
 
 
-def _tables(job: Job, here: Place) -> Iterator[pa.Table]:
+def _tables(node: Node, here: Place) -> Iterator[pa.Table]:
     """Tables of one schema with descriptive metadata. The first has no rows, so that at least one file exists."""
-    empty = empty_table(job, here.manifest)
-    facts = _facts(job, here)
+    empty = empty_table(node, here.manifest)
+    facts = _facts(node, here)
     schema = empty.schema.with_metadata({f"persistent.{name}": str(value) for name, value in facts.items()})
     yield empty.cast(schema)
-    for table in folded_tables(job, here.manifest):
+    for table in folded_tables(node, here.manifest):
         yield table.cast(schema)
 
 
-def _facts(job: Job, here: Place) -> dict[str, str | int]:
+def _facts(node: Node, here: Place) -> dict[str, str | int]:
     """The description of the state in every file."""
     manifest = here.manifest
-    clock = manifest.clocks[job.operator]
+    clock = manifest.clocks[node.id]
     return {
         "url": here.storage.url,
         "job": manifest.job,
@@ -133,8 +133,8 @@ def _facts(job: Job, here: Place) -> dict[str, str | int]:
         "base": manifest.base,
         "clock_ms": clock.watermark,
         "closed_ms": clock.closed,
-        "state": job.operator,
-        "fingerprint": canonical_json(state_of(job, manifest).state.fingerprint),
+        "state": node.id,
+        "fingerprint": canonical_json(manifest.operators[node.id].state.fingerprint),
     }
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+from msgspec.structs import replace
 
-from monoids.arrays import python_list
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SourcePart, partition_name
@@ -26,6 +25,7 @@ from persistent.errors import CorruptCheckpoint, Refused, RetentionGap, UnknownC
 from persistent.pipeline import Pipeline
 from persistent.sources.protocol import Budget, Position, Source, SourceState, Span, Split
 from persistent.storage import Storage
+from persistent.text.readable import readable_list
 
 _ROWS = 4_000_000
 
@@ -144,8 +144,7 @@ def _step(log: Log, read: ReadById, by: Manifest, after: Manifest | None, source
         before = read(by.parent[0])
         plan = log.plan(before.base, before.replan) if before.base == after.id else None
         if plan is not None:
-            # A plan of format 1 or 2 names no source.
-            return plan.named(source, next(iter(by.operators))).sources.get(source)
+            return plan.sources.get(source)
     return None
 
 
@@ -196,7 +195,7 @@ def _in_split(source: Source, split: Split, recorded: Any, timestamp: int, name:
     paths = {span.ordinal: span.at.get("path") for span in split.spans}
     for records in source.read(split, recorded):
         for row in np.flatnonzero(records.timestamps == timestamp)[:1].tolist():
-            (value,) = python_list(pa.Table.from_batches([records.batch.slice(row, 1)]))
+            (value,) = readable_list(records.batch.slice(row, 1))
             offset = int(records.offsets[row])
             return FoundRecord(name, paths.get(records.ordinal), records.ordinal, offset, value)
     return None
@@ -227,7 +226,8 @@ def _to_read(storage: Storage, source: Source, found: Furthest) -> Iterator[tupl
     part, partition = found.part, found.partition
     before = None if found.after is None else found.after.sources.get(found.source)
     start = CODECS[part.codec].first if before is None else before.positions.get(partition, CODECS[part.codec].first)
-    positions, end = {**part.positions, partition: start}, part.positions[partition]
+    positions: dict[str, Position] = {**part.positions, partition: start}
+    end: Position = part.positions[partition]
     index = RunCache(storage, None).index(found.by, found.source)
     while positions[partition] < end:
         try:

@@ -12,11 +12,11 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.successor import Entry
 from persistent.driver.commit import first_manifest
-from persistent.driver.same_job import check_same_job, chosen_state, view_of
+from persistent.driver.same_job import check_same_node, chosen_node
 from persistent.errors import UnknownCheckpoint
 from persistent.pipeline import Pipeline
 from persistent.storage import Storage
-from persistent.worker.job import Job
+from persistent.worker.job import Node
 
 T = TypeVar("T")
 
@@ -67,17 +67,15 @@ def kept_places(storage: Storage) -> list[Place]:
     return [*places, Place(storage, newest)]
 
 
-def job_of(pipeline: Pipeline, name: str | None = None) -> Job:
-    """The job of a state of the pipeline: of that name, or of the only one. InvalidPipeline if there are several, or
+def node_of(pipeline: Pipeline, name: str | None = None) -> Node:
+    """A node of the pipeline: of the state of that name, or of the only one. InvalidPipeline if there are several, or
     none of that name."""
-    job = pipeline.job()
-    return job.of(chosen_state(job, name))
+    return chosen_node(pipeline.job(), name)
 
 
-def checked_job(pipeline: Pipeline, at: Place, name: str | None = None) -> Job:
-    """The job of a state of a pipeline, to read it with. Raises OtherJob or FingerprintChanged if the state is another
+def checked_node(pipeline: Pipeline, at: Place, name: str | None = None) -> Node:
+    """A node of a pipeline, to read its state with. Raises OtherJob or FingerprintChanged if the state is another
     job's; UnknownCheckpoint if it was added since."""
-    job = job_of(pipeline, name)
-    view = view_of(job, at.manifest, at.storage.url)
-    check_same_job(view, first_manifest(job, ""), at.storage.url)
-    return replace(job.in_zone(view.operator.state.zone), storage=at.storage, discard_closed=False, dedupe={})
+    node = node_of(pipeline, name)
+    check_same_node(at.manifest, first_manifest(pipeline.job(), ""), node.id, at.storage.url)
+    return replace(node.in_zone(at.manifest.operators[node.id].state.zone), storage=at.storage)

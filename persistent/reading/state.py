@@ -14,15 +14,16 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Instant, instant_ms
 from persistent.codec import type_of
+from persistent.codec.decimals import from_text
 from persistent.errors import InvalidPipeline
 from persistent.pipeline import Pipeline
-from persistent.reading.place import Place, checked_job, place
+from persistent.reading.place import Place, checked_node, place
 from persistent.session_window import SessionWindow
 from persistent.task import key_names
 from persistent.text.figures import utc_text
 from persistent.window import AnyWindow
-from persistent.worker.job import Job
-from persistent.worker.state_tables import OneKey, StatePart, empty_table, folded_tables, state_of
+from persistent.worker.job import Node
+from persistent.worker.state_tables import OneKey, StatePart, empty_table, folded_tables
 
 
 def state_table(
@@ -57,43 +58,43 @@ def state_table(
     """
     if at is not None and as_of is not None:
         raise InvalidPipeline("at= names a checkpoint, as_of= a clock: give one of them")
-    log, job = Log(pipeline.storage), checked_job(pipeline, place(pipeline.storage, at), name)
-    number = None if window is None else _number(job.state.window, instant_ms(window, "window"))
+    log, node = Log(pipeline.storage), checked_node(pipeline, place(pipeline.storage, at), name)
+    number = None if window is None else _number(node.state.window, instant_ms(window, "window"))
     part = StatePart(window=number, as_of=None if as_of is None else instant_ms(as_of, "as_of"))
 
     def find() -> Entry:
         if part.as_of is None:
             return checkpoint_at(log, at)
-        return checkpoint_as_of(log, job.task, {job.name: job.state}, part.as_of)
+        return checkpoint_as_of(log, node.task, {node.name: node.state}, part.as_of)
 
     def read(entry: Entry) -> pa.Table:
-        return _table(checked_job(pipeline, Place(log.storage, entry), name), entry, part, key)
+        return _table(checked_node(pipeline, Place(log.storage, entry), name), entry, part, key)
 
     return read_while_running(log, find, read)
 
 
-def _table(job: Job, entry: Entry, part: StatePart, key: Any) -> pa.Table:
-    names, types = key_names(job.task), state_of(job, entry.manifest).key_types
-    empty = empty_table(job, entry.manifest)
+def _table(node: Node, entry: Entry, part: StatePart, key: Any) -> pa.Table:
+    names, types = key_names(node.task), entry.manifest.operators[node.id].key_types
+    empty = empty_table(node, entry.manifest)
     if key is not None:
         values = _checked(names, key if isinstance(key, tuple) else (key,))
         if names and not types:
             return empty
         one = OneKey.of(_columns(values, names, types))
         part = replace(StatePart.of_key(one, part.window), as_of=part.as_of)
-    return pa.concat_tables([empty, *folded_tables(job, entry.manifest, part)])
+    return pa.concat_tables([empty, *folded_tables(node, entry.manifest, part)])
 
 
 def check_key(pipeline: Pipeline, here: Place, values: Sequence[Any], name: str | None = None) -> None:
     """InvalidPipeline unless every key column has a value, of its type or as text."""
-    job = checked_job(pipeline, here, name)
-    names, types = key_names(job.task), state_of(job, here.manifest).key_types
+    node = checked_node(pipeline, here, name)
+    names, types = key_names(node.task), here.manifest.operators[node.id].key_types
     _columns(_checked(names, values), names[: len(types)], types)
 
 
 def check_window(pipeline: Pipeline, here: Place, start: Instant, name: str | None = None) -> None:
     """InvalidPipeline unless a window starts at that time."""
-    _number(checked_job(pipeline, here, name).state.window, instant_ms(start, "window"))
+    _number(checked_node(pipeline, here, name).state.window, instant_ms(start, "window"))
 
 
 def _checked(names: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
@@ -128,7 +129,7 @@ def _columns(values: Sequence[Any], names: Sequence[str], types: Sequence[str]) 
     columns = []
     for value, name, type_ in zip(values, names, types):
         try:
-            columns.append(pa.array([value]).cast(type_of(type_)))
+            columns.append(from_text(pa.array([value]), type_of(type_)))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise InvalidPipeline(f"the key {value!r}: column {name} holds {type_}: {error}") from error
     return columns

@@ -1,10 +1,8 @@
 """A request log answers each request once, and a repeated one with the same reply.
 
-protocol.py           what a request is, and the decision about it
-sqlite.py             in a SQLite file
-work_connection.py    the connection that a work gets there
-postgres.py           in a PostgreSQL database
-work_session.py       the session that a work gets there
+protocol.py     what a request is, and the decision about it
+sqlite.py       in a SQLite file, and the connection that a work gets there
+postgres.py     in a PostgreSQL database, and the session that a work gets there
 """
 
 from persistent.requests.postgres import PostgresRequestLog

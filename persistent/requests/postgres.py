@@ -1,16 +1,22 @@
-"""A request log in a PostgreSQL database, beside the tables that the requests change."""
+"""A request log in a PostgreSQL database, beside the tables that the requests change.
+
+A work session: the connection of a request, which can do everything but end its transaction.
+
+The database itself refuses to commit before the reply is stored: see ``GUARD``. What else ends the transaction, a
+ROLLBACK, is noticed after its statement, and nothing more is sent.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
 from persistent.clients.postgres_session import Patiences, Session, settings_of
 from persistent.clock import Duration, duration_ms
-from persistent.requests.protocol import TABLE, Answered, checked_reply, checked_request, is_answered
-from persistent.requests.work_session import GUARD, WorkSession
+from persistent.errors import StorageError
+from persistent.requests.protocol import TABLE, Answered, checked_reply, checked_request, digest_of, is_answered
 
 T = TypeVar("T")
 
@@ -53,15 +59,19 @@ class PostgresRequestLog:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_idle": {}}
 
-    def answer(self, requester: str, id: int, work: Callable[[WorkSession], bytes]) -> bytes:
+    def answer(
+        self, requester: str, id: int, work: Callable[[WorkSession], bytes], *, content: bytes | None = None
+    ) -> bytes:
         """The reply to a request: of ``work``, or the stored one if the request was answered before.
 
         Changes made by ``work`` through ``session.execute(statement, words)`` are committed with its reply. If the
         connection is lost, ``work`` is called again. If it raises, all its changes are rolled back, and its error is
-        raised as it is. Refused for an id below the last; StorageError for an error of the database, and if ``work``
-        ends its transaction or goes on after such an error.
+        raised as it is. ``content``: the body of the request, or what makes it the same request; a digest of it is
+        stored. Refused for an id below the last, and for another content under the last id; StorageError for an error
+        of the database, and if ``work`` ends its transaction or goes on after such an error.
         """
         checked_request(requester, id)
+        digest = digest_of(content)
 
         def act(session: Session) -> bytes:
             # The row exists before it is locked: of two simultaneous requests, one waits here.
@@ -70,10 +80,12 @@ class PostgresRequestLog:
                 [requester],
             )
             found = self._last(session, requester)
-            if is_answered(found, requester, id, repr(self)):
+            if is_answered(found, requester, id, digest, repr(self)):
                 assert found is not None
                 return found.reply
-            return self._worked(session, requester, id, work)
+            reply = self._worked(session, requester, id, work)
+            session.execute(f"UPDATE {self._table} SET content = %s WHERE requester = %s", [digest, requester])
+            return reply
 
         return self._transact("answer from", act)
 
@@ -120,9 +132,9 @@ class PostgresRequestLog:
 
     def _last(self, session: Session, requester: str) -> Answered | None:
         rows = session.execute(
-            f"SELECT id, reply FROM {self._table} WHERE requester = %s FOR UPDATE", [requester]
+            f"SELECT id, reply, content FROM {self._table} WHERE requester = %s FOR UPDATE", [requester]
         ).fetchall()
-        return Answered(rows[0][0], bytes(rows[0][1])) if rows else None
+        return Answered(rows[0][0], bytes(rows[0][1]), rows[0][2] and bytes(rows[0][2])) if rows else None
 
     def _transact(self, what: str, act: Callable[[Session], T]) -> T:
         with self._session() as session:
@@ -162,4 +174,134 @@ def _make_table(session: Session) -> str:
             f"ALTER TABLE {TABLE} ADD COLUMN working TEXT "
             f"CONSTRAINT {GUARD} REFERENCES {_NOBODY} DEFERRABLE INITIALLY DEFERRED"
         )
+    if session.execute(guarded.replace("working", "content"), [table]).rowcount == 0:
+        session.execute(f"ALTER TABLE {TABLE} ADD COLUMN content BYTEA")
     return table
+
+
+GUARD = "persistent_requests_reply_before_commit"
+"""The constraint of a row whose request is being answered. It is deferred, and never met: COMMIT checks it, and fails
+until the reply is stored."""
+
+_ENDED = (
+    "the work of a request tried to end its transaction: its changes and the reply would no longer be atomic, so "
+    "nothing was done. Leave COMMIT and ROLLBACK to the log; a SAVEPOINT can be rolled back, and SET CONSTRAINTS "
+    "needs the names of your constraints"
+)
+_COPIED = "the work of a request began a COPY, which a work session cannot do, so nothing was done. INSERT the rows"
+_WENT_ON = (
+    "the work of a request continued after an error of the database, which undoes all its changes, so no reply is "
+    "stored. Let the error propagate; or begin a SAVEPOINT before a statement that can fail, and roll back to it"
+)
+_OVER = "the work of a request is over, and its session with it. Use the session only until the work returns"
+
+
+class WorkRows:
+    """The rows that a statement returned. No way leads from them to the connection."""
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+
+    def __repr__(self) -> str:
+        return f"WorkRows({self.rowcount})"
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._cursor
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows were returned or changed."""
+        return int(self._cursor.rowcount)
+
+    @property
+    def description(self) -> Any:
+        """The columns; None if the statement returns no rows."""
+        return self._cursor.description
+
+    @property
+    def statusmessage(self) -> str | None:
+        """The answer of the server, such as ``INSERT 0 1``."""
+        message: str | None = self._cursor.statusmessage
+        return message
+
+    def fetchone(self) -> Any:
+        """The next row, None after the last."""
+        return self._cursor.fetchone()
+
+    def fetchmany(self, size: int = 1) -> list[Any]:
+        """The next rows, at most ``size``."""
+        return list(self._cursor.fetchmany(size))
+
+    def fetchall(self) -> list[Any]:
+        """The rows that are left."""
+        return list(self._cursor.fetchall())
+
+
+class WorkSession:
+    """The session of one request, in its transaction. ``name``: of the log, for errors; ``is_begun``: whether the
+    transaction is still the one in which the work began."""
+
+    def __init__(self, session: Session, name: str, is_begun: Callable[[], bool]) -> None:
+        self._session = session
+        self._name = name
+        self._is_begun = is_begun
+        self._fault = ""
+
+    def __repr__(self) -> str:
+        return f"WorkSession({self._name!r})"
+
+    def execute(self, statement: str, words: Iterable[Any] = ()) -> WorkRows:
+        """The rows of one statement. StorageError if it would end the transaction, which belongs to the log."""
+        if self._fault:
+            raise self._error()
+        try:
+            rows = WorkRows(self._session.execute_alone(statement, words))
+        except Exception as error:
+            self._fault = self._fault_of(error)
+            if self._fault:
+                raise self._error() from error
+            raise
+        if self._has_ended(rows):
+            raise self.ended()
+        return rows
+
+    def close(self) -> None:
+        """Refuse whatever comes after the work, such as a thread that it has left behind."""
+        self._fault = self._fault or _OVER
+
+    def check_not_ended(self, error: Exception) -> None:
+        """Raise StorageError if the work that raised ``error`` has ended its transaction, or has tried to."""
+        if self._fault or self._session.transaction == "IDLE":
+            self._fault = self._fault or _ENDED
+            raise self._error() from error
+
+    def check_whole(self) -> None:
+        """Raise StorageError if the transaction can no longer be committed."""
+        state = self._session.transaction
+        if self._fault:
+            raise self._error()
+        if state == "IDLE":
+            raise self.ended()
+        if state == "INERROR":
+            self._fault = _WENT_ON
+            raise self._error()
+
+    def ended(self) -> StorageError:
+        """The error of a work that has ended its transaction, or has tried to."""
+        self._fault = _ENDED
+        return self._error()
+
+    def _fault_of(self, error: Exception) -> str:
+        """What the work did wrong, if ``error`` is no ordinary error of a statement."""
+        state = self._session.transaction
+        if state == "IDLE" or getattr(getattr(error, "diag", None), "constraint_name", None) == GUARD:
+            return _ENDED
+        return _COPIED if state == "ACTIVE" else ""
+
+    def _has_ended(self, rows: WorkRows) -> bool:
+        """Whether this statement has ended the transaction. After ROLLBACK AND CHAIN another one has begun."""
+        state = self._session.transaction
+        return state == "IDLE" or (state == "INTRANS" and rows.statusmessage == "ROLLBACK" and not self._is_begun())
+
+    def _error(self) -> StorageError:
+        return StorageError(f"{self._name}: {self._fault}")

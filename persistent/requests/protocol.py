@@ -2,11 +2,12 @@
 
 The last id of each requester is its high-water mark. A request above it is processed, and its reply is stored with the
 new mark, in one transaction. A request at it gets the same reply again. A request below it is refused, because its
-reply is gone and the requester has moved on.
+reply is gone and the requester has moved on. So is a request at it whose content differs from that of the answered one.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,17 +19,35 @@ _ID_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class Answered:
-    """The last answered request of a requester."""
+    """The last answered request of a requester. ``content``: the digest of its content, None if that was not given."""
 
     id: int
     reply: bytes
+    content: bytes | None = None
 
 
-def is_answered(found: Answered | None, requester: str, id: int, place: str) -> bool:
-    """Whether this request was the last one answered; otherwise it is new. Refused if a later one was answered."""
+def digest_of(content: Any) -> bytes | None:
+    """The digest of the content of a request; None if it is not given. InvalidPipeline unless it is bytes."""
+    if content is not None and not isinstance(content, bytes):
+        raise InvalidPipeline(
+            f"content={content!r:.60}: give the body of the request as bytes, or those of its fields that make it the "
+            "same request"
+        )
+    return None if content is None else hashlib.sha256(content).digest()
+
+
+def is_answered(found: Answered | None, requester: str, id: int, content: bytes | None, place: str) -> bool:
+    """Whether this request was the last one answered; otherwise it is new. ``content``: the digest of its content.
+    Refused if a later one was answered, or another one under this id."""
     if found is None or id > found.id:
         return False
     if id == found.id:
+        if None not in (content, found.content) and content != found.content:
+            raise Refused(
+                f"{place}: request {id} of {requester!r} was answered before, with another content: its id was reused, "
+                "and the stored reply is that of the other request. Give each request a new id, larger than the last; "
+                "if copies of one request differ, give as content= only what they have in common"
+            )
         return True
     raise Refused(
         f"{place}: request {id} of {requester!r} arrived after {found.id} was answered: ids grow from request to "

@@ -13,7 +13,7 @@ from typing import Any
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import SinkPart
-from persistent.checkpoint.parts import Account, OperatorState, SourcePart, partition_name
+from persistent.checkpoint.parts import Account, NodePart, SourcePart, partition_name
 from persistent.checkpoint.positions import CODECS
 from persistent.clock import wall_ms
 from persistent.errors import UnknownCheckpoint
@@ -31,7 +31,7 @@ _PARTITIONS_MAX = 6
 _NOT_YET = "Rows a second, and how long a step takes, are known after three checkpoints that are kept."
 _BEYOND = "only the source knows what it holds beyond"
 
-Node = dict[str, Any]
+Vertex = dict[str, Any]
 
 
 def graph(shown: Shown) -> dict[str, Any]:
@@ -39,10 +39,11 @@ def graph(shown: Shown) -> dict[str, Any]:
     the last checkpoints that could be read in a moment; the next call may know more."""
     found = _Known(shown, shown.look().newest.manifest, wall_ms())
     manifest = found.manifest
-    task = next(iter(manifest.operators)).partition("/")[0]
+    first, *_ = manifest.operators
+    task = first.partition("/")[0]
     aside = [_late(found), _dead(found)]
     sources = [one for name, part in sorted(manifest.sources.items()) for one in _sources(found, name, part)]
-    states = [_state(found, name, one) for name, one in sorted(manifest.operators.items())]
+    states = [_state(found, manifest.node(id)) for id in sorted(manifest.operators)]
     sinks = sorted(manifest.sinks.items(), key=lambda pair: (pair[1].late, pair[1].state or STATE, pair[0]))
     edges = [(one["id"], "task") for one in sources] + [("task", one["id"]) for one in (*states, *aside)]
     edges += [("late" if part.late else f"state/{part.state or STATE}", f"sink/{name}") for name, part in sinks]
@@ -138,7 +139,7 @@ def _tag(level: str, text: str) -> dict[str, str]:
     return {"level": level, "text": text}
 
 
-def _node(id: str, kind: str, title: str, *facts: dict[str, Any] | None, **more: Any) -> Node:
+def _node(id: str, kind: str, title: str, *facts: dict[str, Any] | None, **more: Any) -> Vertex:
     """``more``: ``says``, a line below the title; ``tags``; ``parts``; ``view`` and ``query``: what tells more."""
     return {"id": id, "kind": kind, "title": title, "facts": [one for one in facts if one], "tags": [], **more}
 
@@ -146,7 +147,7 @@ def _node(id: str, kind: str, title: str, *facts: dict[str, Any] | None, **more:
 # -- sources ---------------------------------------------------------------------------------------------------------
 
 
-def _sources(found: _Known, name: str, part: SourcePart) -> Iterator[Node]:
+def _sources(found: _Known, name: str, part: SourcePart) -> Iterator[Vertex]:
     """A source; of one that is made of two, the history and what follows it."""
     halves = halves_of(part.kind, part.recorded, part.partitions)
     for number, (kind, recorded, partitions) in enumerate(halves):
@@ -198,7 +199,8 @@ def _unread(part: SourcePart, recorded: Mapping[str, Any], partitions: list[str]
     if "root" not in recorded or len(partitions) != 1:
         return _unknown("not read yet", _BEYOND)
     listed = sum(run.rows for run in part.index)
-    ordinal, offset = part.positions[partitions[0]]
+    position: Any = part.positions[partitions[0]]
+    ordinal, offset = position
     began = ", and a part of the next" if offset and ordinal < listed else ""
     return _fact("listed files", f"{ordinal:,} of {listed:,} are read{began}", "text")
 
@@ -242,12 +244,12 @@ def _slowest_first(part: dict[str, Any]) -> tuple[bool, int, str]:
 # -- the task, and its states ----------------------------------------------------------------------------------------
 
 
-def _task(found: _Known, name: str) -> Node:
+def _task(found: _Known, name: str) -> Vertex:
     manifest, steps = found.manifest, found.steps
     processed = sum(one.processed for one in manifest.accounts.values())
     rates = [found.rate(one, manifest.sources[one].partitions, "processed") for one in manifest.sources]
     usual = steps.step_ms[len(steps.step_ms) // 2] if steps is not None and steps.step_ms else None
-    operator = next(iter(manifest.operators.values()))
+    operator, *_ = manifest.operators.values()
     return _node(
         "task",
         "task",
@@ -265,20 +267,19 @@ def _task(found: _Known, name: str) -> Node:
     )
 
 
-def _state(found: _Known, task: str, operator: OperatorState) -> Node:
-    view, state = found.manifest.of(task), operator.state
-    name, partly = state_name(task), found.shown.partly_late()
+def _state(found: _Known, node: NodePart) -> Vertex:
+    state, name, partly = node.state, state_name(node.id), found.shown.partly_late()
     missing = partly.missing().get("" if name == STATE else name, 0)
-    closed = view.clock.closed if state.has_windows else None
-    takers = [one for one in found.manifest.result_sinks().values() if (one.state or STATE) == name]
+    closed = node.clock.closed if state.has_windows else None
+    takers = found.manifest.sinks_of(node.id)
     late = state.late is not None and state.has_windows
     return _node(
         f"state/{name}",
         "state",
-        name if name != STATE else f"state of {task}",
-        _fact("clock", view.clock.watermark, "clock") if len(found.manifest.operators) > 1 else None,
+        name if name != STATE else f"state of {node.id}",
+        _fact("clock", node.clock.watermark, "clock") if len(found.manifest.operators) > 1 else None,
         None if closed is None else _fact("windows closed up to", closed, "clock"),
-        _fact("final up to", view.final, "clock") if late else None,
+        _fact("final up to", node.final, "clock") if late else None,
         _fact("rows, about", sum(run.rows_left for run in state.runs)),
         _fact("size", sum(run.bytes for run in state.runs), "bytes"),
         _fact("runs", len(state.runs)),
@@ -298,7 +299,7 @@ def _windows(fingerprint: Mapping[str, Any]) -> str:
 # -- what comes out --------------------------------------------------------------------------------------------------
 
 
-def _sink(found: _Known, name: str, part: SinkPart) -> Node:
+def _sink(found: _Known, name: str, part: SinkPart) -> Vertex:
     before = [batch for batch in part.owed if batch.id != found.manifest.base]
     return _node(
         f"sink/{name}",
@@ -329,7 +330,7 @@ def _given(found: _Known, name: str) -> dict[str, Any]:
     return _fact(f"rows of the last {count_text(len(known), 'checkpoint')}", sum(rows))
 
 
-def _late(found: _Known) -> Node:
+def _late(found: _Known) -> Vertex:
     partly = found.shown.partly_late()
     return _node(
         "late",
@@ -345,7 +346,7 @@ def _late(found: _Known) -> Node:
     )
 
 
-def _dead(found: _Known) -> Node:
+def _dead(found: _Known) -> Vertex:
     return _node(
         "dead",
         "aside",

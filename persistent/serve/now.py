@@ -16,7 +16,7 @@ from persistent.errors import PersistentError
 from persistent.reading import ClockReading
 from persistent.serve.last_steps import RATE_STEPS, follows, last_steps, rates
 from persistent.serve.partly_late import NOTHING, Partly
-from persistent.serve.shown import FATES, CheckpointFacts, Shown, closed_of, has_windows
+from persistent.serve.shown import FATES, CheckpointFacts, Shown, has_windows
 from persistent.serve.wording import place_text, published_words, said_of, sink_words, time_to_live, when_words
 from persistent.task import STATE, state_name
 from persistent.text.figures import count_text, span_text, utc_text
@@ -286,19 +286,18 @@ def _verdict(of: str, level: str, title: str, text: str) -> Verdict:
 def _states(manifest: Manifest) -> list[dict[str, Any]]:
     """Each of several states, with a clock of its own; none if there is only one."""
     found = []
-    for operator in manifest.operators if len(manifest.operators) > 1 else ():
-        view = manifest.of(operator)
-        runs = view.state_runs()
+    for id, node in manifest.nodes.items() if len(manifest.operators) > 1 else ():
+        runs = node.state.runs
         found.append(
             {
-                "name": state_name(operator),
-                "clock_ms": view.clock.watermark,
-                "closed_ms": closed_of(view),
+                "name": state_name(id),
+                "clock_ms": node.clock.watermark,
+                "closed_ms": node.clock.closed if node.state.has_windows else None,
                 "rows": sum(run.rows_left for run in runs),
                 "bytes": sum(run.bytes for run in runs),
                 "runs": len(runs),
-                "window": window_text(view.operator.state.fingerprint["window"]),
-                "time_to_live": time_to_live(view.operator.state.fingerprint),
+                "window": window_text(node.state.fingerprint["window"]),
+                "time_to_live": time_to_live(node.state.fingerprint),
             }
         )
     return found

@@ -1,32 +1,47 @@
-"""The application answers each address of the page: the page itself, its assets, and what it shows as JSON."""
+"""The application answers each address of the page: the page itself, its assets, and what it shows as JSON.
+
+The storage of a checkpoint: its runs by key group and by the checkpoints they sum, and those that one key needs.
+
+A download is the rows of a state as CSV, JSON lines or Parquet, made while it is sent: a few key groups at a time. A
+download that cannot be finished breaks off, so that it is never taken for a whole one.
+"""
 
 from __future__ import annotations
 
+import io
 import mimetypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from persistent.checkpoint.manifest import Manifest
+from persistent.codec import KEY_GROUPS, Run
 from persistent.errors import InvalidPipeline, PersistentError
 from persistent.serve.account import account, aside
-from persistent.serve.downloads import download
 from persistent.serve.events import DEFECT, Verifying, all_lines, changes, event_stream, logger
 from persistent.serve.graph import graph
 from persistent.serve.guard import Guard, Guarded
 from persistent.serve.now import now
-from persistent.serve.runs_view import runs_view
 from persistent.serve.shown import Shown
 from persistent.serve.state_page import shape, sorted_page, state_page, why
-from persistent.serve.state_reading import Wanted, key_of
+from persistent.serve.state_reading import StateReading, Wanted, key_of, one_key, reading
 from persistent.serve.time_line import PAGE, difference, in_words, kept, time_line
-from persistent.serve.wording import NotFound, said_of
+from persistent.serve.wording import NotFound, cell, said_of
+from persistent.sinks.json_lines import beyond_digits, encode_json_lines
+from persistent.text.readable import readable_list
 
 _PAGE_MAX = 500
 
@@ -184,3 +199,177 @@ def _unexpected(request: Request, error: Exception) -> Response:
     """A defect of ours is said in words as well; the log of the server has its trace."""
     logger.error("%s failed", request.url.path, exc_info=error)
     return JSONResponse({"error": {"kind": "defect", "title": "The page failed", "text": DEFECT}}, 500)
+
+
+_RUNS_MAX = 2_000
+
+
+def runs_view(shown: Shown, at: int | None = None, key: tuple[str | None, ...] | None = None) -> dict[str, Any]:
+    """All runs of a checkpoint, the largest first if they are too many; with ``key``, its group and the runs that hold
+    it."""
+    entry = shown.entry(at)
+    manifest = entry.manifest
+    operator = max(manifest.operators.values(), key=lambda one: len(one.key_types))
+    runs = sorted(_all(manifest), key=lambda one: -one["bytes"])
+    answer: dict[str, Any] = {
+        "id": manifest.id,
+        "groups": KEY_GROUPS,
+        "runs": runs[:_RUNS_MAX],
+        "runs_more": max(0, len(runs) - _RUNS_MAX),
+        "count": len(runs),
+        "bytes": sum(one["bytes"] for one in runs),
+        "manifest_bytes": entry.bytes,
+        "manifests": len(shown.look().ids),
+        "key": [f"{name}: {kind}" for name, kind in zip(operator.key_names, operator.key_types)],
+    }
+    if key is not None:
+        if not operator.key_names:
+            raise InvalidPipeline("the task has no key: every run holds its one sum")
+        group = one_key(operator.key_names, operator.key_types, key).group
+        answer["needed"] = {"group": group, "runs": list(_needed(manifest, key))}
+    return answer
+
+
+def _needed(manifest: Manifest, key: tuple[str | None, ...]) -> Iterator[str]:
+    """The runs of every state that hold the key. The types of a key, and so its group, are those of each state; one
+    that has counted no record has neither types nor runs."""
+    for operator in manifest.operators.values():
+        runs = [run for state in operator.states.values() for run in state.runs]
+        if runs:
+            group = one_key(operator.key_names, operator.key_types, key).group
+            yield from (run.name for run in runs if run.low <= group < run.high)
+
+
+def _all(manifest: Manifest) -> Iterator[dict[str, Any]]:
+    for task, operator in manifest.operators.items():
+        for name, state in operator.states.items():
+            called = task if len(operator.states) == 1 else f"{task}, {name}"
+            yield from (_run(run, f"state {called}", "state", state.has_windows) for run in state.runs)
+    for name, source in manifest.sources.items():
+        yield from (_run(run, f"index of {name}", "index", False) for run in source.index)
+        if source.seen is not None:
+            yield from (_run(run, f"seen records of {name}", "seen", True) for run in source.seen.runs)
+
+
+def _run(run: Run, of: str, kind: str, has_times: bool) -> dict[str, Any]:
+    return {
+        "name": run.name,
+        "of": of,
+        "kind": kind,
+        "rows": run.rows,
+        "rows_left": run.rows_left,
+        "bytes": run.bytes,
+        "start": run.start,
+        "low": run.low,
+        "high": run.high,
+        "first": run.first,
+        "last": run.last,
+        "pane_min": run.pane_min if has_times else None,
+        "pane_max": run.pane_max if has_times else None,
+    }
+
+
+@dataclass(frozen=True)
+class Download:
+    """The pieces of a file, its name and its type."""
+
+    name: str
+    media_type: str
+    pieces: Iterator[bytes]
+
+
+def download(shown: Shown, wanted: Wanted, form: str) -> Download:
+    """The rows in a form: ``csv``, ``jsonl`` or ``parquet``. The first rows are read at once, so that what is wrong is
+    said in words rather than in a broken file."""
+    if form not in _FORMS:
+        raise InvalidPipeline(f"format={form!r}: choose one of {', '.join(_FORMS)}")
+    media_type, pieces = _FORMS[form]
+    found = reading(shown, wanted)
+    tables = _tables(found)
+    first = next(tables)
+    state = f"{found.node.name}-" if found.all_names else ""
+    name = f"{shown.name}-{state}{found.manifest.id}.{form}"
+    return Download(name, media_type, pieces(first, chain([first], tables)))
+
+
+def _tables(found: StateReading) -> Iterator[pa.Table]:
+    for _, _, table in found.slices():
+        yield table
+
+
+def _csv(first: pa.Table, tables: Iterator[pa.Table]) -> Iterator[bytes]:
+    yield (",".join(f'"{name.replace(chr(34), chr(34) * 2)}"' for name in first.column_names) + "\n").encode()
+    options = pyarrow.csv.WriteOptions(include_header=False)
+    for table in tables:
+        if table.num_rows:
+            sink = io.BytesIO()
+            # In one chunk: for an empty one Arrow's writer repeats a buffer that is no longer its own.
+            pyarrow.csv.write_csv(_flat(table).combine_chunks(), sink, options)
+            yield sink.getvalue()
+
+
+def _flat(table: pa.Table) -> pa.Table:
+    """Nested values and bytes as text, which CSV has no other form for; so too times for which Arrow has no digits."""
+    for place, field in enumerate(table.schema):
+        column, kind = table.column(place), field.type
+        if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            texts = pa.array([cell(value) for value in readable_list(column)], pa.string())
+        elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            column = column.combine_chunks()
+            far = beyond_digits(column)
+            if not pc.any(far).as_py():
+                continue
+            texts = pa.array(readable_list(column.filter(far)), pa.string())
+            texts = pc.replace_with_mask(column.cast(pa.string()), far, texts)
+        else:
+            continue
+        table = table.set_column(place, field.name, texts)
+    return table
+
+
+def _json_lines(first: pa.Table, tables: Iterator[pa.Table]) -> Iterator[bytes]:
+    for table in tables:
+        if table.num_rows:
+            yield encode_json_lines(table).to_pybytes()
+
+
+class _Pipe(io.RawIOBase):
+    """Takes what is written, and gives it away."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        held = bytes(memoryview(data))  # type: ignore[arg-type]
+        self._held.append(held)
+        return len(held)
+
+    def taken(self) -> bytes:
+        data, self._held = b"".join(self._held), []
+        return data
+
+
+def _parquet(first: pa.Table, tables: Iterator[pa.Table]) -> Iterator[bytes]:
+    pipe = _Pipe()
+    with pa.PythonFile(pipe, mode="w") as file:
+        writer = pyarrow.parquet.ParquetWriter(file, first.schema, compression="zstd")
+        try:
+            for table in tables:
+                if table.num_rows:
+                    writer.write_table(table)
+                yield pipe.taken()
+        finally:
+            # Its footer goes nowhere if the file breaks off: what was sent before is not a Parquet file.
+            writer.close()
+        file.flush()
+        yield pipe.taken()
+
+
+_FORMS: Mapping[str, tuple[str, Callable[[pa.Table, Iterator[pa.Table]], Iterator[bytes]]]] = {
+    "csv": ("text/csv", _csv),
+    "jsonl": ("application/x-ndjson", _json_lines),
+    "parquet": ("application/vnd.apache.parquet", _parquet),
+}

@@ -22,13 +22,15 @@ from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.running import Mark, marks
 from persistent.checkpoint.successor import Entry
 from persistent.clock import monotonic_s
-from persistent.errors import CorruptCheckpoint, PersistentError, StorageError, UnknownCheckpoint
+from persistent.driver.commit import first_manifest
+from persistent.driver.same_job import check_same_task
+from persistent.errors import CorruptCheckpoint, OtherJob, PersistentError, StorageError, UnknownCheckpoint
 from persistent.pipeline import Pipeline
 from persistent.reading import ClockReading, Furthest, Place, clock_reading, furthest
 from persistent.serve.partly_late import Partly, PartlyLate
 from persistent.serve.wording import corrections_words, place_text
 from persistent.storage import Storage
-from persistent.storage.short_names import short_name
+from persistent.storage.short_names import numbered, short_name
 
 _LOOK_S = 1.0
 _READ_S = 4.0
@@ -96,7 +98,8 @@ class Shown:
             self._lock.release()
 
     def look(self) -> Look:
-        """What the folder holds, at most a second ago. NoCheckpoint, CorruptCheckpoint, StorageError."""
+        """What the folder holds, at most a second ago. NoCheckpoint, CorruptCheckpoint, StorageError; OtherJob if that
+        is of another task than the pipeline's, or of other sources."""
         with self._locked():
             now = monotonic_s()
             if self._looked is None or now - self._looked[0] >= _LOOK_S:
@@ -114,7 +117,13 @@ class Shown:
                 return before
             newest = newest_of(self.log)
             self._read = now
+            if self.pipeline is not None:
+                expected = first_manifest(self.pipeline.job(), "")
+                check_same_task(newest.manifest, expected, place_text(self.storage.url))
             running = [mark for mark in marks(self.storage) if mark.epoch >= newest.manifest.epoch]
+        except OtherJob as error:
+            self._forget()
+            return error
         except PersistentError as error:
             return error
         known = before.newest.manifest if before is not None else newest.manifest
@@ -283,8 +292,7 @@ def has_windows(manifest: Manifest) -> bool:
 
 def closed_of(manifest: Manifest) -> int | None:
     """The clock up to which the windows of every state are closed; None without windows."""
-    views = [manifest.of(name) for name in manifest.operators]
-    return min((one.clock.closed for one in views if has_windows(one)), default=None)
+    return min((one.clock.closed for one in manifest.nodes.values() if one.state.has_windows), default=None)
 
 
 def own_corrections(manifest: Manifest) -> list[dict[str, Any]]:
@@ -295,11 +303,12 @@ def own_corrections(manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def named(targets: Sequence[tuple[str, Storage, Pipeline | None]]) -> dict[str, Shown]:
-    """The shown jobs by a short name: the last part of the URL, numbered where two would be equal. Of a folder
-    ``checkpoint``, as in a project of ``persistent init``, it is the folder around."""
+    """The shown jobs by name: that of the pipeline, or the last part of the URL, numbered where two would be equal. Of
+    a folder ``checkpoint``, as in a project of ``persistent init``, it is the folder around."""
     found: dict[str, Shown] = {}
     for target, storage, pipeline in targets:
-        name = short_name(_without_checkpoint(storage.url), found)
+        given = None if pipeline is None else pipeline.name
+        name = numbered(given, found) if given else short_name(_without_checkpoint(storage.url), found)
         found[name] = Shown(name, target, storage, pipeline)
     return found
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.clock import monotonic_s
@@ -19,7 +20,6 @@ from persistent.serve.state_reading import SORTED_ROWS_MAX, StateReading, Wanted
 from persistent.serve.wording import cells, columns_of, cut, monoid_words, time_to_live
 from persistent.task import state_name
 from persistent.text.fingerprints import window_text
-from persistent.worker.state_tables import state_of
 
 PAGE = 50
 _BUDGET_S = 0.15
@@ -128,12 +128,12 @@ def _first_sorted(found: StateReading, by: str, order: str, count: int) -> tuple
 
 
 def _described(found: StateReading) -> dict[str, Any]:
-    manifest, operator = found.manifest, state_of(found.job, found.manifest)
+    manifest, operator = found.manifest, found.manifest.operators[found.node.id]
     return {
         "id": manifest.id,
-        "clock_ms": manifest.clock.watermark,
-        "closed_ms": manifest.clock.closed if operator.state.has_windows else None,
-        "final_ms": operator.state.final_at(manifest.clock.closed) if operator.state.has_windows else None,
+        "clock_ms": found.clock.watermark,
+        "closed_ms": found.clock.closed if operator.state.has_windows else None,
+        "final_ms": operator.state.final_at(found.clock.closed) if operator.state.has_windows else None,
         "as_of_ms": found.part.as_of,
         "key": list(found.names),
         "key_types": list(operator.key_types),
@@ -141,7 +141,7 @@ def _described(found: StateReading) -> dict[str, Any]:
         "window": window_text(operator.state.fingerprint["window"]),
         "time_to_live": time_to_live(operator.state.fingerprint),
         "rows_about": found.rows,
-        "name": found.job.name,
+        "name": found.node.name,
         "names": found.all_names,
     }
 
@@ -214,13 +214,13 @@ def why(shown: Shown, wanted: Wanted) -> dict[str, Any]:
 
 
 def _runs(found: StateReading) -> tuple[Run, ...]:
-    return state_of(found.job, found.manifest).state.runs
+    return found.manifest.operators[found.node.id].state.runs
 
 
 def _contribution(found: StateReading, run: Run) -> Mapping[str, Any]:
     """The state as if this run were all of it."""
-    operator = state_of(found.job, found.manifest).with_state(runs=(run,))
-    alone = replace(found.manifest, operators={**found.manifest.operators, found.manifest.task_name: operator})
+    operator = found.manifest.operators[found.node.id].with_state(runs=(run,))
+    alone = structs.replace(found.manifest, operators={**found.manifest.operators, found.node.id: operator})
     omitted = replace(found, omitted=[])
     rows = pa.concat_tables([found.empty, *omitted.folded(found.part, alone)])
     return {"run": run.name, "first": run.first, "last": run.last, "bytes": run.bytes, "rows": cells(rows)}

@@ -17,18 +17,22 @@ import pyarrow.compute as pc
 
 from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import TaskClock
 from persistent.clock import instant_ms
 from persistent.codec import KEY_GROUPS, type_of
+from persistent.codec.decimals import from_text
 from persistent.errors import InvalidPipeline
 from persistent.pipeline import Pipeline
 from persistent.reading import Place, check_window
-from persistent.reading.place import checked_job
+from persistent.reading.place import checked_node
 from persistent.serve.shown import Shown
 from persistent.serve.wording import NeedsPipeline, place_text
+from persistent.sinks.json_lines import beyond_digits
 from persistent.task import STATE, key_names
+from persistent.text.readable import readable_list
 from persistent.worker.failing_keys import FailingKey
-from persistent.worker.job import Job
-from persistent.worker.state_tables import OneKey, StatePart, empty_table, folded_tables, state_of
+from persistent.worker.job import Node
+from persistent.worker.state_tables import OneKey, StatePart, empty_table, folded_tables
 
 _SLICE_ROWS = 20_000
 _ONE_KEY_ROWS_MAX = 20
@@ -53,7 +57,7 @@ class Wanted:
 class StateReading:
     """A state of one checkpoint, ready to be read in slices of key groups."""
 
-    job: Job
+    node: Node
     place: Place
     part: StatePart
     find: str
@@ -64,26 +68,30 @@ class StateReading:
 
     @property
     def manifest(self) -> Manifest:
-        """That of this state alone, by whose clock it is read."""
-        return self.place.manifest.of(self.job.operator)
+        return self.place.manifest
+
+    @property
+    def clock(self) -> TaskClock:
+        """The clock by which it is read."""
+        return self.manifest.clocks[self.node.id]
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the key columns."""
-        return key_names(self.job.task)
+        return key_names(self.node.task)
 
     @property
     def rows(self) -> int:
         """About how many rows its runs hold: at least as many as the state."""
-        return sum(run.rows_left for run in state_of(self.job, self.manifest).state.runs)
+        return sum(run.rows_left for run in self.manifest.operators[self.node.id].state.runs)
 
     @property
     def empty(self) -> pa.Table:
-        return empty_table(self.job, self.manifest)
+        return empty_table(self.node, self.manifest)
 
     def folded(self, part: StatePart, manifest: Manifest | None = None) -> Iterator[pa.Table]:
         """The tables of a part of the state; of another manifest, if one is given."""
-        return folded_tables(self.job, self.manifest if manifest is None else manifest, part, self.omitted)
+        return folded_tables(self.node, self.manifest if manifest is None else manifest, part, self.omitted)
 
     def slices(self, low: int = 0) -> Iterator[tuple[int, int, pa.Table]]:
         """From group ``low`` on: each slice's first group, the group after its last, and its rows."""
@@ -121,10 +129,16 @@ class StateReading:
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return column
+    kind = column.type
+    far = (pa.types.is_timestamp(kind) or pa.types.is_date(kind)) and pc.any(beyond_digits(column)).as_py()
     try:
-        return column.cast(pa.string())
+        return column.cast(pa.string()) if not far else _each_as_text(column)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-        return pa.chunked_array([pa.array([str(value) for value in column.to_pylist()], pa.string())])
+        return _each_as_text(column)
+
+
+def _each_as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array([str(value) for value in readable_list(column)], pa.string())])
 
 
 def reading(shown: Shown, wanted: Wanted) -> StateReading:
@@ -140,32 +154,32 @@ def reading(shown: Shown, wanted: Wanted) -> StateReading:
         raise InvalidPipeline("at names a checkpoint, as_of a clock: give one of them")
     place = shown.place(wanted.at)
     name = chosen(pipeline, place.manifest, wanted.name)
-    job, part = checked_job(pipeline, place, name), StatePart()
+    node, part = checked_node(pipeline, place, name), StatePart()
     if wanted.as_of:
         clock = _instant(wanted.as_of, "as_of")
-        place = Place(shown.storage, checkpoint_as_of(shown.log, job.task, {job.name: job.state}, clock), place.at)
-        job, part = checked_job(pipeline, place, name), StatePart(as_of=clock)
+        place = Place(shown.storage, checkpoint_as_of(shown.log, node.task, {node.name: node.state}, clock), place.at)
+        node, part = checked_node(pipeline, place, name), StatePart(as_of=clock)
     if wanted.window:
         start = _instant(wanted.window, "window")
         check_window(pipeline, place, start, name)
-        assert job.state.window is not None
-        part = replace(part, window=int(job.state.window.last_number(start)))
+        assert node.state.window is not None
+        part = replace(part, window=int(node.state.window.last_number(start)))
     if wanted.key is not None:
-        one = one_key(key_names(job.task), state_of(job, place.manifest).key_types, wanted.key)
+        one = one_key(key_names(node.task), place.manifest.operators[node.id].key_types, wanted.key)
         part = replace(part, low=one.group, high=one.group + 1, key=one)
-    return StateReading(job, place, part, wanted.find, names_of(pipeline))
+    return StateReading(node, place, part, wanted.find, names_of(pipeline))
 
 
 def chosen(pipeline: Pipeline, manifest: Manifest, name: str) -> str:
     """The name of a state of the pipeline; without one, that of the first that the manifest has."""
-    jobs = pipeline.job().each()
-    there = [job.name for operator, job in jobs.items() if operator in manifest.operators]
-    return name or [*there, *(job.name for job in jobs.values())][0]
+    nodes = pipeline.job().nodes
+    there = [node.name for id, node in nodes.items() if id in manifest.operators]
+    return name or [*there, *(node.name for node in nodes.values())][0]
 
 
 def names_of(pipeline: Pipeline) -> tuple[str, ...]:
     """The names of the states of the pipeline; none if its only one has no name."""
-    return tuple(job.name for job in pipeline.job().each().values() if job.name != STATE)
+    return tuple(name for name in pipeline.job().states if name != STATE)
 
 
 def _instant(text: str, name: str) -> int:
@@ -203,6 +217,6 @@ def one_key(names: Sequence[str], types: Sequence[str], values: Sequence[str | N
 def _column(value: str | None, name: str, kind: str) -> pa.Array:
     type_: Any = type_of(kind)
     try:
-        return pa.array([value], pa.string()).cast(type_)
+        return from_text(pa.array([value], pa.string()), type_)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InvalidPipeline(f"the key {value!r}: column {name} holds {kind}: {error}") from error

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import SourcePart
+from persistent.checkpoint.parts import NodePart, SourcePart
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
 from persistent.clock import monotonic_s
+from persistent.codec.declared import format_of
 from persistent.errors import InvalidPipeline, UnknownCheckpoint
 from persistent.reading import Change, diff
-from persistent.serve.shown import FATES, CheckpointFacts, Shown, closed_of, own_corrections
+from persistent.serve.shown import FATES, CheckpointFacts, Shown, own_corrections
 from persistent.serve.state_reading import chosen, names_of
 from persistent.serve.wording import cells, columns_of, corrections_words, monoid_words, sink_words, time_to_live
 from persistent.text.figures import bytes_text, clock_text, count_text, utc_text
@@ -111,7 +112,7 @@ _MEANING: Mapping[str, Callable[[Manifest], str]] = {
 
 def _words(entry: Entry) -> Iterator[tuple[str, str]]:
     manifest, clock = entry.manifest, entry.manifest.clock
-    yield "epoch", f"{manifest.epoch}; format {manifest.format}, {bytes_text(entry.bytes)}"
+    yield "epoch", f"{manifest.epoch}; format {format_of(manifest)}, {bytes_text(entry.bytes)}"
     yield "job", manifest.job
     if manifest.origin is not None:
         yield "started from", f"checkpoint {manifest.origin[1]} of job {manifest.origin[0]}"
@@ -121,8 +122,8 @@ def _words(entry: Entry) -> Iterator[tuple[str, str]]:
             yield name, ", ".join(map(str, ids[:_LINES_MAX]))
     if manifest.committed_ms:
         yield "planned at", utc_text(manifest.committed_ms)
-    for name in manifest.operators:
-        yield "clock" if len(manifest.operators) == 1 else f"clock of {name}", _clock(manifest.of(name))
+    for id, node in manifest.nodes.items():
+        yield "clock" if len(manifest.operators) == 1 else f"clock of {id}", _clock(node)
     yield "end of input", "declared" if clock.end_of_input else "not declared"
     if manifest.not_after is not None:
         yield "not after", f"{utc_text(manifest.not_after)}: later timestamps are dead letters"
@@ -152,11 +153,10 @@ def _or(names: Iterable[str]) -> str:
     return " or ".join(map(repr, names))
 
 
-def _clock(manifest: Manifest) -> str:
-    """The clock of the only state."""
-    closed = closed_of(manifest)
-    windows = "" if closed is None else f", windows closed up to {clock_text(closed)}"
-    return f"{clock_text(manifest.clock.watermark)}{windows}"
+def _clock(node: NodePart) -> str:
+    """The clock of a node."""
+    windows = f", windows closed up to {clock_text(node.clock.closed)}" if node.state.has_windows else ""
+    return f"{clock_text(node.clock.watermark)}{windows}"
 
 
 def _source(name: str, source: SourcePart, sources: int) -> Iterator[tuple[str, str]]:

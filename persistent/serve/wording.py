@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from monoids.arrays import python_list
 from monoids.encoding import to_json
 from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.manifest import Manifest
@@ -28,10 +27,11 @@ from persistent.errors import (
     UnknownCheckpoint,
     UserCodeError,
 )
-from persistent.lateness import ACCUMULATE, CHANGE, DELTA, EARLY, RETRACT
+from persistent.lateness import ACCUMULATE, CHANGE, EARLY, RETRACT
 from persistent.storage.failures import without_secrets
 from persistent.text.figures import count_text, utc_text
 from persistent.text.fingerprints import part_text, shown_text
+from persistent.text.readable import readable_list
 
 _HEX = re.compile(r"-?0x[0-9a-f]+\.[0-9a-f]+p[+-]\d+")
 _TEXT_MAX, _ERROR_MAX = 20_000, 2_000
@@ -76,7 +76,7 @@ def place_text(url: str) -> str:
 
 def cells(table: pa.Table) -> list[list[str | None]]:
     """The rows of a table as exact text. A browser would round integers beyond 53 bits; text it leaves alone."""
-    return [[cell(value) for value in row.values()] for row in python_list(table)]
+    return [[cell(value) for value in row.values()] for row in readable_list(table)]
 
 
 def cell(value: Any) -> str | None:
@@ -141,7 +141,7 @@ def published_words(part: SinkPart, newest: Manifest) -> str:
     return f"{len(part.owed):,} batches perhaps not, from that of checkpoint {before[0]:,} on"
 
 
-_CORRECTED_BY = {ACCUMULATE: "a new row", RETRACT: "a retraction and a new row", DELTA: "a row of the difference"}
+_CORRECTED_BY = {ACCUMULATE: "a new row", RETRACT: "a retraction and a new row"}
 
 
 def when_words(state: StateRuns) -> str:

@@ -9,7 +9,7 @@ marks.py                   the moves of the mark of a batch sink
 sqlite.py  sql.py          a table in a SQLite file
 log.py                     a segmented log
 kafka.py  kafka_place.py   a Kafka topic
-rabbit_stream*.py          a RabbitMQ stream; publishing_ids.py, the ids of its rows
+rabbit_stream.py           a RabbitMQ stream
 postgres*.py  sql.py       a table in a PostgreSQL database
 rabbit.py                  a RabbitMQ queue or exchange
 """

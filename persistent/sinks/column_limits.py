@@ -5,14 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from monoids.groupby.sorting import Mask
 from persistent.errors import InvalidPipeline
+from persistent.sinks.protocol import RefusedKeys
 
 _DAYS = (-719_162, 2_932_896)
 """The first day of the year 1 and the last of 9999, in days since 1970."""
 _SECONDS_A_DAY = 86_400
+OTHER_KEY = "give the key another value in the task"
 _A_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -62,6 +66,43 @@ def check_times(outputs: pa.Table, place: str) -> None:
                         f"{'a day' if pa.types.is_time(values.type) else 'the years 1 to 9999'}: give it another "
                         "value in the task, or None"
                     )
+
+
+def times_refused(keys: pa.Table, place: str) -> RefusedKeys:
+    """The rows of key columns with a date or timestamp outside the years 1 to 9999."""
+    for name, column in zip(keys.column_names, keys.columns):
+        bounds = _bounds(column.type)
+        if bounds is not None:
+            low, high, _ = bounds
+            numbers = column.cast(pa.int64() if column.type.bit_width == 64 else pa.int32())
+            word = _word(column.type)
+            yield (
+                is_true(pc.or_(pc.less(numbers, low), pc.greater(numbers, high))),
+                f"{place}: a {word} outside the years 1 to 9999 in the key column {name!r}: {OTHER_KEY}",
+            )
+
+
+def nulls_refused(keys: pa.Table, place: str) -> RefusedKeys:
+    """The rows of key columns with a null: nulls are never equal, so the row would never be replaced."""
+    for name, column in zip(keys.column_names, keys.columns):
+        if column.null_count:
+            yield (
+                is_true(column.is_null()),
+                f'{place}: a null in the key column {name!r}, which mode="upsert" cannot replace, as no two nulls are '
+                f"equal: {OTHER_KEY}",
+            )
+
+
+def is_true(found: pa.Array | pa.ChunkedArray) -> Mask:
+    """A column of booleans as a mask of its own; null is False."""
+    return np.array(found.fill_null(False), np.bool_)
+
+
+def check_keys(refused: RefusedKeys) -> None:
+    """InvalidPipeline for the first of the refused rows of key columns."""
+    for rows, reason in refused:
+        if rows.any():
+            raise InvalidPipeline(reason)
 
 
 def _word(kind: pa.DataType) -> str:

@@ -32,14 +32,16 @@ from persistent.storage import Storage, delete_all, open_storage, put_once
 from persistent.text.shell import shell_word
 from persistent.text.spelling import spelled
 
-_EXTENSIONS = {"parquet": "parquet", "jsonl": "jsonl"}
+_FORMATS = {"parquet": "parquet", "jsonl": "jsonl", "json": "jsonl", "ndjson": "jsonl"}
+"""Each format, which is the ending of its files, by its names."""
 _STAGED = "_staged"
 _OWNER = f"{PUBLISHED}/JOB"
 _JOB = re.compile(rb"[\w.-]+\n")
 
 
 class FileSink:
-    """Publishes to ``url`` (any place that ``open_storage`` takes, or a storage), as ``format`` "parquet" or "jsonl".
+    """Publishes to ``url`` (any place that ``open_storage`` takes, or a storage), as ``format`` "parquet" or "jsonl"
+    (or "json", "ndjson").
 
         <url>/_staged/e<epoch>-c<id>-<uuid>.<ext>      invisible: readers skip names that begin with "_"
         <url>/<id>-<uuid>.<ext>                        published, one file after the other
@@ -61,10 +63,10 @@ class FileSink:
 
     @spelled
     def __init__(self, url: str | os.PathLike[str] | Storage, *, format: str = "parquet") -> None:
-        if format not in tuple(_EXTENSIONS):
-            raise InvalidPipeline(f"FileSink format {format!r}: choose one of {', '.join(_EXTENSIONS)}")
+        if format not in tuple(_FORMATS):
+            raise InvalidPipeline(f"FileSink format {format!r}: choose one of {', '.join(_FORMATS)}")
         self.storage = open_storage(url, private=False)
-        self.format = format
+        self.format = _FORMATS[format]
         self.shared = self.storage.shared
         self.address = f"folder {os.path.realpath(self.url) if self.storage.local else self.url}"
 
@@ -82,7 +84,7 @@ class FileSink:
 
     def names(self) -> tuple[str, ...]:
         """Patterns of the names of published files."""
-        return (published_name(0, f"{attempt_name(0, 0, '0')}.{_EXTENSIONS[self.format]}"),)
+        return (published_name(0, f"{attempt_name(0, 0, '0')}.{self.format}"),)
 
     def claim(self, job: str) -> None:
         """Record the job that owns the folder. SinkMismatch if it belongs to another job."""
@@ -96,16 +98,20 @@ class FileSink:
     def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
         """Write ``outputs`` durably, out of sight. ValueError if ``attempt`` is malformed, StorageError."""
         published_stem(staging_id, attempt)
-        data = _parquet(outputs) if self.format == "parquet" else encode_json_lines(outputs)
-        name = f"{_STAGED}/{attempt}.{_EXTENSIONS[self.format]}"
+        data = self._encoded(outputs)
+        name = f"{_STAGED}/{attempt}.{self.format}"
         self.storage.write(name, data)
         return Staged(name=name, rows=outputs.num_rows, bytes=data.size, sha256=sha256(data).hexdigest())
 
+    def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
+        """ArrowException, without rows, for columns that a Parquet file cannot have."""
+        if not outputs.num_rows:
+            self._encoded(outputs)
+
     def damaged(self, staged: Sequence[Staged]) -> str | None:
-        """The place of a file that is still staged, with other bytes than ``stage`` wrote; None if there is none. A
-        file without a hash is of an earlier release."""
+        """The place of a file that is still staged, with other bytes than ``stage`` wrote; None if there is none."""
         for file in staged:
-            data = self._read_if_exists(file.name) if file.sha256 else None
+            data = self._read_if_exists(file.name)
             if data is not None and sha256(data).hexdigest() != file.sha256:
                 return f"{self.url}/{file.name}"
         return None
@@ -238,6 +244,9 @@ class FileSink:
         names = [name for name in self.storage.list("") if is_retracted(name, marks)]
         delete_all(self.storage, names)
         return names
+
+    def _encoded(self, outputs: pa.Table) -> pa.Buffer:
+        return _parquet(outputs) if self.format == "parquet" else encode_json_lines(outputs)
 
     def _read_if_exists(self, name: str) -> bytes | None:
         try:

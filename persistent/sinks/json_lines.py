@@ -1,8 +1,8 @@
 """JSON lines are a table as text: one object a row, keys in column order, each line ended by a newline.
 
 Timestamps are ISO 8601 in UTC, with as many digits as their type holds, and at least milliseconds: different values
-have different texts. A missing value is null. NaN, infinities, bytes, decimals and nested values are written as by
-``monoids.encoding.to_json``.
+have different texts. A year outside 0 to 9999 has a minus, or as many digits as it needs. A missing value is null. NaN,
+infinities, bytes, decimals and nested values are written as by ``monoids.encoding.to_json``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 from decimal import Context
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +18,13 @@ import pyarrow.compute as pc
 
 from monoids.arrays import python_list
 from monoids.encoding import to_json
-from persistent.errors import InvalidPipeline
+from persistent.text.readable import instant, readable_list
 
 _ROWS_AT_ONCE = 65_536
 _ALL_DIGITS = Context(prec=76)
 _YEARS = np.array(["-32767-01-01", "32768-01-01"], "datetime64[s]").astype(np.int64).tolist()
-"""The range, in seconds since 1970, in which Arrow writes a time as digits; outside it writes words."""
+"""The range, in seconds since 1970, in which Arrow writes a time as digits."""
+_DIGITS = {"ms": 3, "us": 6, "ns": 9}
 _A_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _ESCAPED = r'[\x00-\x1f\x7f"\\]'
 
@@ -76,36 +78,30 @@ def with_shortest_decimals(table: pa.Table, names: Collection[str]) -> pa.Table:
     return table
 
 
-def check_texts(table: pa.Table, place: str) -> None:
-    """InvalidPipeline for a timestamp that has no text. For sinks that write texts only after the commit."""
-    for name, column in zip(table.column_names, table.columns):
-        if pa.types.is_timestamp(column.type):
-            _check_years(column, f"{place}: column {name!r}: ")
-
-
-def _check_years(column: pa.Array | pa.ChunkedArray, place: str) -> None:
-    unit = column.type.unit
-    first, end = (year * _A_SECOND[unit] for year in _YEARS)
-    for number in pc.min_max(column.cast(pa.int64())).as_py().values():
-        if number is not None and not first <= number < end:
-            raise InvalidPipeline(
-                f"{place}the timestamp of {number} {unit} since 1970 is outside the years -32767 to 32767, and has "
-                "no text: give it another value in the task, or None"
-            )
+def beyond_digits(column: Any) -> Any:
+    """Which dates and timestamps Arrow has no digits for: it writes words, or with a zone another year."""
+    times = column.cast(pa.timestamp("ms")) if pa.types.is_date(column.type) else column
+    first, end = (year * _A_SECOND[times.type.unit] for year in _YEARS)
+    counts = times.cast(pa.int64())
+    return pc.or_(pc.less(counts, max(first, -(2**63))), pc.greater(counts, min(end - 1, 2**63 - 1)))
 
 
 def iso_texts(column: pa.Array) -> pa.Array:
-    """Timestamps as ISO 8601 in UTC, null where the timestamp is. InvalidPipeline for one without such a text.
+    """Timestamps as ISO 8601 in UTC, null where the timestamp is.
 
-    >>> iso_texts(pa.array([0, None], pa.timestamp("s"))).to_pylist()
-    ['1970-01-01T00:00:00.000Z', None]
+    >>> iso_texts(pa.array([0, 1 << 60, None], pa.timestamp("s"))).to_pylist()
+    ['1970-01-01T00:00:00.000Z', '36534630048-05-13T13:56:16.000Z', None]
     """
     kind = column.type
     unit = "ms" if kind.unit == "s" else kind.unit
-    _check_years(column, "")
+    far = beyond_digits(column)
+    if pc.any(far).as_py():
+        counts = column.cast(pa.int64())
+        texts = [f"{instant(count, kind.unit, _DIGITS[unit])}Z" for count in counts.filter(far).to_pylist()]
+        near = pc.if_else(far, None, counts).cast(pa.timestamp(kind.unit))
+        return pc.replace_with_mask(iso_texts(near), far, pa.array(texts, pa.large_string()))
     instants = column.cast(pa.timestamp(unit, kind.tz)).cast(pa.int64()).cast(pa.timestamp(unit))
-    texts = pc.replace_substring(instants.cast(pa.large_string()), " ", "T")
-    return _concatenated(texts, "Z")
+    return _concatenated(pc.replace_substring(instants.cast(pa.large_string()), " ", "T"), "Z")
 
 
 def _fragments(column: pa.Array) -> pa.Array:
@@ -123,7 +119,7 @@ def _fragments(column: pa.Array) -> pa.Array:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         encoded = column.dictionary_encode()
         return _texts(encoded.dictionary.cast(pa.large_string())).take(encoded.indices).fill_null("null")
-    return pa.array([to_json(value) for value in python_list(column)], pa.large_string())
+    return pa.array([to_json(value) for value in readable_list(column)], pa.large_string())
 
 
 def _texts(values: pa.Array) -> pa.Array:

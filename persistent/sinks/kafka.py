@@ -8,14 +8,14 @@ from typing import Any, Final
 import pyarrow as pa
 
 from persistent.clients.kafka_settings import Connection, check_place, checked_settings
-from persistent.clock import Duration, duration_ms
+from persistent.clock import Duration, option_ms
 from persistent.errors import InvalidPipeline, SinkMismatch
 from persistent.promises import EXACTLY_ONCE, Promise
-from persistent.sinks.json_lines import check_texts, json_rows, with_shortest_decimals
+from persistent.sinks.json_lines import json_rows, with_shortest_decimals
 from persistent.sinks.kafka_place import KafkaPlace
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
-from persistent.sinks.message_rows import most_bytes, row_text, with_revision
-from persistent.sinks.protocol import Claim, OutputBatch, Retreat
+from persistent.sinks.message_rows import large_keys_refused, most_bytes, row_text, with_revision
+from persistent.sinks.protocol import Claim, OutputBatch, RefusedKeys, Retreat
 from persistent.text.spelling import spelled
 
 _NOT_OF_THE_KEY: Final = ("window_start", "window_end", "retracted")
@@ -71,8 +71,8 @@ class KafkaSink:
         self._connection = Connection(
             servers,
             settings,
-            _milliseconds(connect_timeout, "connect_timeout"),
-            _milliseconds(server_away, "server_away"),
+            option_ms(connect_timeout, "connect_timeout"),
+            option_ms(server_away, "server_away"),
         )
         self._max_bytes: int | None = None
         self._own_place: KafkaPlace | None = None
@@ -114,21 +114,23 @@ class KafkaSink:
         place.change("claim", lambda: self._claim(place, claim))
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
-        """InvalidPipeline for a row that is larger than the largest message, or a time without a text."""
-        check_texts(outputs, repr(self))
+        """InvalidPipeline for a row that is larger than the largest message."""
         if self._max_bytes is None or most_bytes(outputs) <= self._max_bytes:
             return
-        row = 0
-        for keys, values in self._messages(outputs, key, 0):
-            for key_bytes, value in zip(keys, values):
-                size = len(value) + len(key_bytes or b"")
-                if size > self._max_bytes:
-                    raise InvalidPipeline(
-                        f"{self!r}: {row_text(outputs, row, key)} is a message of {size:,} bytes, but the "
-                        f"topic accepts at most {self._max_bytes:,}. Raise max.message.bytes of the topic, or make the "
-                        "value smaller"
-                    )
-                row += 1
+        for row, size in enumerate(self._sizes(outputs, key)):
+            if size > self._max_bytes:
+                raise InvalidPipeline(
+                    f"{self!r}: {row_text(outputs, row, key)} is a message of {size:,} bytes, but the "
+                    f"topic accepts at most {self._max_bytes:,}. Raise max.message.bytes of the topic, or make the "
+                    "value smaller"
+                )
+
+    def refused_keys(self, keys: pa.Table) -> RefusedKeys:
+        """A key that is larger than the largest message."""
+        if self._max_bytes is not None:
+            names = tuple(keys.column_names)
+            remedy = "; or raise max.message.bytes of the topic"
+            yield from large_keys_refused(keys, self._max_bytes, lambda: self._sizes(keys, names), repr(self), remedy)
 
     def deliver(self, batch: OutputBatch) -> None:
         """Append the rows of a batch and its mark. Fenced, StagedMissing, StorageError."""
@@ -190,11 +192,18 @@ class KafkaSink:
             self.check(table, batch.key)
             yield from self._messages(table, batch.key, batch.number)
 
+    def _sizes(self, table: pa.Table, key: tuple[str, ...]) -> Iterator[int]:
+        """The bytes of each row as a message."""
+        for keys, values in self._messages(table, key, 0):
+            for key_bytes, value in zip(keys, values):
+                yield len(value) + len(key_bytes or b"")
+
     def _messages(
         self, table: pa.Table, key: tuple[str, ...], number: int
     ) -> Iterator[tuple[list[bytes] | list[None], list[bytes]]]:
         """The keys and values of rows, in batches."""
         names = [name for name in key if name not in _NOT_OF_THE_KEY] if self.key is None else list(self.key)
+        names = [name for name in names if name in table.column_names]
         table = with_shortest_decimals(table, {*key, *names})
         keyed = table.select(names)
         table = with_revision(table, number)
@@ -204,10 +213,3 @@ class KafkaSink:
 
 
 _ROWS: Final = 65_536
-
-
-def _milliseconds(value: Any, name: str) -> int:
-    try:
-        return duration_ms(value, name)
-    except (TypeError, ValueError) as error:
-        raise InvalidPipeline(str(error)) from error

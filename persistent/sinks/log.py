@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,9 +15,10 @@ from persistent.errors import InvalidPipeline, PersistentError, SinkMismatch, St
 from persistent.log import LogWriter, SegmentedLog
 from persistent.log.writer import RECORD_BYTES_MAX, is_entry
 from persistent.promises import EXACTLY_ONCE, Promise
-from persistent.sinks.json_lines import check_texts, json_rows
+from persistent.sinks.json_lines import json_rows
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
-from persistent.sinks.protocol import Claim, Known, Looked, OutputBatch, Retreat
+from persistent.sinks.message_rows import large_keys_refused
+from persistent.sinks.protocol import Claim, Known, Looked, OutputBatch, RefusedKeys, Retreat
 from persistent.sinks.sql import with_revision
 from persistent.storage import Storage
 from persistent.text.spelling import spelled
@@ -25,6 +26,7 @@ from persistent.text.spelling import spelled
 _TAKEOVERS_MAX: Final = 10
 _ESCAPED_MAX: Final = 12
 _MARK_BYTES: Final = 256
+_REVISION_BYTES: Final = 100
 
 
 class LogSink:
@@ -63,16 +65,19 @@ class LogSink:
             self._change(lambda writer: self._claim(writer, claim))
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
-        """InvalidPipeline for a row that is larger than the largest record, or a time without a text."""
-        check_texts(outputs, repr(self))
+        """InvalidPipeline for a row that is larger than the largest record."""
         if _ESCAPED_MAX * outputs.nbytes <= RECORD_BYTES_MAX and outputs.num_columns < 1_000:
             return
-        for row, text in enumerate(text for texts in json_rows(outputs) for text in texts):
-            if len(text) > RECORD_BYTES_MAX - 100:
+        for row, size in enumerate(_sizes(outputs)):
+            if size > RECORD_BYTES_MAX - _REVISION_BYTES:
                 raise InvalidPipeline(
-                    f"{self!r}: row {row} is a record of {len(text):,} bytes, and a log accepts at most "
+                    f"{self!r}: row {row} is a record of {size:,} bytes, and a log accepts at most "
                     f"{RECORD_BYTES_MAX:,}: make the value smaller"
                 )
+
+    def refused_keys(self, keys: pa.Table) -> RefusedKeys:
+        """A key that is larger than the largest record."""
+        yield from large_keys_refused(keys, RECORD_BYTES_MAX - _REVISION_BYTES, lambda: _sizes(keys), repr(self))
 
     def deliver(self, batch: OutputBatch) -> None:
         """Append the rows of a batch and its mark. Fenced, StagedMissing, StorageError."""
@@ -109,7 +114,9 @@ class LogSink:
         """Run ``change`` as the only writer of the log, which knows the last mark. After a fence, look again: what was
         being added can be in the log."""
         for _ in range(_TAKEOVERS_MAX):
-            writer = self._current()
+            if self._writer is None or not self._writer.is_current():
+                self._writer = self.log.writer()
+            writer = self._writer
             try:
                 change(writer)
                 return
@@ -118,11 +125,6 @@ class LogSink:
                     raise
                 self._writer = None
         raise StorageError(f"{self!r}: other writers keep taking over the log. Only one job may write to it")
-
-    def _current(self) -> LogWriter:
-        if self._writer is None or not self._writer.is_current():
-            self._writer = self.log.writer()
-        return self._writer
 
     def _claim(self, writer: LogWriter, claim: Claim) -> None:
         found = _mark(writer.mark, self)
@@ -174,6 +176,11 @@ class LogSink:
 
     def _append(self, writer: LogWriter, rows: list[bytes], mark: SinkMark, **more: Any) -> None:
         writer.append_many(rows, mark=canonical_json({**mark.__dict__, **more}).encode())
+
+
+def _sizes(table: pa.Table) -> Iterator[int]:
+    """The bytes of each row as a record, without its revision."""
+    return map(len, chain.from_iterable(json_rows(table)))
 
 
 def _begun(mark: bytes, batch: OutputBatch) -> int:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from monoids.arrays import python_list
 from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.names import Staged, published_id, published_name, published_stem
 from persistent.errors import InvalidPipeline, SinkMismatch, StagedMissing
 from persistent.promises import EXACTLY_ONCE, Promise
+from persistent.text.readable import readable_list
 
 
 class MemorySink:
@@ -53,9 +53,9 @@ class MemorySink:
         return pa.concat_tables(tables, promote_options="permissive") if tables else None
 
     def rows(self) -> list[dict[str, Any]]:
-        """All published rows as dictionaries."""
+        """All published rows as dictionaries. A time for which Python has no value is ISO 8601, as ``10000-01-01``."""
         table = self.table
-        return [] if table is None else python_list(table)
+        return [] if table is None else readable_list(table)
 
     def claim(self, job: str) -> None:
         """Reserve the sink for one job. SinkMismatch if it belongs to another job."""
@@ -92,8 +92,10 @@ class MemorySink:
                     continue
                 if file.name not in self._staged:
                     raise StagedMissing(
-                        f"MemorySink: {file.name} is neither staged nor published here. A checkpoint continues with "
-                        "the sink it began with: give it the same MemorySink, or start a new checkpoint"
+                        f"MemorySink: {file.name} is neither staged nor published here: it is in another MemorySink, "
+                        "or was in that of a process that has ended. A checkpoint continues with the sink it began "
+                        "with: give it the same MemorySink; or, if that is gone, start a new checkpoint, with a "
+                        'FileSink("results", format="jsonl") if other processes continue it'
                     )
                 self._published[final] = self._staged.pop(file.name)
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from persistent.sinks.protocol import RefusedKeys
+from persistent.text.readable import readable
+
 REVISION: Final = "revision"
+_BYTES: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
 
 
 def with_revision(table: pa.Table, number: int) -> pa.Table:
@@ -26,13 +32,25 @@ def most_bytes(outputs: pa.Table) -> int:
     most = 0
     for name, column in zip(outputs.column_names, outputs.columns):
         kind = column.type
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        if any(is_one(kind) for is_one in _BYTES):
             # An escaped byte has six characters, and a key occurs twice.
             most += 12 * (pc.max(pc.binary_length(column)).as_py() or 0)
-        elif pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        elif pa.types.is_nested(kind):
             return 1 << 62
         most += 2 * (6 * len(name) + 100)
     return most
+
+
+def large_keys_refused(
+    keys: pa.Table, most: int, sizes: Callable[[], Iterator[int]], place: str, remedy: str = ""
+) -> RefusedKeys:
+    """The rows of key columns that alone are larger than the largest message. ``sizes``: of each as a message."""
+    if most_bytes(keys) > most:
+        yield (
+            np.fromiter(sizes(), np.int64) > most,
+            f"{place}: a key is larger than the largest message, {most:,} bytes: make the key shorter in the task, for "
+            f"example by a hash{remedy}",
+        )
 
 
 def row_text(outputs: pa.Table, row: int, key: tuple[str, ...]) -> str:
@@ -41,5 +59,5 @@ def row_text(outputs: pa.Table, row: int, key: tuple[str, ...]) -> str:
     >>> row_text(pa.table({"page": ["a", "b"]}), 1, ("page",)), row_text(pa.table({"page": ["a"]}), 0, ())
     ("the row with page='b'", 'row 0')
     """
-    texts = [f"{name}={str(outputs.column(name)[row].as_py())[:100]!r}" for name in key]
+    texts = [f"{name}={str(readable(outputs.column(name)[row]))[:100]!r}" for name in key]
     return f"the row with {', '.join(texts)}" if texts else f"row {row}"

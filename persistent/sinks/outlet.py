@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
-from persistent.checkpoint.names import Staged, published_stem, staged_name
+from persistent.checkpoint.names import Attempt, Staged, published_stem, staged_name
 from persistent.codec import decode_table, encode_table
-from persistent.errors import StagedMissing
+from persistent.errors import InvalidPipeline, StagedMissing
 from persistent.sinks.protocol import ABILITIES, AnySink, BatchSink, Claim, OutputBatch, Retreat, Sink
 from persistent.storage import Storage
 from persistent.text.shell import shell_word
@@ -20,10 +22,13 @@ class Outlet(Protocol):
     """The operations of drivers and workers on a sink of either kind, in the terms of ``persistent.sinks.protocol``."""
 
     def claim(self, claim: Claim) -> None:
-        """Claim the sink for a job."""
+        """Claim the sink for a job. InvalidPipeline for columns that it can never hold."""
+
+    def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
+        """InvalidPipeline for rows, or columns, that the sink can never hold."""
 
     def stage(self, outputs: pa.Table, staging_id: int, attempt: str, key: tuple[str, ...]) -> Staged:
-        """Make outputs durable, out of sight."""
+        """Make outputs durable, out of sight. InvalidPipeline for rows that the sink can never hold."""
 
     def read(self, staged: Staged) -> pa.Table:
         """The staged outputs, for a batch sink. StagedMissing, CorruptCheckpoint."""
@@ -59,6 +64,48 @@ def abilities(sink: AnySink) -> tuple[str, ...]:
     return tuple(ability for ability in ABILITIES if hasattr(sink, ability))
 
 
+def stage_accepted(
+    place: Outlet, outputs: pa.Table, attempt: Attempt, key: tuple[str, ...], *, all_refused: bool
+) -> tuple[Staged | None, list[tuple[int, InvalidPipeline]]]:
+    """Stage the rows that a sink can hold, None if there are none. Returns also the numbers of the refused rows, each
+    with the reason; without ``all_refused`` of the first one only, and then nothing is staged. InvalidPipeline for
+    columns."""
+    try:
+        return place.stage(outputs, attempt.id, attempt.name(), key), []
+    except InvalidPipeline:
+        place.check(outputs.slice(0, 0), key)
+        refused = list(islice(_refused_rows(place, outputs, key, 0), None if all_refused else 1))
+        if not refused:
+            raise
+    kept = np.setdiff1d(np.arange(outputs.num_rows), [row for row, _ in refused])
+    if not all_refused or not len(kept):
+        return None, refused
+    return place.stage(outputs.take(pa.array(kept)), attempt.id, attempt.name(), key), refused
+
+
+def _refused_rows(
+    place: Outlet, outputs: pa.Table, key: tuple[str, ...], first: int
+) -> Iterator[tuple[int, InvalidPipeline]]:
+    """The rows that a sink refuses, by bisection, numbered from ``first``."""
+    try:
+        place.check(outputs, key)
+    except InvalidPipeline as error:
+        middle = outputs.num_rows // 2
+        if not middle:
+            yield first, error
+            return
+        yield from _refused_rows(place, outputs.slice(0, middle), key, first)
+        yield from _refused_rows(place, outputs.slice(middle), key, first + middle)
+
+
+def _check_columns(place: _OfFiles | _OfBatches, claim: Claim) -> None:
+    """InvalidPipeline for columns that the sink can never hold."""
+    try:
+        place.check(claim.schema.empty_table(), claim.key)
+    except pa.ArrowException as error:
+        raise InvalidPipeline(f"{place.sink!r}: {error}: give the monoid another output_type") from error
+
+
 @dataclass(frozen=True)
 class _OfFiles:
     """A sink that stages at its own place. It knows checkpoints by their ids, not the order of batches."""
@@ -66,9 +113,14 @@ class _OfFiles:
     sink: Sink
 
     def claim(self, claim: Claim) -> None:
+        _check_columns(self, claim)
         self.sink.claim(claim.job)
 
+    def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
+        self.ask("check", outputs, key)
+
     def stage(self, outputs: pa.Table, staging_id: int, attempt: str, key: tuple[str, ...]) -> Staged:
+        self.check(outputs, key)
         return self.sink.stage(outputs, staging_id, attempt)
 
     def read(self, staged: Staged) -> pa.Table:
@@ -103,13 +155,17 @@ class _OfBatches:
     storage: Storage
 
     def claim(self, claim: Claim) -> None:
+        _check_columns(self, claim)
         self.sink.claim(claim)
 
-    def stage(self, outputs: pa.Table, staging_id: int, attempt: str, key: tuple[str, ...]) -> Staged:
-        published_stem(staging_id, attempt)
+    def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
         check: Callable[[pa.Table, tuple[str, ...]], None] | None = getattr(self.sink, "check", None)
         if check is not None:
             check(outputs, key)
+
+    def stage(self, outputs: pa.Table, staging_id: int, attempt: str, key: tuple[str, ...]) -> Staged:
+        published_stem(staging_id, attempt)
+        self.check(outputs, key)
         data, sha256 = encode_table(outputs)
         name = staged_name(attempt)
         self.storage.write(name, data)

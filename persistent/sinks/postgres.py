@@ -11,22 +11,25 @@ from persistent.clients.postgres_session import Moved, Patiences, Session, setti
 from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline
 from persistent.promises import EXACTLY_ONCE, Promise
+from persistent.sinks.column_limits import check_keys, nulls_refused, times_refused
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
 from persistent.sinks.postgres_columns import (
+    INDEX_COLUMNS_MAX,
     NAME_BYTES_MAX,
     check_columns,
-    check_key_sizes,
     check_values,
+    codec_of,
     csv_pieces,
+    sizes_refused,
+    texts_refused,
 )
 from persistent.sinks.postgres_table import LOCK, PostgresTable
-from persistent.sinks.protocol import Claim, Known, Looked, OutputBatch, Retreat
+from persistent.sinks.protocol import Claim, Known, Looked, OutputBatch, RefusedKeys, Retreat
 from persistent.sinks.sql import (
     INCOMING,
     MARKS,
     Statements,
     check_kept,
-    check_keys,
     check_table_name,
     check_taken,
     check_unclaimed,
@@ -89,6 +92,7 @@ class PostgresSink:
         )
         self._session = Session(settings, patiences, repr(self))
         self._claimed = pa.schema([])
+        self._codec: str | None = None
         self._table = PostgresTable(tuple(parts[:-1]), parts[-1], self.mode, self.place)
         self._checked: _Looked | None = None
         self._made: _Looked | None = None
@@ -110,6 +114,7 @@ class PostgresSink:
         check_columns(columns, repr(self))
 
         def act(session: Session) -> None:
+            self._codec = codec_of(*session.execute("SHOW server_encoding").fetchone())
             self._make_marks(session)
             found = self._mark(session, lock=True)
             mark = claimed(found, claim, repr(self))
@@ -122,10 +127,22 @@ class PostgresSink:
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
         """InvalidPipeline for a null in the key of an upsert, or a value that PostgreSQL cannot hold."""
         check_columns(outputs.schema, repr(self))
+        if self.mode == "upsert" and len(key) > INDEX_COLUMNS_MAX:
+            raise InvalidPipeline(
+                f"{self!r}: the key and window are {len(key)} columns, and an index of PostgreSQL has at most "
+                f'{INDEX_COLUMNS_MAX}: join some of them to a text in the task, or use mode="append"'
+            )
+        check_keys(self.refused_keys(outputs.select(key)))
+        check_values(outputs, repr(self), self._codec)
+
+    def refused_keys(self, keys: pa.Table) -> RefusedKeys:
+        """A time outside the years 1 to 9999, or a text that the database cannot hold; of an upsert also a null, or a
+        key that no index can hold."""
+        yield from times_refused(keys, repr(self))
+        yield from texts_refused(keys, repr(self), self._codec)
         if self.mode == "upsert":
-            check_keys(outputs, key, repr(self))
-            check_key_sizes(outputs, key, repr(self))
-        check_values(outputs, repr(self))
+            yield from nulls_refused(keys, repr(self))
+            yield from sizes_refused(keys, repr(self))
 
     def deliver(self, batch: OutputBatch) -> None:
         """Write the rows of a batch and its mark. Fenced, StagedMissing, StorageError."""
@@ -192,7 +209,7 @@ class PostgresSink:
 
     def _move(self, session: Session, found: SinkMark | None, mark: SinkMark, *, made: bool = False) -> None:
         """Set the mark from its present value: one row changes, otherwise it has moved. ``made``: the table exists, and
-        belongs to this job. Rows written in another mode are not taken back in this one."""
+        belongs to this job. Its rows written in another mode are not taken back in this one."""
         if found is None:
             done = session.execute(
                 f"INSERT INTO {self._marks} VALUES (%s, %s, %s, %s, 0, %s) ON CONFLICT DO NOTHING",
@@ -201,9 +218,9 @@ class PostgresSink:
         else:
             done = session.execute(
                 f"UPDATE {self._marks} SET job = %s, number = %s, mode = %s, made = made OR %s, "
-                "kept_from = CASE WHEN mode = %s THEN kept_from ELSE number END "
+                "kept_from = CASE WHEN mode = %s THEN kept_from WHEN %s THEN number ELSE 0 END "
                 "WHERE target = %s AND job = %s AND number = %s",
-                [mark.job, mark.number, self.mode, made, self.mode, self._table.name, found.job, found.number],
+                [mark.job, mark.number, self.mode, made, self.mode, made, self._table.name, found.job, found.number],
             )
         if done.rowcount != 1:
             raise Moved
@@ -245,7 +262,9 @@ class PostgresSink:
             columns = columns_of(outputs.schema, batch.key, self.mode, repr(self))
             self._ready(session, found, columns, batch.key)
             if self.mode == "upsert" and not names:
-                self._make_incoming(session, self._statements(columns.names, batch.key))
+                statements = self._statements(columns.names, batch.key)
+                like = f"SELECT {statements.names} FROM {statements.target} LIMIT 0"
+                session.execute(f"CREATE TEMP TABLE {_INCOMING} ON COMMIT DROP AS {like}")
             names = tuple(columns.names)
             target = _INCOMING if self.mode == "upsert" else self._table.target
             outputs = with_revision(outputs, batch.number)
@@ -255,12 +274,12 @@ class PostgresSink:
             rows += taken
         self._move(session, found, SinkMark(batch.job, batch.number), made=bool(names))
         if names and self.mode == "upsert":
-            taken = self._merge(session, self._statements(names, batch.key), found, batch)
+            taken = self._merge(session, self._statements(names, batch.key), batch)
             check_taken(str(self._table), taken, rows, self.mode)
         if names:
             self._table.check_obeys(session)
 
-    def _merge(self, session: Session, statements: Statements, found: SinkMark | None, batch: OutputBatch) -> int:
+    def _merge(self, session: Session, statements: Statements, batch: OutputBatch) -> int:
         """Upsert the incoming rows, and keep those that they replace. Returns how many rows were written."""
         shared, was_there = self._table.fit_images(session, statements.columns)
         kept = self._statements(shared, batch.key)
@@ -276,10 +295,10 @@ class PostgresSink:
             kept.save(_INCOMING, batch.number),
         ):
             session.execute(statement)
+        if not was_there:
+            # Whether and what the batches of the rows in the table have replaced is unknown.
+            self._keep_from(session, self._table.highest_revision(session))
         taken = session.execute(statements.upsert(_INCOMING, shared)).rowcount
-        if not was_there and found is not None:
-            # Whether and what earlier batches have replaced is unknown.
-            self._keep_from(session, found.number)
         if batch.oldest > self._kept_from(session):
             session.execute(statements.forget(batch.oldest))
             self._keep_from(session, batch.oldest)
@@ -328,10 +347,6 @@ class PostgresSink:
     ) -> None:
         if found is not None and self._is_made(session):
             raise gone(str(self._table), found.number, self._table.creation(columns, key), self.mode)
-
-    def _make_incoming(self, session: Session, statements: Statements) -> None:
-        rows = f"SELECT {statements.names} FROM {statements.target} LIMIT 0"
-        session.execute(f"CREATE TEMP TABLE {_INCOMING} ON COMMIT DROP AS {rows}")
 
     @property
     def _marks(self) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
@@ -15,7 +17,9 @@ import pyarrow.csv as csv
 from monoids.arrays import python_list
 from monoids.encoding import to_json
 from persistent.errors import InvalidPipeline
-from persistent.sinks.column_limits import check_times, leaves
+from persistent.sinks.column_limits import OTHER_KEY, check_times, is_true, leaves
+from persistent.sinks.protocol import RefusedKeys
+from persistent.text.readable import readable_list
 
 _ROWS_AT_ONCE = 65_536
 _OPTIONS: Any = csv.WriteOptions(include_header=False, quoting_style="needed")
@@ -48,8 +52,11 @@ _WIDER = {
 """Types that hold every value of a type as well."""
 NAME_BYTES_MAX = 63
 _COLUMNS_MAX = 1_600
+INDEX_COLUMNS_MAX = 32
 _KEY_BYTES_MAX = 2_600
-"""A row of an index has at most 2,704 bytes, including numbers and headers."""
+"""A row of an index has at most 2,704 bytes, including the window and headers."""
+_NUMBER_BYTES, _DECIMAL_BYTES = 8, 32
+"""What another column of the key takes in an index, at most; of a text or bytes, the header and the padding."""
 _SYSTEM_COLUMNS = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
 _WRITABLE: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_string,
@@ -148,12 +155,13 @@ def _is_writable(kind: pa.DataType) -> bool:
     return kind in _TYPES or any(is_one(kind) for is_one in _WRITABLE)
 
 
-def check_values(outputs: pa.Table, place: str) -> None:
-    """InvalidPipeline for text with a NUL, a time finer than microseconds, or one outside the years 1 to 9999."""
+def check_values(outputs: pa.Table, place: str, codec: str | None = None) -> None:
+    """InvalidPipeline for text with a NUL or a character that the ``codec`` of the database lacks, a time finer than
+    microseconds, or one outside the years 1 to 9999."""
     for name, column in zip(outputs.column_names, outputs.columns):
         kind = column.type
         for where, values in leaves(name, column):
-            _check_text(values, where, place)
+            _check_text(values, where, place, codec)
         if (pa.types.is_timestamp(kind) or pa.types.is_time(kind)) and kind.unit == "ns":
             try:
                 column.cast(_microseconds(kind))
@@ -165,31 +173,64 @@ def check_values(outputs: pa.Table, place: str) -> None:
     check_times(outputs, place)
 
 
-def _check_text(values: pa.Array, where: str, place: str) -> None:
+def codec_of(encoding: str) -> str | None:
+    """Python's codec for the encoding of a database; None if the encoding has every character, or Python has no codec.
+
+    >>> codec_of("LATIN1"), codec_of("WIN1252"), codec_of("UTF8")
+    ('iso8859-1', 'cp1252', None)
+    """
+    try:
+        return None if encoding in ("UTF8", "SQL_ASCII") else codecs.lookup(encoding.replace("WIN", "cp")).name
+    except LookupError:
+        return None
+
+
+def _check_text(values: pa.Array, where: str, place: str, codec: str | None) -> None:
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        found = pc.match_substring(values, "\0")
-        if pc.any(found).as_py():
-            raise InvalidPipeline(
-                f"{place}: column {where!r} has a text with a NUL character, which text cannot hold: "
-                f"{values.filter(found)[0].as_py()!r:.80}. Replace it in the task"
-            )
+        for rows, what in _unwritable(values, codec):
+            if rows.any():
+                text = values[int(rows.argmax())].as_py()
+                raise InvalidPipeline(
+                    f"{place}: column {where!r} has a text with {what}: {text!r:.80}. Replace it in the task"
+                )
 
 
-def check_key_sizes(outputs: pa.Table, key: Sequence[str], place: str) -> None:
-    """InvalidPipeline for a key that no index can hold."""
-    columns = [(name, outputs.column(name)) for name in key]
-    texts = [(name, one) for name, one in columns if pa.types.is_string(one.type) or pa.types.is_binary(one.type)]
-    longest = {name: pc.max(pc.binary_length(one)).as_py() or 0 for name, one in texts}
-    if sum(longest.values()) <= _KEY_BYTES_MAX:
-        return
-    sizes = sum(pc.fill_null(pc.binary_length(one), 0).to_numpy().astype("int64") for _, one in texts)
-    largest = int(sizes.max())
-    if largest > _KEY_BYTES_MAX:
-        at = int(sizes.argmax())
-        texts_there = ", ".join(f"{name}={one[at].as_py()!r:.40}..." for name, one in texts)
-        raise InvalidPipeline(
-            f"{place}: a key has {largest} bytes ({texts_there}), and a PostgreSQL index accepts at most "
-            f'{_KEY_BYTES_MAX}: make the key shorter in the task, for example by a hash, or use mode="append"'
+def texts_refused(keys: pa.Table, place: str, codec: str | None) -> RefusedKeys:
+    """The rows of key columns with a text that the database cannot hold. ``codec``: of the database."""
+    for name, column in zip(keys.column_names, keys.columns):
+        if pa.types.is_string(column.type):
+            for rows, what in _unwritable(column, codec):
+                yield rows, f"{place}: the key column {name!r} has a text with {what}: {OTHER_KEY}"
+
+
+def _unwritable(values: pa.Array | pa.ChunkedArray, codec: str | None) -> RefusedKeys:
+    """The rows that the database cannot hold, and what is in their texts."""
+    yield is_true(pc.match_substring(values, "\0")), "a NUL character, which text cannot hold"
+    if codec is not None:
+        rows = is_true(pc.invert(pc.string_is_ascii(values)))
+        rows[rows] = [not _has(codec, values[row].as_py()) for row in np.flatnonzero(rows).tolist()]
+        yield rows, f"a character that the encoding of the database, {codec}, does not have"
+
+
+def _has(codec: str, text: str) -> bool:
+    try:
+        return bool(text.encode(codec))
+    except UnicodeEncodeError:
+        return False
+
+
+def sizes_refused(keys: pa.Table, place: str) -> RefusedKeys:
+    """The rows of key columns that no index can hold."""
+    texts = [one for one in keys.columns if pa.types.is_string(one.type) or pa.types.is_binary(one.type)]
+    decimals = sum(pa.types.is_decimal(one.type) for one in keys.columns)
+    others = max(0, keys.num_columns - decimals - 1) * _NUMBER_BYTES + decimals * _DECIMAL_BYTES
+    most = _KEY_BYTES_MAX - others
+    if sum(pc.max(pc.binary_length(one)).as_py() or 0 for one in texts) > most:
+        sizes = sum(pc.fill_null(pc.binary_length(one), 0).to_numpy().astype("int64") for one in texts)
+        yield (
+            sizes > most,
+            f"{place}: the texts of a key have more than {most} bytes, and beside its other columns a PostgreSQL index "
+            "accepts no more: make them shorter in the task, for example by a hash",
         )
 
 
@@ -219,7 +260,7 @@ def _as_written(column: pa.ChunkedArray) -> pa.ChunkedArray:
             [[None if one is None else f"\\x{one.hex()}" for one in python_list(column)]], pa.string()
         )
     if pa.types.is_nested(kind):
-        return pa.chunked_array([[None if one is None else to_json(one) for one in python_list(column)]], pa.string())
+        return pa.chunked_array([[None if one is None else to_json(one) for one in readable_list(column)]], pa.string())
     return column
 
 

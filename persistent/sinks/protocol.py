@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
+from monoids.groupby.sorting import Mask
 from persistent.checkpoint.names import Staged
 
 ABILITIES = ("mark", "newest", "retract", "staged", "tidy")
@@ -45,6 +46,11 @@ class Sink(Protocol):
     ``newest()``: the highest id under which anything is published, -1 if none, so that a checkpoint that has lost its
     newest manifest is detected.
     ``look(known, on_progress)``: look at what is published, and change nothing; yields a ``Looked`` for each thing.
+    ``check(outputs, key)``: raise ``InvalidPipeline`` for rows that it can never hold, and without rows for such
+    columns. The driver calls it with the claim, without rows; workers call it where they stage, with fewer and fewer
+    rows, until the refused rows are alone.
+    ``refused_keys(keys)``: the rows of key columns (without the window) that it can never hold: masks, each with the
+    reason. Workers call it with the keys of records before these count.
     ``guarantee()``: its ``Promise``; without it, exactly-once. ``close()``: called when a run has ended or failed.
     ``address``: equal for two sinks at one place.
     """
@@ -177,8 +183,8 @@ class BatchSink(Protocol):
     ``resume(retreat)``, for a sink that cannot take back: publish ``retreat.staged`` and move the mark to
     ``retreat.number``; later outputs stay, so ``retreat.first`` is None.
     ``look(known, on_progress)``: as for a ``Sink``.
-    ``check(outputs, key)``: raise ``InvalidPipeline`` for rows that it can never accept; workers call it where they
-    stage, so a batch sink can be pickled.
+    ``check(outputs, key)`` and ``refused_keys(keys)``: as for a ``Sink``; workers call them, so a batch sink can be
+    pickled.
     ``newest(job)``: the number in the mark of this job, -1 if there is none.
     ``guarantee()``, ``close()`` and ``address``: as for a ``Sink``.
     ``replaces``: whether it keeps only the newest row of a key and window. A batch then has one row of each, by
@@ -192,6 +198,9 @@ class BatchSink(Protocol):
 
 
 AnySink: TypeAlias = Sink | BatchSink
+
+RefusedKeys: TypeAlias = Iterator[tuple[Mask, str]]
+"""Rows of key columns that a sink can never hold, each time with the reason, which names the sink."""
 
 
 def replaces(sink: AnySink) -> bool:

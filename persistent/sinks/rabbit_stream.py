@@ -1,23 +1,39 @@
 """A sink of RabbitMQ streams appends the outputs to a stream. Each row has one publishing id for good, so a row that is
-sent again after a crash is stored once."""
+sent again after a crash is stored once.
+
+A place in RabbitMQ streams is a stream of rows, with a stream of marks beside it.
+
+Rows have publishing ids under the name ``persistent``: the number of a batch and of a row in it, in one integer. The
+broker ignores a record whose id is not above the last, from any writer, and confirms it. So a row has one id for good,
+and ids never go back. Rows are numbered in the order of the batch, which is that of its staged files: the same after a
+crash. A writer sends the rows of a batch in order, from the first one each time it connects, so the stored rows are
+always the first ones. When all are confirmed, the mark is appended to ``<stream>-persistent-marks``, under an id of its
+own. There an older mark is ignored, and of two equal ones the first is kept; the writer learns which by reading the
+newest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from persistent.clients.stream_settings import check_stream, stream_access
+from persistent.clients.amqp_body import body_of, message_of
+from persistent.clients.stream_client import StreamClient
+from persistent.clients.stream_connection import NotTaken, StreamConnection
+from persistent.clients.stream_settings import StreamAccess, check_stream, stream_access
 from persistent.clock import Duration
-from persistent.errors import InvalidPipeline, SinkMismatch
+from persistent.errors import InvalidPipeline, SinkMismatch, StorageError
 from persistent.promises import EXACTLY_ONCE, Promise
-from persistent.sinks.json_lines import check_texts, json_rows, with_shortest_decimals
+from persistent.sinks.json_lines import json_rows, with_shortest_decimals
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
-from persistent.sinks.message_rows import most_bytes, row_text, with_revision
-from persistent.sinks.protocol import Claim, OutputBatch, Retreat
-from persistent.sinks.publishing_ids import batch_of, row_id
-from persistent.sinks.rabbit_stream_place import PlaceMark, Rows, StreamPlace
+from persistent.sinks.message_rows import large_keys_refused, most_bytes, row_text, with_revision
+from persistent.sinks.protocol import Claim, OutputBatch, RefusedKeys, Retreat
 from persistent.text.spelling import spelled
 
 
@@ -84,20 +100,23 @@ class RabbitStreamSink:
             claimed(stands.mark, claim, repr(self))
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
-        """InvalidPipeline for a row that is larger than the largest message, or a time without a text."""
-        check_texts(outputs, repr(self))
+        """InvalidPipeline for a row that is larger than the largest message."""
         if self._max_bytes is None or most_bytes(outputs) <= self._max_bytes:
             return
-        row = 0
-        for bodies in _bodies(outputs, key, 0):
-            for body in bodies:
-                if len(body) > self._max_bytes:
-                    raise InvalidPipeline(
-                        f"{self!r}: {row_text(outputs, row, key)} is a message of {len(body):,} bytes, and the broker "
-                        f"accepts at most {self._max_bytes:,}. Raise stream.frame_max of the broker, up to 1 MiB, or "
-                        "make the value smaller"
-                    )
-                row += 1
+        for row, size in enumerate(_sizes(outputs, key)):
+            if size > self._max_bytes:
+                raise InvalidPipeline(
+                    f"{self!r}: {row_text(outputs, row, key)} is a message of {size:,} bytes, and the broker "
+                    f"accepts at most {self._max_bytes:,}. Raise stream.frame_max of the broker, up to 1 MiB, or "
+                    "make the value smaller"
+                )
+
+    def refused_keys(self, keys: pa.Table) -> RefusedKeys:
+        """A key that is larger than the largest message."""
+        if self._max_bytes is not None:
+            sizes = partial(_sizes, keys, tuple(keys.column_names))
+            remedy = "; or raise stream.frame_max of the broker, up to 1 MiB"
+            yield from large_keys_refused(keys, self._max_bytes, sizes, repr(self), remedy)
 
     def deliver(self, batch: OutputBatch) -> None:
         """Append the rows of a batch, then its mark. Fenced, StagedMissing, StorageError."""
@@ -174,6 +193,208 @@ class RabbitStreamSink:
                 row += len(bodies)
 
 
+def _sizes(table: pa.Table, key: Sequence[str]) -> Iterator[int]:
+    """The bytes of each row as a message."""
+    return map(len, chain.from_iterable(_bodies(table, key, 0)))
+
+
 def _bodies(table: pa.Table, key: Sequence[str], number: int) -> Iterator[list[bytes]]:
     """The rows as JSON objects, in batches."""
     return json_rows(with_revision(with_shortest_decimals(table, set(key)), number))
+
+
+T = TypeVar("T")
+
+PUBLISHER: Final = "persistent"
+_MARKS: Final = {"max-length-bytes": "20000000", "stream-max-segment-size-bytes": "5000000"}
+_FRAME_BYTES: Final = 256 << 10
+_FRAME_OVERHEAD: Final = 64
+_ROW_OVERHEAD: Final = 12
+"""The size of a frame, and of a row in it, beside the message."""
+_UNCONFIRMED_MAX: Final = 20_000
+_CALL_SECONDS: Final = 30.0
+
+Rows = Iterable[tuple[Sequence[int], Sequence[bytes]]]
+"""Publishing ids and bodies, in batches and in ascending order."""
+
+
+@dataclass(frozen=True)
+class PlaceMark:
+    """The mark of a place. ``sequence``: the last publishing id of rows when it was appended; ``claims``: how many jobs
+    have claimed the place at this number, one after the other."""
+
+    mark: SinkMark
+    sequence: int = 0
+    claims: int = 0
+
+
+class StreamPlace:
+    """The place of one stream, as seen by one process."""
+
+    frame_rows = 2_000
+
+    def __init__(self, access: StreamAccess, stream: str) -> None:
+        self.client = StreamClient(access, StorageError)
+        self.stream = stream
+        self._refused_id: int | None = None
+
+    @property
+    def marks(self) -> str:
+        """The stream of the marks."""
+        return f"{self.stream}-persistent-marks"
+
+    # -- the mark ------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> int:
+        """Create the stream of marks, unless it exists. Returns the maximum size of the body of a row, in bytes.
+        StorageError if the stream does not exist."""
+
+        async def ask(connection: StreamConnection) -> int:
+            if not await connection.exists(self.marks):
+                await connection.create(self.marks, _MARKS)
+            return connection.frame_max - _FRAME_OVERHEAD - _ROW_OVERHEAD - len(message_of(b""))
+
+        return self.client.asked(f"prepare {self.marks!r} of", self.stream, ask)
+
+    def mark(self) -> PlaceMark | None:
+        """The mark; None if there is none."""
+        chunk = self.client.last(self.marks)
+        return None if chunk is None else _decoded(chunk.messages()[-1], self.marks)
+
+    def note(self, mark: PlaceMark) -> PlaceMark:
+        """Append a mark, unless a newer one, or another with its id, exists. Returns the mark in force."""
+        said = {"job": mark.mark.job, "number": mark.mark.number, "sequence": mark.sequence, "claims": mark.claims}
+        body = json.dumps({**said, "stream": self.stream}).encode()
+        id = mark_id(mark.mark.number, mark.claims)
+        self._sent("note the mark of", self.marks, lambda: iter([([id], [body])]))
+        found = self.mark()
+        if found is None:
+            raise SinkMismatch(
+                f"the mark in stream {self.marks!r} was confirmed and is gone: another program deletes it"
+            )
+        return found
+
+    # -- rows ----------------------------------------------------------------------------------------------------
+
+    def sequence(self) -> int:
+        """The last publishing id of a row, 0 if there is none."""
+        what = f"ask for the last row of {self.stream!r} of"
+        return self.client.asked(what, self.stream, lambda connection: connection.sequence(self.stream, PUBLISHER))
+
+    def append(self, rows: Callable[[], Rows]) -> None:
+        """Append rows, and return when all are confirmed. ``rows`` is called for each attempt, and returns the same
+        each time. StorageError."""
+        self._refused_id = None
+        self._sent("append to", self.stream, rows)
+
+    def close(self) -> None:
+        """End the connections."""
+        self.client.close()
+
+    def _sent(self, what: str, stream: str, rows: Callable[[], Rows]) -> None:
+        self.client.repeated(f"{what} stream {stream!r} of", lambda: self._try(stream, rows()), stream)
+
+    def _try(self, stream: str, rows: Rows) -> None:
+        with self.client.connection(stream) as (connection, wait):
+            if self._refused_id is not None:
+                self._require_prefix(wait(connection.sequence(stream, PUBLISHER), _CALL_SECONDS))
+            wait(connection.declare(stream, PUBLISHER), _CALL_SECONDS)
+            left = 0
+            try:
+                for ids, messages in self._frames(rows):
+                    self.send(connection, wait, ids, messages)
+                    left += len(ids)
+                    while left > _UNCONFIRMED_MAX:
+                        left -= wait(connection.confirmed(_CALL_SECONDS), 2 * _CALL_SECONDS)
+                while left > 0:
+                    left -= wait(connection.confirmed(_CALL_SECONDS), 2 * _CALL_SECONDS)
+            except NotTaken as error:
+                self._refused_id = error.id if stream == self.stream else None
+                raise
+            wait(connection.retire(), _CALL_SECONDS)
+
+    def send(
+        self, connection: StreamConnection, wait: Callable[..., object], ids: Sequence[int], messages: Sequence[bytes]
+    ) -> None:
+        """Send a frame, without waiting for its confirmation."""
+        wait(connection.publish(ids, messages), _CALL_SECONDS)
+
+    def _require_prefix(self, sequence: int) -> None:
+        """SinkMismatch if a row was refused and a later one accepted: sent again, the row would be ignored."""
+        if self._refused_id is not None and sequence >= self._refused_id:
+            raise SinkMismatch(
+                f"stream {self.stream!r} has refused a row and accepted a later one: the row with the publishing id "
+                f"{self._refused_id} is missing there. Check the log of the broker; then begin a new stream"
+            )
+
+    def _frames(self, rows: Rows) -> Iterator[tuple[list[int], list[bytes]]]:
+        """Rows as messages, as many at a time as fit a frame."""
+        ids: list[int] = []
+        messages: list[bytes] = []
+        size = 0
+        for some, bodies in rows:
+            for id, body in zip(some, bodies):
+                message = message_of(body)
+                if ids and (len(ids) >= self.frame_rows or size + len(message) > _FRAME_BYTES):
+                    yield ids, messages
+                    ids, messages, size = [], [], 0
+                ids.append(id)
+                messages.append(message)
+                size += len(message) + _ROW_OVERHEAD
+        if ids:
+            yield ids, messages
+
+
+def _decoded(message: bytes, marks: str) -> PlaceMark:
+    try:
+        said = json.loads(body_of(message) or b"")
+        mark = SinkMark(str(said["job"]), int(said["number"]))
+        return PlaceMark(mark, int(said["sequence"]), int(said["claims"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise SinkMismatch(
+            f"stream {marks!r} has a record that is not a mark: something else writes there. Delete that stream only "
+            "together with the results, and begin a new checkpoint"
+        ) from error
+
+
+_ROW_BITS: Final = 30
+_ID_BITS: Final = 63
+"""Clients have signed 64-bit integers."""
+_CLAIM_BITS: Final = 12
+ROWS_MAX: Final = 1 << _ROW_BITS
+NUMBER_MAX: Final = 1 << _ID_BITS - _ROW_BITS
+
+
+def row_id(number: int, row: int) -> int:
+    """The id of a row of a batch, both from 0 on. SinkMismatch beyond what an id can hold.
+
+    >>> row_id(1, 0), row_id(1, 5) - row_id(1, 0), batch_of(row_id(7, 5))
+    (1073741824, 5, 7)
+    """
+    _require(number)
+    if not 0 <= row < ROWS_MAX:
+        raise SinkMismatch(f"a batch has more than {ROWS_MAX:,} rows for one stream: make the steps shorter")
+    return number << _ROW_BITS | row
+
+
+def batch_of(id: int) -> int:
+    """The number of the batch of the row with this id; 0 for the id 0, which no row has."""
+    return id >> _ROW_BITS
+
+
+def mark_id(number: int, claims: int) -> int:
+    """The id of the mark of batch ``number`` after ``claims`` successive claims by jobs. Of two marks with one id the
+    first is kept.
+
+    >>> mark_id(0, 0), mark_id(0, 1), mark_id(1, 0) > mark_id(0, 4_000)
+    (1, 2, True)
+    """
+    _require(number)
+    if not 0 <= claims < (1 << _CLAIM_BITS) - 1:
+        raise SinkMismatch("too many jobs have started from one savepoint, one after the other, and published nothing")
+    return (number << _CLAIM_BITS | claims) + 1
+
+
+def _require(number: int) -> None:
+    if not 0 <= number < NUMBER_MAX:
+        raise SinkMismatch(f"batch {number:,} is beyond {NUMBER_MAX:,}, the last that an id of a stream can name")

@@ -156,17 +156,6 @@ def default_of(columns: pa.Schema, name: str) -> str:
     return " DEFAULT false" if name == RETRACTED and columns.names[-2:] == [REVISION, RETRACTED] else ""
 
 
-def check_keys(outputs: pa.Table, key: Sequence[str], place: str) -> None:
-    """InvalidPipeline for a null in a key: nulls are never equal, so the row would never be replaced."""
-    for name in key:
-        if outputs.column(name).null_count:
-            raise InvalidPipeline(
-                f"{place}: {outputs.column(name).null_count} of {outputs.num_rows} rows have a null in the key column "
-                f'{name!r}, which mode="upsert" cannot replace: give the key another value in the task, or use '
-                'mode="append"'
-            )
-
-
 def check_kept(kept_from: int, retreat: Retreat, place: str) -> None:
     """InvalidPipeline if the rollback takes back a batch up to ``kept_from``: the rows that it replaced are gone."""
     if retreat.first is not None and retreat.first <= kept_from:

@@ -15,16 +15,23 @@ from persistent.clients.sqlite_file import connected
 from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline, StorageError
 from persistent.promises import EXACTLY_ONCE, Promise
-from persistent.sinks.column_limits import check_distinct, check_times
+from persistent.sinks.column_limits import (
+    OTHER_KEY,
+    check_distinct,
+    check_keys,
+    check_times,
+    is_true,
+    nulls_refused,
+    times_refused,
+)
 from persistent.sinks.json_lines import with_shortest_decimals
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
-from persistent.sinks.protocol import Claim, Known, Looked, OutputBatch, Retreat
+from persistent.sinks.protocol import Claim, Known, Looked, OutputBatch, RefusedKeys, Retreat
 from persistent.sinks.sql import (
     INCOMING,
     MARKS,
     Statements,
     check_kept,
-    check_keys,
     check_table_name,
     check_taken,
     check_unclaimed,
@@ -111,22 +118,30 @@ class SqliteSink:
         """InvalidPipeline for a null or a NaN in the key of an upsert, an integer that SQLite cannot hold, or a time
         outside the years 1 to 9999."""
         check_distinct(outputs.column_names, repr(self))
+        for field in outputs.schema:
+            if pa.types.is_interval(field.type):
+                raise InvalidPipeline(
+                    f"{self!r}: column {field.name!r} is of type {field.type}, which SQLite cannot hold: give the "
+                    "monoid another output_type"
+                )
+        check_keys(self.refused_keys(outputs.select(key)))
         check_times(outputs, repr(self))
-        if self.mode == "upsert":
-            check_keys(outputs, key, repr(self))
-            for name in key:
-                column = outputs.column(name)
-                if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
-                    raise InvalidPipeline(
-                        f"{self!r}: a row has NaN in the key column {name!r}, which SQLite does not have: give the key "
-                        'another value in the task, or use mode="append"'
-                    )
         for name, column in zip(outputs.column_names, outputs.columns):
             if column.type == pa.uint64() and (pc.max(column).as_py() or 0) > _INT64_MAX:
                 raise InvalidPipeline(
                     f"{self!r}: column {name!r} has the integer {pc.max(column)}, but SQLite's largest is "
                     f"{_INT64_MAX}: give the monoid another output_type, such as decimal128(20, 0)"
                 )
+
+    def refused_keys(self, keys: pa.Table) -> RefusedKeys:
+        """A null or a NaN in the key of an upsert, or a time outside the years 1 to 9999."""
+        yield from times_refused(keys, repr(self))
+        if self.mode == "upsert":
+            yield from nulls_refused(keys, repr(self))
+            for name, column in zip(keys.column_names, keys.columns):
+                if pa.types.is_floating(column.type):
+                    reason = f"{self!r}: NaN in the key column {name!r}, which SQLite does not have: {OTHER_KEY}"
+                    yield is_true(pc.is_nan(column)), reason
 
     def deliver(self, batch: OutputBatch) -> None:
         """Write the rows of a batch and its mark. Fenced, StagedMissing, StorageError."""
@@ -196,8 +211,8 @@ class SqliteSink:
     def _move(
         self, database: sqlite3.Connection, found: SinkMark | None, mark: SinkMark, *, made: bool = False
     ) -> None:
-        """Set the mark. ``made``: the table exists, and belongs to this job. Rows written in another mode are not taken
-        back in this one."""
+        """Set the mark. ``made``: the table exists, and belongs to this job. Its rows written in another mode are not
+        taken back in this one."""
         database.execute(
             f"INSERT INTO {MARKS} VALUES (:target, :job, :number, :mode, 0, :made) ON CONFLICT (target) DO UPDATE SET "
             "job = :job, number = :number, mode = :mode, kept_from = iif(mode = :mode, kept_from, :found), "
@@ -205,7 +220,7 @@ class SqliteSink:
             {
                 "target": self.table,
                 "mode": self.mode,
-                "found": 0 if found is None else found.number,
+                "found": found.number if made and found is not None else 0,
                 "made": int(made),
                 **mark.__dict__,
             },
@@ -236,16 +251,14 @@ class SqliteSink:
             elif not self._is_there(database, found, columns, batch.key):
                 database.execute(self._table.creation(columns, batch.key))
             has_rows = True
-            self._insert(database, with_revision(outputs, batch.number), found, batch)
+            self._insert(database, with_revision(outputs, batch.number), batch)
         if self.mode == "upsert" and batch.oldest > self._kept_from(database):
             if self._table.columns(database, images_name(self.table)):
                 database.execute(self._statements((), ()).forget(batch.oldest))
             self._keep_from(database, batch.oldest)
         self._move(database, found, SinkMark(batch.job, batch.number), made=has_rows)
 
-    def _insert(
-        self, database: sqlite3.Connection, outputs: pa.Table, found: SinkMark | None, batch: OutputBatch
-    ) -> None:
+    def _insert(self, database: sqlite3.Connection, outputs: pa.Table, batch: OutputBatch) -> None:
         outputs = with_shortest_decimals(outputs, batch.key)
         statements = self._statements(outputs.column_names, batch.key)
         if self.mode == "append":
@@ -256,9 +269,9 @@ class SqliteSink:
             database.execute(f"CREATE TEMP TABLE {quoted(INCOMING)} AS {rows}")
             insert_rows(database, incoming, outputs)
             shared, was_there = self._table.fit_images(database, outputs.column_names)
-            if not was_there and found is not None:
-                # Whether and what earlier batches have replaced is unknown.
-                self._keep_from(database, found.number)
+            if not was_there:
+                # Whether and what the batches of the rows in the table have replaced is unknown.
+                self._keep_from(database, self._table.highest_revision(database))
             database.execute(self._statements(shared, batch.key).save(incoming, batch.number))
             taken = database.execute(statements.upsert(incoming, shared)).rowcount
             database.execute(f"DROP TABLE {incoming}")

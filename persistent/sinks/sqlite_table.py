@@ -14,6 +14,7 @@ from monoids.encoding import to_json
 from persistent.errors import SinkMismatch
 from persistent.sinks.json_lines import iso_texts
 from persistent.sinks.sql import BATCH, REVISION, default_of, images_name, no_unique_index, quoted, wrong_column
+from persistent.text.readable import readable_list
 
 INSERT = "INSERT OR ABORT"
 """Overrides the conflict clauses of the table's constraints, such as REPLACE and IGNORE."""
@@ -192,5 +193,5 @@ def _values(column: pa.Array) -> list[Any]:
     if pa.types.is_decimal(kind) or pa.types.is_date(kind) or pa.types.is_time(kind):
         return python_list(column.cast(pa.string()))
     if pa.types.is_nested(kind):
-        return [None if value is None else to_json(value) for value in python_list(column)]
+        return [None if value is None else to_json(value) for value in readable_list(column)]
     return python_list(column)

@@ -217,7 +217,7 @@ class AvroValues:
                 f"{self._registry!r}: schema {number} is not the one that the checkpoint has seen under this id. The "
                 "registry was recreated, or registry= is another one, and records would be decoded wrongly. The last "
                 "checkpoint is good: correct registry=, or restore its schemas under their ids, and run again. If the "
-                "topic was rewritten with the new ids, read it into a fresh checkpoint"
+                "topic was rewritten with the new ids, read it into a fresh checkpoint and sink"
             )
 
     def _reader(self, key: str) -> Any:

@@ -106,9 +106,3 @@ def _is_one_byte(name: str) -> bool:
     except (ImportError, AttributeError):
         return name == "ascii"
     return bool(table[:128] == bytes(range(128)).decode() and not any(map(str.isascii, table[128:])))
-
-
-def has_dialect(record: Mapping[str, Any]) -> bool:
-    """Whether the record of a source, or of one of its halves, has a dialect that an earlier release does not read."""
-    halves = (part for part in record.values() if isinstance(part, Mapping))
-    return "delimiter" in record or "encoding" in record or any(map(has_dialect, halves))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from monoids.groupby.sorting import Integers
+from persistent.codec.decimals import from_text
 from persistent.errors import SourceError
 from persistent.sources import remedies
 from persistent.sources.csv_dialect import USUAL, UTF_8, CsvDialect
@@ -28,19 +30,28 @@ from persistent.sources.lines import (
     open_text,
 )
 from persistent.sources.reader import Unreadable
-from persistent.sources.schemas import timeless
+from persistent.sources.schemas import is_rounded, large_rows, timeless, why_rounded
 from persistent.sources.text import mistyped
 from persistent.sources.timestamps import misread
 
 _HEADER_BYTES = 64 * 1024
 _RETURN = 13
 _COLUMN = re.compile(r"In CSV column #(\d+): ")
-_MISTYPED = "CSV conversion error"
-_PADDED = r'(?m)(?:^|[%s"])[+-]?0[0-9]'
-_PADDED_FIELD = "^[+-]?0[0-9]"
+_PADDED = r'(?m)(?:^|[%s"])[+-]?0[0-9xX]'
+_INTEGER = r"^\s*[+-]?[0-9]+\s*$"
+_PADDED_FIELD = "^[+-]?0[0-9xX]"
 _NO_UTF8 = "invalid UTF8 data"
 _NO_UTF8_HINT = f"A CSV file is UTF-8: {remedies.ENCODING}write it so, as with iconv -t UTF-8"
 _MARKS_OF_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_UTF_16 = "it seems to be UTF-16: write it as UTF-8, as with iconv -f UTF-16 -t UTF-8"
+_PADDED_FILE = (
+    "its first line has zero bytes, as a log that was cut while it was written: remove them, as with tr -d '\\000'"
+)
+_TRIMMED = " \t"
+"""What Arrow ignores around a number."""
+_SEPARATOR_LINE = b"sep="
+_NULLS: dict[str, Any] = {"null_values": [""]}
+_TWICE = "its header names %s twice: rename one of them, or do not read it"
 _ROW = re.compile(r"Row #\d+: ")
 _UNPAIRED = (
     "the line is not one record: a quote in it is not closed, or there is a carriage return in it; "
@@ -52,17 +63,14 @@ class CsvLines:
     """Fields are separated by the delimiter and may be quoted. ``multiline``: a quoted field may contain line breaks.
 
     An empty field is null, and no other is. In a string column a quoted field is text: ``""`` is the empty string.
-    ``empty_is_text``: an unquoted empty field is the empty string too, and in other columns the texts that Arrow takes
-    for null (``NA``, ``null``, ``nan`` and others) are null. Times in inferred columns stay strings.
+    Times in inferred columns stay strings.
     """
 
-    def __init__(self, multiline: bool, empty_is_text: bool = False, dialect: CsvDialect = USUAL) -> None:
+    def __init__(self, multiline: bool, dialect: CsvDialect = USUAL) -> None:
         self.scattered = not multiline
         self._dialect = dialect
         self._quoted = partial(ends_outside_quotes, delimiter=dialect.delimiter)
         self._padded = re.compile((_PADDED % re.escape(dialect.delimiter)).encode())
-        self._empty_is_text = empty_is_text
-        self._nulls: dict[str, Any] = {} if empty_is_text else {"null_values": [""]}
         self.line_ends: LineEnds = self._quoted if multiline else ends_of_lines
 
     def header(self, file: InputFile) -> tuple[tuple[str, ...], int]:
@@ -81,7 +89,10 @@ class CsvLines:
         return np.flatnonzero(block.stops > block.starts), []
 
     def infer(self, lines: Block, names: Sequence[str]) -> pa.Schema:
-        return timeless(self._parse(self._text(lines, "replace"), names, None, **self._nulls).schema)
+        if twice := _twice(names):
+            raise Unreadable(_TWICE % ", ".join(map(repr, twice)))
+        found = timeless(self._parse(self._text(lines, "replace"), names, None, **_NULLS).schema)
+        return pa.schema([field for field in found if field.name or names.count("") == 1])
 
     def padded(self, lines: Block, names: Sequence[str]) -> dict[str, str]:
         if self._padded.search(bytes(lines.text())) is None:
@@ -96,19 +107,36 @@ class CsvLines:
             found[name] = column.filter(pc.match_substring_regex(column, _PADDED_FIELD))
         return {name: str(column[0]) for name, column in found.items() if len(column)}
 
-    def decode(self, lines: Block, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
+    def decode(
+        self, lines: Block, names: Sequence[str], schema: pa.Schema, ignored: set[str] | None = None
+    ) -> pa.RecordBatch:
+        if ignored is not None:
+            ignored |= {*names} - {*schema.names, ""}
         text = self._text(lines)
         if len(lines) > 1 and _has_lone_return(text):
             raise ValueError(_UNPAIRED)
         try:
-            table = self._parse(text, names, schema, **self._nulls)
-            if not self._empty_is_text:
-                table = self._with_nulls(table, text, names)
+            table = _with_decimals(self._parse(text, names, _wire(schema), **_NULLS), schema)
+            table = self._with_nulls(table, text, names)
         except pa.ArrowInvalid as error:
             raise ValueError(_reason(str(error), names)) from error
         if table.num_rows != len(lines) or not self._is_closed(lines.line(-1)):
             raise ValueError(_UNPAIRED)
         return pa.RecordBatch.from_arrays([c.combine_chunks() for c in table.columns], schema=schema)
+
+    def rounded(self, lines: Block, names: Sequence[str], decoded: pa.RecordBatch) -> dict[int, str]:
+        large = large_rows(decoded)
+        if not large:
+            return {}
+        texts = self._parse(self._text(lines), names, pa.schema([(name, pa.string()) for name in large]))
+        reasons = {}
+        for name, rows in large.items():
+            found = texts.column(name).take(pa.array(rows))
+            whole = np.asarray(pc.match_substring_regex(found, _INTEGER))
+            for row, text in zip(rows[whole].tolist(), found.filter(pa.array(whole)).to_pylist()):
+                if is_rounded(Decimal(text)):
+                    reasons[row] = why_rounded(name, text.strip())
+        return reasons
 
     def require_schema(self, schema: pa.Schema) -> None:
         for field in schema:
@@ -119,12 +147,15 @@ class CsvLines:
                     f"CSV cannot give column {field.name!r} of type {field.type} ({error}); give schema= with another"
                 ) from error
 
-    def misfit(self, names: Sequence[str], schema: pa.Schema) -> str | None:
-        missing = [repr(name) for name in schema.names if name not in names]
-        if not missing:
-            return None
+    def misfit(self, names: Sequence[str], schema: pa.Schema | None) -> str | None:
+        if twice := [name for name in _twice(names) if schema is not None and name in schema.names]:
+            return _TWICE % ", ".join(map(repr, twice))
+        missing = [] if schema is None else [repr(name) for name in schema.names if name not in names]
         hint = misread(names, self._dialect.delimiter)
-        return f"its header has no column {' nor '.join(missing)}; it reads {', '.join(names)}{hint and f'. {hint}'}"
+        if not (missing if schema is not None else hint):
+            return None
+        fault = f"its header has no column {' nor '.join(missing)}; it" if missing else "it has one line, which"
+        return f"{fault} reads {', '.join(names)}{f'. {hint}' if hint else f'; {remedies.OTHER_COLUMNS}'}"
 
     def _text(self, lines: Block, errors: str = "strict") -> memoryview | bytes:
         """Lines in UTF-8, so that Arrow keeps a byte order mark at the beginning as bytes of the first record."""
@@ -155,20 +186,20 @@ class CsvLines:
 
     def _names(self, line: bytes, beginning: bytes) -> tuple[str, ...]:
         if beginning.startswith(_MARKS_OF_UTF_16) or b"\0" in line:
-            raise Unreadable("it seems to be UTF-16: write it as UTF-8, as with iconv -f UTF-16 -t UTF-8")
+            is_marked = beginning.startswith(_MARKS_OF_UTF_16)
+            raise Unreadable(_UTF_16 if is_marked or not _is_padded(line) else _PADDED_FILE)
+        if line[:4].lower() == _SEPARATOR_LINE:
+            shown = line.decode("latin-1")
+            raise Unreadable(f"its line {shown!r} is for a spreadsheet: remove it, and give delimiter={shown[4:]!r}")
         if beginning == BYTE_ORDER_MARK and self._dialect.encoding != UTF_8:
             raise Unreadable(f"it begins with the mark of UTF-8: omit encoding={self._dialect.encoding!r}")
         options = pyarrow.csv.ParseOptions(delimiter=self._dialect.delimiter)
         try:
             text = bytes(self._dialect.utf8(line)) + b"\n"
-            names = tuple(_read_csv(text, parse_options=options).column_names)
+            return tuple(_read_csv(text, parse_options=options).column_names)
         except (pa.ArrowException, ValueError) as error:
             hint = f". {_NO_UTF8_HINT}" if self._dialect.encoding == UTF_8 and _is_no_utf8(line) else ""
             raise Unreadable(f"its header cannot be read: {error}{hint}") from error
-        twice = [repr(name) for name in dict.fromkeys(names) if names.count(name) > 1]
-        if twice:
-            raise Unreadable(f"its header names {', '.join(twice)} twice")
-        return names
 
     def _is_closed(self, line: bytes) -> bool:
         """Whether a record ends with this line, rather than inside a quoted field."""
@@ -207,6 +238,26 @@ def _read_csv(text: memoryview | bytes, **options: Any) -> pa.Table:
             return pyarrow.csv.read_csv(pa.BufferReader(text), **options)
 
 
+def _with_decimals(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table, with the decimals of a schema, which it has as texts."""
+    for place, field in enumerate(schema):
+        if pa.types.is_decimal128(field.type):
+            texts = table.column(place).combine_chunks()
+            texts = pc.ascii_trim(pc.if_else(pc.equal(texts, ""), None, texts), _TRIMMED)
+            try:
+                table = table.set_column(place, field, from_text(texts, field.type))
+            except pa.ArrowInvalid as error:
+                raise ValueError(mistyped(f"column {field.name!r}: {error}")) from error
+    return table
+
+
+def _wire(schema: pa.Schema) -> pa.Schema:
+    """The types to parse: decimals as text, because Arrow does not notice when one overflows."""
+    return pa.schema(
+        [field.with_type(pa.string()) if pa.types.is_decimal128(field.type) else field for field in schema]
+    )
+
+
 def _is_text(kind: pa.DataType) -> bool:
     types = pa.types
     kinds = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary, types.is_large_binary)
@@ -226,7 +277,21 @@ def _reason(text: str, names: Sequence[str]) -> str:
     reason = _ROW.sub("", named)
     if _NO_UTF8 in reason:
         return f"{reason}. {_NO_UTF8_HINT}"
-    return mistyped(reason) if _MISTYPED in reason else reason
+    return mistyped(reason) if named != text else reason
+
+
+def _twice(names: Sequence[str]) -> list[str]:
+    """The names that a header has twice. Several columns without a name are no columns."""
+    return [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
+
+
+def _is_padded(line: bytes) -> bool:
+    """Whether zero bytes are around a text, or three in a row, which UTF-16 has for no character.
+
+    >>> _is_padded(b"\\0\\0\\0ts,page"), _is_padded("ts,page".encode("utf-16-le"))
+    (True, False)
+    """
+    return b"\0" not in line.strip(b"\0") or b"\0\0\0" in line
 
 
 def _is_no_utf8(line: bytes) -> bool:

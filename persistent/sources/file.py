@@ -12,13 +12,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from persistent.clock import Duration, bare
+from persistent.clock import Duration, bare, option_ms
 from persistent.errors import SourceError
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sources import options
 from persistent.sources.csv_dialect import COMMA, UTF_8, checked_dialect
-from persistent.sources.file_formats import EMPTY_AS_TEXT, FORMATS, formats_by_name
+from persistent.sources.file_formats import formats_by_name
 from persistent.sources.formats import (
+    NAMES,
     TO_THE_END,
     Extent,
     Facts,
@@ -30,14 +31,13 @@ from persistent.sources.formats import (
     format_of,
 )
 from persistent.sources.index import Index, IndexMeasure, ListedFile
-from persistent.sources.layout import EMPTY, Layout, LayoutOptions, folder_values, with_folders
+from persistent.sources.layout import Layout, LayoutOptions, folder_values, with_folders
 from persistent.sources.listing import Files
 from persistent.sources.protocol import Budget, Position, Positions, Reached, Records, SourcePlan, SourceState, Split
 from persistent.sources.reader import Unreadable
 from persistent.sources.roots import FoundAt, Root, followed, moved_folder, place_of, require_same
 from persistent.sources.schemas import from_option
-from persistent.sources.span_reader import SpanReader
-from persistent.sources.splits import Piece, is_read, splits_of, without_gone
+from persistent.sources.splits import Piece, SpanReader, is_read, splits_of, without_gone
 from persistent.sources.timestamps import require_readable
 from persistent.sources.walk import Listed
 from persistent.storage.places import Reach, reach_of
@@ -51,11 +51,10 @@ _CHECKED_AT_ONCE: Final = 256
 
 @dataclass(frozen=True)
 class _View:
-    """What one plan works with: the files, their index, and the options of this checkpoint."""
+    """What one plan works with: the files, and their index."""
 
     place: FoundAt
     index: Index
-    given: LayoutOptions
 
 
 class FileSource:
@@ -65,7 +64,7 @@ class FileSource:
     any fsspec URL. Names that start with '_' or '.' or end in '.tmp' are ignored. Files must not change once listed.
     ``timestamp``: the column with the event time: an Arrow timestamp or date, an ISO 8601 string, or an integer with
     ``timestamp_unit`` ("s", "ms", "us", "ns"). A time without a zone is UTC.
-    ``format``: "parquet", "json" or "csv"; by default derived from the file names.
+    ``format``: "parquet", "json" (or "jsonl", "ndjson") or "csv"; by default derived from the file names.
     ``schema``: the columns to read, the timestamp included: an Arrow schema or a mapping of names to Arrow types; by
     default all columns of the first file that holds a record. Folders such as ``day=2024-01-01/`` are columns too,
     strings unless ``schema`` says otherwise.
@@ -74,10 +73,7 @@ class FileSource:
     ``multiline``: quoted CSV fields may contain line breaks. ``delimiter``: what separates CSV fields, as ";" or a tab.
     ``encoding``: of a CSV file, by the name that Python has for it, as "cp1252": one in which a newline, a quote and
     the delimiter are the bytes that they are in ASCII, which is not so in UTF-16.
-    ``csv_empty``: what an empty CSV field in a text column is: "null", as everywhere else (a quoted ``""`` is the empty
-    string), or "text", the empty string. By default the checkpoint's first choice. Under "null" no other field is null:
-    ``nan`` is a number, ``NA`` an invalid one. Under "text", the rule of the first release, ``NA``, ``null``, ``nan``
-    and the like are null outside text columns.
+    An empty CSV field is null, and no other is: ``""`` is the empty string, ``nan`` a number, ``NA`` an invalid one.
     ``moved_from``: the folder in which the checkpoint read the files that are now below ``path``.
     ``on_bad_file``: "raise", or "dead-letter", which counts a file that cannot be read, does not fit the schema, or was
     deleted before it was read, as one dead letter.
@@ -106,23 +102,22 @@ class FileSource:
         multiline: bool = False,
         delimiter: str = COMMA,
         encoding: str = UTF_8,
-        csv_empty: str | None = None,
         moved_from: str | os.PathLike[str] | None = None,
         on_bad_file: str = "raise",
         shared_mount: bool = False,
     ) -> None:
         options.require_type("timestamp", timestamp, str, "'ts'")
         options.require_unit(timestamp_unit)
-        options.require_choice("format", format, (None, *FORMATS))
-        options.require_choice("csv_empty", csv_empty, (None, *EMPTY))
+        options.require_choice("format", format, (None, *NAMES))
+        format = None if format is None else NAMES[format]
         options.require_choice("on_bad_file", on_bad_file, ("raise", "dead-letter"))
         for name, flag in {"ordered": ordered, "multiline": multiline, "shared_mount": shared_mount}.items():
             options.require_type(name, flag, bool, "True")
         dialect = checked_dialect(delimiter, encoding)
         self._files = Files(options.without_secret(path))
-        self._given = LayoutOptions(timestamp, timestamp_unit, format, multiline, csv_empty, dialect)
+        self._given = LayoutOptions(timestamp, timestamp_unit, format, multiline, dialect)
         self._moved_from = moved_folder(moved_from)
-        self._followed_roots: set[tuple[str, str | None]] = set()
+        self._followed_roots: set[tuple[str, str]] = set()
         self._measure = IndexMeasure()
         self.url: str = self._files.before_wildcard
         self.address = f"files {self._files.url.removeprefix('local://').removeprefix('file://').rstrip('/')}"
@@ -131,11 +126,10 @@ class FileSource:
         self.timestamp, self.infers = timestamp, schema is None
         if self._schema is not None:
             options.require_listed(self._schema.names, timestamp, timestamp_unit)
-        self._ordered = ordered
-        self._bad_file_raises = on_bad_file == "raise"
-        self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
+        self._ordered, self._bad_file_raises = ordered, on_bad_file == "raise"
+        self.max_out_of_orderness: int = option_ms(max_out_of_orderness, "max_out_of_orderness")
         self.bare = bare(max_out_of_orderness=max_out_of_orderness)
-        self._formats = formats_by_name(timestamp, timestamp_unit, multiline, dialect)
+        self._formats = formats_by_name(timestamp, timestamp_unit, multiline, dialect, infers=self.infers)
 
     def __repr__(self) -> str:
         return f"FileSource({self._files.url!r}, timestamp={self._given.timestamp!r})"
@@ -175,7 +169,8 @@ class FileSource:
         layout = self._recorded_layout(state.recorded)
         place = self._followed(state)
         index = Index(place.files, place.root.rebased(state.index))
-        view = _View(place, index, self._given.checked(state.recorded))
+        self._given.check(state.recorded)
+        view = _View(place, index)
         pieces, end, layout = self._take(view, layout, start, budget, follow)
         if layout is None or not pieces:
             cap = None if layout is None else self._cap(index, layout, start)
@@ -187,6 +182,15 @@ class FileSource:
         splits = splits_of(_PARTITION, self._format(layout), pieces, budget)
         cap = self._cap(index, layout, end)
         return SourcePlan(splits, {_PARTITION: end}, {_PARTITION: cap}, _record(layout, place), index.appended)
+
+    def corrected(self, state: SourceState, put: SourcePlan) -> SourcePlan | None:
+        """The same pieces of files in the present columns. None while no step was committed: any option can differ."""
+        layout = self._recorded_layout(state.recorded)
+        if layout is None:
+            return None
+        place = self._followed(replace(state, recorded=put.recorded))
+        cap = self._cap(Index(place.files, place.root.rebased(state.index)), layout, put.end[_PARTITION])
+        return replace(put, cap={_PARTITION: cap}, recorded=_record(layout, place))
 
     def reached(self, state: SourceState) -> Reached:
         """How many of the listed files, or bytes, have been read at these positions."""
@@ -204,8 +208,10 @@ class FileSource:
         """Where the files are, once it is certain that the path names the files that were read before."""
         root = Root.from_json(state.recorded)
         place = place_of(root, self._files.pinned(), self._moved_from)
-        known = place.given.root, None if root is None else root.url
-        if state.index is not None and known not in self._followed_roots and self._moved_from != place.given.root:
+        if root is None or state.index is None:
+            return followed(place, state.index)
+        known = place.given.root, root.url
+        if known not in self._followed_roots and self._moved_from != place.given.root:
             require_same(root, place, state.index, self._moved_from)
         self._followed_roots.add(known)
         return followed(place, state.index)
@@ -302,7 +308,7 @@ class FileSource:
 
     def _first_layout(self, view: _View, listing: Sequence[Listed]) -> Layout | None:
         """The layout of the first file that holds a record; None if no file does."""
-        files, given = view.place.files, view.given
+        files, given = view.place.files, self._given
         last_fault: SourceError | None = None
         for listed in listing:
             file = InputFile(files, listed.path, listed.size)
@@ -311,7 +317,7 @@ class FileSource:
             if self._schema is not None:
                 return self._checked(given.layout(name, self._schema, folders), file.where)
             try:
-                schema = attempted(file, self._format_named(name, given.csv_empty).infer)
+                schema = attempted(file, self._formats[name].infer)
             except Unreadable as error:
                 last_fault = bad_file(file, str(error))
                 if self._bad_file_raises:
@@ -333,10 +339,7 @@ class FileSource:
         return layout
 
     def _format(self, layout: Layout) -> Format:
-        return self._format_named(layout.format, layout.csv_empty)
-
-    def _format_named(self, format: str, csv_empty: str | None) -> Format:
-        return self._formats[EMPTY_AS_TEXT if (format, csv_empty) == ("csv", "text") else format]
+        return self._formats[layout.format]
 
     def _require_format(self, files: Files, listed: Listed, format: str) -> None:
         if self._given.format is None and format_of(files, listed) != format:
@@ -362,7 +365,7 @@ class FileSource:
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
         layout = self._given.recorded(recorded)
-        reader = SpanReader(self._files_of(recorded), layout, self._format(layout), self._bad_file_raises)
+        reader = SpanReader(self._files_of(recorded), layout, self._format(layout), self._bad_file_raises, self.infers)
         for span in split.spans:
             yield from reader.read(span)
 
@@ -382,9 +385,7 @@ class FileSource:
             return None
         wanted = {span.at["path"]: span.ordinal for split in splits for span in split.spans if is_read(span)}
         gone = {wanted[path] for path in self._files_of(recorded).gone(list(wanted))}
-        if not gone:
-            return None
-        return without_gone(splits, gone)
+        return without_gone(splits, gone) if gone else None
 
 
 def _record(layout: Layout, place: FoundAt) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from io import BytesIO
 from typing import Final, Protocol, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from monoids.groupby.sorting import Integers
@@ -17,6 +18,7 @@ from persistent.sources.layout import Layout
 from persistent.sources.listing import EDGE_BYTES, Files, fingerprint
 from persistent.sources.protocol import DeadRecord, Records
 from persistent.sources.reader import Reader, Unreadable, Witness, changed, gone
+from persistent.sources.schemas import empty_batch
 from persistent.sources.timestamps import milliseconds, why_none
 from persistent.sources.walk import Listed
 
@@ -27,7 +29,8 @@ UNKNOWN: Final = -1
 """The smallest timestamp of data that may hold any timestamp."""
 
 _READINGS = 4
-_ENDINGS: Final = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv"}
+NAMES: Final = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv"}
+"""The format by each of its names, which are endings of files too."""
 
 T = TypeVar("T")
 
@@ -116,6 +119,11 @@ def bad_listed(file: InputFile, fault: str) -> SourceError:
     return SourceError(f"{file.where}: {fault}. {remedies.LISTED}")
 
 
+def skipped(fault: str) -> str:
+    """The reason of a dead letter for a file, or the rest of one, that cannot be read."""
+    return f"{fault}. {remedies.SKIPPED}"
+
+
 def confirmed(file: InputFile, attempt: Callable[[InputFile], T]) -> T:
     """The result of ``attempt`` on a file.
 
@@ -177,7 +185,8 @@ class Taken:
 class OpenSpan:
     """A span of a file while its format reads it: offsets ``start <= offset < stop``, in the columns of ``schema``.
 
-    It makes ``Records`` of decoded batches. Unless ``bad_file_raises``, a broken file is one dead letter.
+    It makes ``Records`` of decoded batches. Unless ``bad_file_raises``, a broken file is one dead letter. ``ignored``
+    collects the fields that an inferred schema lacks; None if it is declared.
     """
 
     ordinal: int
@@ -186,6 +195,7 @@ class OpenSpan:
     stop: int
     layout: Layout
     bad_file_raises: bool
+    ignored: set[str] | None = None
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -197,7 +207,7 @@ class OpenSpan:
         whole = layout.complete(batch, self.file.path)
         times = milliseconds(column := whole.column(layout.timestamp), layout.timestamp_unit)
         why = partial(why_none, column, layout.timestamp, layout.timestamp_unit)
-        return Records(self.ordinal, whole, times, offsets, dead, why)
+        return Records(self.ordinal, whole, times, offsets, dead, why, ignored=frozenset(self.ignored or ()))
 
     def dead(self, offset: int, reason: str, data: bytes = b"") -> DeadRecord:
         """A record that cannot be decoded."""
@@ -207,7 +217,12 @@ class OpenSpan:
         """A file that cannot be read from ``offset`` on."""
         if self.bad_file_raises:
             raise bad_listed(self.file, reason)
-        return DeadRecord(self.ordinal, offset, reason)
+        return DeadRecord(self.ordinal, offset, skipped(reason))
+
+    def unfit(self, fault: str) -> Records:
+        """All of a file that lacks columns of ``schema=``, which was given or changed after the file was listed."""
+        none = np.array([], np.int64)
+        return Records(self.ordinal, empty_batch(self.layout.schema), none, none, (self.broken(self.start, fault),))
 
 
 class Format(Protocol):
@@ -242,7 +257,7 @@ def format_of(files: Files, listed: Listed) -> str:
     """The format that the file name implies."""
     name = listed.path.rpartition("/")[2]
     plain = name.removesuffix(".gz").removesuffix(".zst")
-    found = _ENDINGS.get(plain.rpartition(".")[2].lower())
+    found = NAMES.get(plain.rpartition(".")[2].lower())
     if found is None or (found == "parquet" and plain != name):
         raise SourceError(
             f"{files.where(listed.path)}: its name does not show its format (.parquet, .json, .jsonl, "

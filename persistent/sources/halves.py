@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from msgspec import structs
+
 from persistent.sources.protocol import Budget, Position, Positions, Source, SourcePlan, SourceState, Split
 
 HISTORY: Final = "history"
@@ -60,10 +62,10 @@ class Half:
 
     def splits(self, splits: Sequence[Split]) -> list[Split]:
         """Its own splits."""
-        return [replace(one, partition=self.inner(one.partition)) for one in splits if self.owns(one.partition)]
+        return [structs.replace(one, partition=self.inner(one.partition)) for one in splits if self.owns(one.partition)]
 
     def renamed(self, splits: Sequence[Split]) -> tuple[Split, ...]:
-        return tuple(replace(one, partition=self.outer(one.partition)) for one in splits)
+        return tuple(structs.replace(one, partition=self.outer(one.partition)) for one in splits)
 
     def record(self, recorded: Mapping[str, Any]) -> dict[str, Any]:
         """Its own record, as its last plan gave it."""
@@ -76,6 +78,16 @@ class Half:
     def state(self, state: SourceState, recorded: Mapping[str, Any]) -> SourceState:
         """Its own part of the state of the whole, with this record of its own."""
         return replace(state, positions=self.at(state.positions), largest=self.own(state.largest), recorded=recorded)
+
+    def planned(self, plan: SourcePlan) -> SourcePlan:
+        """Its own part of a plan of the whole."""
+        return replace(
+            plan,
+            splits=tuple(self.splits(plan.splits)),
+            end=self.at(plan.end),
+            cap=self.own(plan.cap),
+            recorded=self.record(plan.recorded),
+        )
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool) -> SourcePlan:
         """Its plan, by the names of the whole. ``state``: of the whole, with its own record."""

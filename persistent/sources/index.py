@@ -2,7 +2,7 @@
 
 An index is an Arrow table: ordinal, path (relative to the root), size, fingerprint, rows (null: unknown), estimate (of
 rows), smallest (timestamp in ms; null: no record has one; -1: unknown), fault (null, or why the file as a whole
-cannot be read) and hint (the store's attributes at listing; null in the index of an older release).
+cannot be read) and hint (the store's attributes at listing).
 
 A file is listed once it has content. Indexed files must not change: if a file's hint differs from before, its
 fingerprint is taken again, once for each hint and run.
@@ -58,8 +58,7 @@ class Index:
 
     def __init__(self, files: Files, table: pa.Table | None) -> None:
         self._files = files
-        known = SCHEMA.empty_table() if table is None else table
-        self._known = known if known.schema.equals(SCHEMA) else concat_indexes([SCHEMA.empty_table(), known])
+        self._known = SCHEMA.empty_table() if table is None else table
         self.appended: pa.Table | None = None
 
     def __len__(self) -> int:
@@ -67,7 +66,7 @@ class Index:
 
     @property
     def _all(self) -> pa.Table:
-        return self._known if self.appended is None else concat_indexes([self._known, self.appended])
+        return self._known if self.appended is None else pa.concat_tables([self._known, self.appended])
 
     def entry(self, ordinal: int) -> ListedFile:
         row = self._all.slice(ordinal, 1).to_pylist()[0]
@@ -93,11 +92,11 @@ class Index:
         by_path = {path: facts for path, *facts in zip(*columns)}
         doubtful = []
         for listed in listing:
-            size, hint, _ = by_path.get(listed.path, (None, None, None))
-            if size is None:
+            if listed.path not in by_path:
                 continue
+            size, hint, _ = by_path[listed.path]
             where = self._files.where(listed.path)
-            believed = self._files.believed.setdefault(where, listed.hint if hint is None else hint)
+            believed = self._files.believed.setdefault(where, hint)
             if size != listed.size or believed != listed.hint:
                 doubtful.append(listed)
 
@@ -126,7 +125,7 @@ class Index:
         there = [row for row in self._files.each(row_of, listing) if row is not None]
         rows = [{"ordinal": ordinal, **row} for ordinal, row in enumerate(there, len(self))]
         added = pa.Table.from_pylist(rows, SCHEMA)
-        self.appended = added if self.appended is None else concat_indexes([self.appended, added])
+        self.appended = added if self.appended is None else pa.concat_tables([self.appended, added])
 
     def _entry(self, row: dict[str, Any]) -> ListedFile:
         file = InputFile(self._files, row["path"], row["size"], row["fingerprint"], row["rows"], row["estimate"])
@@ -160,11 +159,6 @@ class IndexMeasure:
     def __reduce__(self) -> tuple[Any, ...]:
         """A worker has no use for the index."""
         return IndexMeasure, ()
-
-
-def concat_indexes(tables: Sequence[pa.Table]) -> pa.Table:
-    """Index tables, concatenated; columns that an older release lacks are null."""
-    return pa.concat_tables(tables, promote_options="default")
 
 
 def _described(file: InputFile, hint: str, inspect: Callable[[InputFile], Facts]) -> dict[str, Any]:

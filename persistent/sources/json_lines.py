@@ -2,25 +2,49 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import MIN_ETINY, Decimal, InvalidOperation
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
+from monoids.arrays import exact_decimals
 from monoids.groupby.sorting import Integers
+from persistent.codec.decimals import is_exact
 from persistent.errors import SourceError
+from persistent.sources import remedies
 from persistent.sources.formats import InputFile
 from persistent.sources.lines import Block, LineEnds, ends_of_lines
 from persistent.sources.reader import Unreadable
-from persistent.sources.schemas import timeless, unified
+from persistent.sources.schemas import is_inferred_double, is_rounded, large_rows, timeless, unified, why_rounded
 from persistent.sources.text import mistyped
 
 _OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = b"{}[]"
+_MANY = 10_000
+"""So many lines are searched faster together."""
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
-_MISTYPED = re.compile(r"Failed to convert JSON|changed from")
+_LONG_INTEGER = re.compile(rb"[:,\[\s-][0-9]{16,}+(?![.eE])")
+_MISTYPED = re.compile(r"Failed to convert JSON|changed from|decimal|^column ")
+_TOO_BIG = "Number too big to be stored"
+_COLUMN = re.compile(r"Column\(/([^/)]*)")
+_SHAPES = bytes.maketrans(b"E123456789", b"e000000000")
+_MINUTE_SHAPES = (b"e-00", b"0" * 30 + b"e-0")
+_MINUTE = rb"[eE]-0*[1-9][0-9]|[0-9]{30}[eE]-"
+"""Exponents of numbers that can have more than 38 digits behind the point."""
+_HUGE_SHAPES = (b"0e0", b"0e+0")
+_HUGE = rb'[:,\[\s"-][0-9]+(?:\.[0-9]+)?[eE]\+?[0-9]+(?=[,}\]\s"])'
+"""A number with a positive exponent."""
+_WIDE_DIGITS = 76
+_TOO_DEEP = "and the line is nested too deep to tell"
+_UNEXPECTED = "unexpected field"
+_NAMELESS = "(a field that cannot be named)"
 _BLANKS = b" \t\r\n"
+_LEAST = Decimal((0, (1,), MIN_ETINY))
 _DEPTH_MAX = 60
 """A dead letter wraps a record in a few more levels, and no file of a checkpoint has more than 64."""
 
@@ -62,17 +86,29 @@ class JsonLines:
         except UnicodeDecodeError as error:
             raise Unreadable(f"its columns cannot be inferred: a field name is not UTF-8 ({error})") from error
 
-    def decode(self, lines: Block, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
+    def decode(
+        self, lines: Block, names: Sequence[str], schema: pa.Schema, ignored: set[str] | None = None
+    ) -> pa.RecordBatch:
         try:
-            table = _parse(lines.text(), _wire(schema))
-        except pa.ArrowInvalid as error:
-            if len(lines) > 1 or not _MISTYPED.search(str(error)):
+            table = _parse_noting(lines, _wire(schema), ignored)
+            if table.num_rows != len(lines):
+                raise ValueError("the line is not one JSON object")
+            batch = _typed(table, schema)
+            batch.validate(full=True)
+        except ValueError as error:
+            if len(lines) > 1:
                 raise
-            raise ValueError(mistyped(_with_column(str(error), lines.text(), _wire(schema)))) from error
-        if table.num_rows != len(lines):
-            raise ValueError("the line is not one JSON object")
-        table.validate(full=True)
-        return _typed(table, schema)
+            raise ValueError(_reason(str(error), lines, schema)) from error
+        return batch
+
+    def rounded(self, lines: Block, names: Sequence[str], decoded: pa.RecordBatch) -> dict[int, str]:
+        reasons = _misread(lines, decoded.schema)
+        for name, rows in large_rows(decoded).items():
+            for row in (rows if len(rows) < _MANY else np.intersect1d(rows, _with_long_integers(lines))).tolist():
+                line = lines.line(row)
+                if _LONG_INTEGER.search(line) and (why := _why_rounded(line, decoded.schema.field(name))):
+                    reasons[row] = why
+        return reasons
 
     def require_schema(self, schema: pa.Schema) -> None:
         for field in schema:
@@ -84,23 +120,84 @@ class JsonLines:
                     "with another"
                 ) from error
 
-    def misfit(self, names: Sequence[str], schema: pa.Schema) -> str | None:
+    def misfit(self, names: Sequence[str], schema: pa.Schema | None) -> str | None:
         return None
 
 
-def _parse(text: memoryview | bytes, schema: pa.Schema | None) -> pa.Table:
+def _parse_noting(lines: Block, schema: pa.Schema, ignored: set[str] | None) -> pa.Table:
+    """The columns of the schema, among others. A second parse is needed only where a field has none of them."""
+    text = lines.text()
+    if ignored is None:
+        return _parse(text, schema)
+    try:
+        return _parse(text, schema, "error")
+    except pa.ArrowInvalid as error:
+        if _UNEXPECTED not in str(error):
+            raise
+    try:
+        _require_shallow(lines)
+        table = _parse(text, schema, "infer")
+        ignored.update(_additional(table.schema, schema))
+        return table
+    except (pa.ArrowInvalid, UnicodeDecodeError, Unreadable) as error:
+        # Values of other fields are no fault of a record.
+        field = _COLUMN.search(str(error))
+        name = field[1] if field else _NAMELESS
+        table = _parse(text, schema)
+        ignored.update({name} - {*schema.names})
+        return table
+
+
+def _additional(have: Iterable[pa.Field], want: Iterable[pa.Field]) -> Iterator[str]:
+    """The names of the fields that only the first have, also those of fields and of items.
+
+    >>> of_list = pa.schema({"l": pa.list_(pa.struct({"a": pa.int64(), "b": pa.int64()})), "c": pa.int64()})
+    >>> list(_additional(of_list, pa.schema({"l": pa.list_(pa.struct({"a": pa.int64()}))})))
+    ['l.b', 'c']
+    """
+    known = {field.name: _innermost(field.type) for field in want}
+    for field in have:
+        kind = _innermost(field.type)
+        if field.name not in known:
+            yield field.name
+        elif pa.types.is_struct(kind):
+            yield from (f"{field.name}.{name}" for name in _additional(kind, known[field.name]))
+
+
+def _innermost(kind: pa.DataType) -> pa.DataType:
+    return _innermost(kind.value_type) if pa.types.is_list(kind) else kind
+
+
+def _parse(text: memoryview | bytes, schema: pa.Schema | None, unexpected: str = "ignore") -> pa.Table:
     return pyarrow.json.read_json(
         pa.BufferReader(text),
         read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
         parse_options=pyarrow.json.ParseOptions(
-            explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else "ignore"
+            explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else unexpected
         ),
     )
 
 
+def _reason(message: str, line: Block, schema: pa.Schema) -> str:
+    """Why a line is no record, from the parser's message about it."""
+    if _TOO_BIG in message:
+        record = _record(line.line(0), _number) or {}
+        where = "".join(f"column {name!r}: " for name, value in record.items() if _is_too_big(value))
+        return f"{where}{_TOO_BIG} in double: write it as text, in quotes, and {remedies.COLUMNS}, this one 'string'"
+    if not _MISTYPED.search(message):
+        return message
+    return _why_misfit(line.line(0), list(schema)) or mistyped(_with_column(message, line.text(), _wire(schema)))
+
+
+def _is_too_big(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_is_too_big, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, Decimal) and math.isinf(float(value))
+
+
 def _with_column(message: str, text: memoryview | bytes, schema: pa.Schema) -> str:
     """The parser's message about a line, with the column if the message does not name it."""
-    if "Column(" in message:
+    if "Column(" in message or message.startswith("column "):
         return message
     fields = list(schema)
     while len(fields) > 1:
@@ -118,17 +215,33 @@ def _fails(text: memoryview | bytes, schema: pa.Schema) -> bool:
 
 
 def _wire(schema: pa.Schema) -> pa.Schema:
-    """The types to parse: dates as strings, because Arrow's JSON reader does not convert them."""
-    for place, field in enumerate(schema):
-        if pa.types.is_date(field.type):
-            schema = schema.set(place, pa.field(field.name, pa.string()))
-    return schema
+    """The types to parse: dates as strings, because Arrow's JSON reader does not convert them, and decimals of 256
+    bits, because it does not notice when a value overflows 128."""
+    return pa.schema([pa.field(field.name, _wide(field.type)) for field in schema])
+
+
+def _wide(kind: pa.DataType, top: bool = True) -> pa.DataType:
+    if pa.types.is_list(kind):
+        return pa.list_(_wide(kind.value_type, False))
+    if pa.types.is_struct(kind):
+        return pa.struct([(child.name, _wide(child.type, False)) for child in kind])
+    if pa.types.is_decimal(kind):
+        return pa.decimal256(76, kind.scale)
+    return pa.string() if top and pa.types.is_date(kind) else kind
 
 
 def _typed(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
-    columns = [table.column(field.name) for field in schema]
-    cast = [c if c.type == field.type else c.cast(field.type) for c, field in zip(columns, schema)]
-    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in cast], schema=schema)
+    columns = [_cast(table.column(field.name), field) for field in schema]
+    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in columns], schema=schema)
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    try:
+        if pa.types.is_decimal(field.type):
+            return exact_decimals(column, field.type)
+        return column if column.type == field.type else column.cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"column {field.name!r}: {error}") from error
 
 
 def _require_shallow(lines: Block) -> None:
@@ -156,12 +269,103 @@ def _depth(line: bytes) -> int:
     return int((np.cumsum(opened, dtype=np.int64) - np.cumsum(closed, dtype=np.int64)).max(initial=0))
 
 
+def _with_long_integers(lines: Block) -> Integers:
+    """The lines with an integer of 16 digits or more, without a fraction or an exponent."""
+    places = [at.start() for at in _LONG_INTEGER.finditer(lines.data)]
+    return np.unique(np.searchsorted(lines.starts, places, "right") - 1)
+
+
+def _why_rounded(line: bytes, column: pa.Field) -> str | None:
+    """Why a line is no record, if one of its integers is rounded in a column."""
+    if (record := _record(line, float)) is None:
+        return f"column {column.name!r} may have rounded an integer, {_TOO_DEEP}"
+    doubles = (value for value, field in _leaves(record.get(column.name), column) if is_inferred_double(field))
+    integers = (value for value in doubles if isinstance(value, Decimal))
+    return next((why_rounded(column.name, one) for one in integers if is_rounded(one)), None)
+
+
+def _misread(lines: Block, schema: pa.Schema) -> dict[int, str]:
+    """The lines with a number that Arrow may read as any other one: with digits too far behind the point for its type
+    of decimals, or with more before it than 256 bits hold."""
+    declared = [field for field in schema if _scale(field.type) is not None]
+    if not declared:
+        return {}
+    text = bytes(lines.data)
+    shapes = text.translate(_SHAPES)
+    digits = max(1, _WIDE_DIGITS + 1 - max(_scale(field.type) or 0 for field in declared))
+    long = b"0" * digits
+    if not any(mark in shapes for mark in (*_MINUTE_SHAPES, *_HUGE_SHAPES, long)):
+        return {}
+    risky = re.compile(b"%b|%b|[0-9]{%d}" % (_MINUTE, _HUGE, digits))
+    places = np.searchsorted(lines.starts, [at.start() for at in risky.finditer(text)], "right") - 1
+    found = {row: _why_misfit(lines.line(row), declared) for row in np.unique(places[places >= 0]).tolist()}
+    return {row: why for row, why in found.items() if why}
+
+
+def _why_misfit(line: bytes, columns: Sequence[pa.Field]) -> str | None:
+    """Why a line is no record, if one of its numbers is no value of a decimal type."""
+    if (record := _record(line, _number)) is None:
+        return f"a decimal may have been misread, {_TOO_DEEP}"
+    for column in columns:
+        for value, field in _leaves(record.get(column.name), column):
+            if pa.types.is_decimal(field.type) and not is_exact(str(value), field.type):
+                return mistyped(f"column {column.name!r}: {value!s:.60} is no value of type {field.type}")
+    return None
+
+
+def _scale(kind: pa.DataType) -> int | None:
+    """The largest scale of the decimals in a column; None if it has none."""
+    if pa.types.is_list(kind):
+        return _scale(kind.value_type)
+    if pa.types.is_struct(kind):
+        return max((scale for field in kind if (scale := _scale(field.type)) is not None), default=None)
+    return kind.scale if pa.types.is_decimal(kind) else None
+
+
+def _record(line: bytes, parse_float: Callable[[str], Any]) -> Any:
+    """A line as Python reads it, with its integers as decimals; None if it is nested too deep."""
+    if line.count(b"{") + line.count(b"[") > _DEPTH_MAX and _depth(line) > _DEPTH_MAX:
+        return None
+    reads = json.JSONDecoder(parse_int=Decimal, parse_float=parse_float, strict=False)
+    return reads.decode(line.decode(errors="replace"))
+
+
+def _number(text: str) -> Decimal:
+    """A number, exactly; one with an exponent beyond Python's is infinite, or as small as can be.
+
+    >>> _number("1.50"), _number("-1e99999999999999999999"), _number("0e99999999999999999999")
+    (Decimal('1.50'), Decimal('-Infinity'), Decimal('0'))
+    """
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        value, is_zero = float(text), not text.lower().partition("e")[0].strip("-.0")
+        return Decimal(value) if value or is_zero else _LEAST
+
+
+def _leaves(value: Any, field: pa.Field) -> Iterator[tuple[Any, pa.Field]]:
+    """The values in a column, without the objects and lists of its type around them, with their fields."""
+    if isinstance(value, dict) and pa.types.is_struct(field.type):
+        for child in field.type:
+            yield from _leaves(value.get(child.name), child)
+    elif isinstance(value, list) and pa.types.is_list(field.type):
+        for item in value:
+            yield from _leaves(item, field.type.value_field)
+    elif value is not None:
+        yield value, field
+
+
 def _no_object(line: bytes) -> str:
     """Why a line is no record, and what may have been meant.
 
     >>> _no_object(b"[1]")
     "the line is not a JSON object, but a list: write each record in a line of its own, for example with jq -c '.[]'"
     """
+    if b"\0" in line:
+        return (
+            "the line is not a JSON object: it has zero bytes, as text in UTF-16 has (iconv -f UTF-16 -t UTF-8), or a "
+            "log that was cut while it was written (tr -d '\\000')"
+        )
     if line.startswith(b"["):
         return (
             "the line is not a JSON object, but a list: write each record in a line of its own, for example with "

@@ -17,13 +17,12 @@ from persistent.clients.kafka_client import KafkaClient, require_same_topic
 from persistent.clients.kafka_settings import Connection, check_place, checked_settings
 from persistent.clients.kept_offsets import Kept
 from persistent.clients.registry import Registry
-from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms, monotonic_s
+from persistent.clock import Duration, Instant, bare, monotonic_s, option_ms
 from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sources import options
 from persistent.sources.avro import Avro, AvroValues
-from persistent.sources.message_columns import SAMPLE_ROWS, MessageColumns
-from persistent.sources.metadata import Gathered, checked_metadata
+from persistent.sources.message_columns import SAMPLE_ROWS, Gathered, MessageColumns, checked_metadata, metadata_fields
 from persistent.sources.offsets import ON_GAP, OffsetPlans, reached, require_skew, starts
 from persistent.sources.protocol import (
     Budget,
@@ -34,13 +33,10 @@ from persistent.sources.protocol import (
     SourceState,
     Split,
 )
-from persistent.sources.schemas import from_option
-from persistent.sources.values import JsonValues, MessageValue, RawValues, ValueFormat
+from persistent.sources.values import MessageValue, ValueFormat, value_format
 from persistent.text.figures import utc_text
 from persistent.text.spelling import spelled
 
-_FORMATS: Final[Mapping[str, type[RawValues] | type[JsonValues]]] = {"json": JsonValues, "bytes": RawValues}
-_COUNTED: Final = "its state was decoded by that format"
 _AT_ONCE: Final = 2_000
 _POLL_SECONDS: Final = 0.1
 _BATCH_ROWS: Final = 50_000
@@ -96,31 +92,30 @@ class KafkaSource:
     ) -> None:
         check_place(servers, topic, "clicks")
         options.require_type("timestamp", timestamp, str, "'ts'")
-        options.require_unit(timestamp_unit)
         options.require_choice("on_gap", on_gap, ON_GAP)
         self.servers = servers
         self.topic = topic
         self.timestamp = timestamp
         self.address = f"{servers} topic {topic}"
-        self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
+        self.max_out_of_orderness: int = option_ms(max_out_of_orderness, "max_out_of_orderness")
         self.bare = bare(max_out_of_orderness=max_out_of_orderness)
         self._metadata = checked_metadata(metadata, timestamp)
-        self._start = start if start in ("earliest", "latest") else _instant(start)
-        self._skew_ms = 0 if timestamp == "_timestamp" else _duration(max_skew, "max_skew")
+        self._start = options.start_of(start)
+        self._skew_ms = 0 if timestamp == "_timestamp" else option_ms(max_skew, "max_skew")
         self._connection = Connection(
             servers,
             checked_settings(client or {}),
-            _duration(connect_timeout, "connect_timeout"),
-            _duration(server_away, "server_away"),
+            option_ms(connect_timeout, "connect_timeout"),
+            option_ms(server_away, "server_away"),
         )
         self._columns = MessageColumns(
             repr(self),
             _format(format, topic, schema, self._connection),
-            None if schema is None else from_option(schema),
-            self._metadata,
+            schema,
+            metadata_fields(self._metadata),
             (timestamp, timestamp_unit),
         )
-        idle_ms = None if idle_timeout is None else _duration(idle_timeout, "idle_timeout")
+        idle_ms = None if idle_timeout is None else option_ms(idle_timeout, "idle_timeout")
         self._plans = OffsetPlans(f"topic {topic!r} of Kafka", on_gap=on_gap, idle_timeout_ms=idle_ms)
         self._own_client: KafkaClient | None = None
         self._last_kept: Mapping[str, Kept] = {}
@@ -149,20 +144,29 @@ class KafkaSource:
         kept = self._kept(state.recorded)
         topic_id = self._found.id
         plan = self._plans.plan(state, budget, kept, self._begins)
-        recorded = {**plan.recorded, **self._columns.times(), "topic": self.topic, "topic_id": topic_id}
-        if plan.splits or self._columns.is_given:
-            at = {**plan.end, **starts(plan.splits)}
-            samples = partial(self._samples, at)
-            recorded |= self._columns.recorded(state.recorded, samples)
-        return replace(plan, recorded=recorded)
+        recorded = {**plan.recorded, "topic": self.topic, "topic_id": topic_id}
+        return replace(plan, recorded=recorded | self._described(state.recorded, plan))
+
+    def corrected(self, state: SourceState, put: SourcePlan) -> SourcePlan | None:
+        """The same messages, decoded by the present options. None if they are of another topic."""
+        self._require_recorded(state.recorded)
+        if put.recorded["topic"] != self.topic:
+            return None
+        self._kept(put.recorded)
+        return replace(put, recorded={**put.recorded, **self._described(state.recorded, put)})
+
+    def _described(self, recorded: Mapping[str, Any], plan: SourcePlan) -> dict[str, Any]:
+        """What a plan records about the values. ``recorded``: what the checkpoint has recorded."""
+        samples = partial(self._samples, {**plan.end, **starts(plan.splits)})
+        return self._columns.described(recorded, bool(plan.splits), samples)
 
     def confirm(self, recorded: Mapping[str, Any]) -> None:
         """Raise SourceChanged if the topic that was read is not the one that was planned."""
         require_same_topic(self.topic, recorded.get("topic_id"), self._client.topic(self.topic))
 
     def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
-        """Whether records of a plan are gone, and may be skipped."""
-        return self._plans.has_forgotten(splits, self._kept(recorded))
+        """Whether records of a plan are gone, and may be skipped. False if they are of another topic."""
+        return recorded.get("topic") == self.topic and self._plans.has_forgotten(splits, self._kept(recorded))
 
     def position_at(self, partition: str, clock: int) -> int:
         """An offset before which no record has an event time of ``clock`` or later, provided ``max_skew`` is right."""
@@ -216,11 +220,11 @@ class KafkaSource:
         return self._columns.schema(recorded)
 
     def _require_recorded(self, recorded: Mapping[str, Any]) -> None:
-        options.require_recorded(recorded, self._columns.times(), {**options.TIMES, "format": _COUNTED})
+        self._columns.require_recorded(recorded)
         if recorded.get("topic") not in (None, self.topic):
             raise SourceChanged(
                 f"{self!r}: the checkpoint has read topic {recorded['topic']!r}: give the source that topic, "
-                "or a new checkpoint"
+                "or the job a new checkpoint and sink"
             )
 
     def _samples(self, at: Mapping[str, int]) -> Iterator[list[MessageValue]]:
@@ -319,19 +323,4 @@ def _format(format: str | Avro, topic: str, schema: Any, connection: Connection)
         return AvroValues(format, f"{topic}-value", registry)
     if format == "avro":
         raise InvalidPipeline('format="avro": Avro needs its registry: format=Avro("http://localhost:8081")')
-    options.require_choice("format", format, tuple(_FORMATS))
-    return _FORMATS[format]()
-
-
-def _instant(value: Any) -> int:
-    try:
-        return instant_ms(value, "start")
-    except (TypeError, ValueError) as error:
-        raise InvalidPipeline(f'{error}; or give start="earliest" or "latest"') from error
-
-
-def _duration(value: Any, name: str) -> int:
-    try:
-        return duration_ms(value, name)
-    except (TypeError, ValueError) as error:
-        raise InvalidPipeline(str(error)) from error
+    return value_format(format, infers=schema is None)

@@ -4,30 +4,27 @@
     format, multiline            where records begin, and so what an offset is
     delimiter, encoding          of CSV: what each field holds; left out if they are a comma and UTF-8
     timestamp, timestamp_unit    the time of each record, and so what is late and which window it counts in
-    csv_empty                    which fields are null, and so which keys exist
 
-All but the first two are refused if they differ from before. The record of an older release lacks the last three: its
-next plan records what the options then say, but CSV read before counts as ``csv_empty="text"``.
+All but the first two are refused if they differ from before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 
+from persistent.codec.decimals import from_text
 from persistent.errors import InvalidPipeline, SourceError
 from persistent.sources import options, schemas
 from persistent.sources.csv_dialect import USUAL, CsvDialect
 from persistent.sources.protocol import NO_TIMESTAMP
 from persistent.sources.reader import Unreadable
 from persistent.sources.timestamps import milliseconds
-
-EMPTY: Final = ("null", "text")
-"""The values of ``csv_empty``, the default of a new checkpoint first."""
 
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _POSITIONS = "its positions mean nothing otherwise"
@@ -38,7 +35,6 @@ _REFUSED = {
     "delimiter": _READ,
     "encoding": _READ,
     **options.TIMES,
-    "csv_empty": "the keys and values that it holds follow that rule",
 }
 
 
@@ -52,17 +48,15 @@ class Layout:
     timestamp_unit: str | None = None
     folders: tuple[str, ...] = ()
     multiline: bool = False
-    csv_empty: str | None = None
     dialect: CsvDialect = USUAL
 
-    @property
+    @cached_property
     def file_schema(self) -> pa.Schema:
         """The columns that the files hold."""
         return pa.schema([field for field in self.schema if field.name not in self.folders])
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "csv_empty": self.csv_empty,
             "folders": list(self.folders),
             "format": self.format,
             "multiline": self.multiline,
@@ -108,39 +102,33 @@ class Layout:
 
 @dataclass(frozen=True)
 class LayoutOptions:
-    """The options of a source that a layout records. If ``format`` or ``csv_empty`` is None, the record decides."""
+    """The options of a source that a layout records. If ``format`` is None, the record decides."""
 
     timestamp: str
     timestamp_unit: str | None
     format: str | None
     multiline: bool
-    csv_empty: str | None
     dialect: CsvDialect = USUAL
 
     def layout(self, format: str, schema: pa.Schema, folders: tuple[str, ...]) -> Layout:
         """The layout of a new checkpoint. ``InvalidPipeline`` if an option of CSV was given for another format."""
         for name, value in self.dialect.to_json().items() if format != "csv" else ():
             raise InvalidPipeline(f"{name}={value!r} is an option of CSV, but the files are {format}: omit it")
-        empty = (self.csv_empty or EMPTY[0]) if format == "csv" else None
-        return Layout(format, schema, self.timestamp, self.timestamp_unit, folders, self.multiline, empty, self.dialect)
+        return Layout(format, schema, self.timestamp, self.timestamp_unit, folders, self.multiline, self.dialect)
 
-    def checked(self, record: Mapping[str, Any]) -> LayoutOptions:
-        """The options, with omitted ones from the record; ``InvalidPipeline`` if one contradicts it."""
-        kept = {**record, **carried(record)}
-        if "format" in record:
-            kept |= CsvDialect.of(record).__dict__
+    def check(self, record: Mapping[str, Any]) -> None:
+        """``InvalidPipeline`` if an option contradicts the record."""
+        kept = {**record, **(CsvDialect.of(record).__dict__ if "format" in record else {})}
         given = {name: getattr(self, name, None) for name in _REFUSED} | self.dialect.__dict__
-        for name in ("format", "csv_empty"):
-            if given[name] is None or kept.get(name) is None:
-                del given[name]
+        if self.format is None:
+            del given["format"]
         options.require_recorded(kept, given, _REFUSED)
-        return replace(self, csv_empty=kept.get("csv_empty", self.csv_empty))
 
     def recorded(self, record: Mapping[str, Any]) -> Layout:
-        """The layout that a plan or checkpoint recorded. ``InvalidPipeline`` as in ``checked``."""
-        given = self.checked(record)
+        """The layout that a plan or checkpoint recorded. ``InvalidPipeline`` as in ``check``."""
+        self.check(record)
         schema, folders = schemas.from_json(record["schema"]), tuple(record["folders"])
-        return given.layout(record["format"], schema, folders)
+        return self.layout(record["format"], schema, folders)
 
 
 def columns_of_text(record: Mapping[str, Any]) -> frozenset[str]:
@@ -154,13 +142,6 @@ def columns_of_text(record: Mapping[str, Any]) -> frozenset[str]:
     if record.get("format") != "csv" or "schema" not in record:
         return frozenset()
     return frozenset(schemas.from_json(record["schema"]).names) - {*record["folders"]}
-
-
-def carried(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a record that still holds when the source is read from its beginning again: how keys are compared."""
-    if record.get("format") == "csv" and "csv_empty" not in record:
-        return {"csv_empty": EMPTY[1]}
-    return {name: record[name] for name in ("csv_empty",) if record.get(name) is not None}
 
 
 def folder_values(path: str) -> dict[str, str | None]:
@@ -186,7 +167,7 @@ def with_folders(schema: pa.Schema, folders: Sequence[str], where: str) -> pa.Sc
 
 def _folder_scalar(value: str | None, field: pa.Field) -> pa.Scalar:
     try:
-        return pa.scalar(value, pa.string()).cast(field.type)
+        return from_text(pa.array([value], pa.string()), field.type)[0]
     except pa.ArrowException as error:
         raise Unreadable(f"its folder {field.name}={value} is not of type {field.type}: {error}") from error
 

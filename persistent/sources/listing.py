@@ -20,9 +20,8 @@ from typing import Any, TypeVar
 
 from persistent.errors import InputGone, InvalidPipeline, SourceError
 from persistent.sources import remedies
-from persistent.sources.patterns import WILD, ignored, is_text, located, regex
 from persistent.sources.reader import Handle, Reader, Request, Witness, require_size
-from persistent.sources.walk import Listed, listed_twice, local_hint, walk
+from persistent.sources.walk import WILD, Listed, ignored, is_text, listed_twice, local_hint, located, regex, walk
 from persistent.storage.clients import client_of, schemes, unknown_scheme
 from persistent.storage.hdfs import FAILOVER
 from persistent.storage.places import local_path

@@ -1,4 +1,8 @@
-"""A log source reads a segmented log: one partition, whose positions are the numbers of its records."""
+"""A log source reads a segmented log: one partition, whose positions are the numbers of its records.
+
+The last record that was read is recognised again. A number is used twice where the log is an older copy, or a power
+loss removed what was not synced. The record under it is another one then.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +16,15 @@ import numpy as np
 import pyarrow as pa
 
 from persistent.clients.kept_offsets import Kept
-from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
-from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError
-from persistent.log import LogBatch, SegmentedLog
+from persistent.clock import Duration, Instant, bare, option_ms
+from persistent.errors import RetentionGap, SourceChanged, SourceError
+from persistent.log import LogBatch, SegmentedLog, grouped
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sources import options
-from persistent.sources.last_record import LastRecord
+from persistent.sources.message_columns import MessageColumns, WholeColumns, first_records
 from persistent.sources.offsets import ON_GAP, OffsetPlans, require_skew
 from persistent.sources.protocol import (
     Budget,
-    DeadRecord,
     Positions,
     Reached,
     Records,
@@ -29,23 +32,14 @@ from persistent.sources.protocol import (
     SourceState,
     Split,
 )
-from persistent.sources.reader import Unreadable
-from persistent.sources.schemas import from_json, from_option, settled, to_json
-from persistent.sources.timestamps import milliseconds, require_readable, why_none
-from persistent.sources.values import Decoded, JsonValues, RawValues
+from persistent.sources.values import MessageValue, RawValues, value_format
 from persistent.storage import Storage, open_storage
 from persistent.storage.places import Reach
 from persistent.text.figures import utc_text
 from persistent.text.spelling import spelled
 
 _PARTITION: Final = "log"
-_TIME: Final = "_timestamp"
-_TIME_TYPE: Final = pa.timestamp("ms", "UTC")
-_FORMATS: Final[Mapping[str, type[RawValues] | type[JsonValues]]] = {"json": JsonValues, "bytes": RawValues}
-_SAMPLE_ROWS: Final = 1_000
-_BATCH_ROWS: Final = 50_000
-_DEAD_BYTES_MAX: Final = 1 << 20
-_COUNTED: Final = "its state was decoded by that format"
+_TIME: Final = pa.field("_timestamp", pa.timestamp("ms", "UTC"))
 
 
 class LogSource:
@@ -72,34 +66,28 @@ class LogSource:
         *,
         format: str = "json",
         schema: pa.Schema | Mapping[str, Any] | None = None,
-        timestamp: str = _TIME,
+        timestamp: str = _TIME.name,
         timestamp_unit: str | None = None,
         start: str | Instant = "earliest",
         on_gap: str = "fail",
         max_out_of_orderness: Duration = 0,
         max_skew: Duration = "1 min",
     ) -> None:
-        options.require_type("timestamp", timestamp, str, "'ts'")
-        options.require_unit(timestamp_unit)
-        options.require_choice("format", format, tuple(_FORMATS))
         options.require_choice("on_gap", on_gap, ON_GAP)
         storage = url.storage if isinstance(url, SegmentedLog) else open_storage(url)
         self.log = SegmentedLog(storage)
         self.address = self.log.address
         self.timestamp = timestamp
         self.reach = Reach.NETWORK if not storage.local else Reach.MACHINE if storage.shared else Reach.PROCESS
-        self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
+        self.max_out_of_orderness: int = option_ms(max_out_of_orderness, "max_out_of_orderness")
         self.bare = bare(max_out_of_orderness=max_out_of_orderness)
-        self._format: RawValues | JsonValues = _FORMATS[format]()
-        self._schema = None if schema is None else from_option(schema)
-        self._timestamp, self._timestamp_unit = timestamp, timestamp_unit
-        try:
-            self._start = start if start in ("earliest", "latest") else instant_ms(start, "start")
-            self._skew_ms = 0 if timestamp == _TIME else duration_ms(max_skew, "max_skew")
-        except (TypeError, ValueError) as error:
-            raise InvalidPipeline(f'{error}; start= also takes "earliest" and "latest"') from error
+        values = value_format(format, infers=schema is None)
+        time = timestamp, timestamp_unit
+        self._columns = MessageColumns(repr(self), values, schema, [_TIME], time, noun="record")
+        self._start = options.start_of(start)
+        self._skew_ms = 0 if timestamp == _TIME.name else option_ms(max_skew, "max_skew")
         self._plans = OffsetPlans(repr(self), on_gap=on_gap, idle_timeout_ms=None)
-        remedy = "'persistent restart' continues from a clock; a fresh checkpoint reads what the log holds"
+        remedy = "'persistent restart' continues from a clock; a fresh checkpoint and sink begin anew"
         self._last = LastRecord(repr(self), self.log, remedy)
         self._is_missing = False
         self.until: int | None = None
@@ -116,16 +104,25 @@ class LogSource:
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
         """What to read next."""
-        self._require_recorded(state.recorded)
+        self._columns.require_recorded(state.recorded)
         self._require_there(state.recorded, follow)
         kept = self._kept(state.recorded, state.positions.get(_PARTITION, 0))
         plan = self._plans.plan(state, budget, {_PARTITION: kept}, partial(self._begins, kept))
         self._last.require_same(state.recorded, state.positions.get(_PARTITION, 0))
         last = self._last.recorded(state.recorded, plan.end.get(_PARTITION, 0))
-        recorded = {**plan.recorded, **self._facts(), "log": self.log.id, **last}
-        if plan.splits or self._schema is not None:
-            recorded["schema"] = to_json(self._fixed_schema(state.recorded, plan.splits))
-        return replace(plan, recorded=recorded)
+        recorded = {**plan.recorded, "log": self.log.id, **last}
+        return replace(plan, recorded=recorded | self._described(state.recorded, plan))
+
+    def corrected(self, state: SourceState, put: SourcePlan) -> SourcePlan | None:
+        """The same records, decoded by the present options. None if they are of another log."""
+        self._columns.require_recorded(state.recorded)
+        if put.recorded["log"] != self.log.id:
+            return None
+        return replace(put, recorded={**put.recorded, **self._described(state.recorded, put)})
+
+    def _described(self, recorded: Mapping[str, Any], plan: SourcePlan) -> dict[str, Any]:
+        """What a plan records about the fields. ``recorded``: what the checkpoint has recorded."""
+        return self._columns.described(recorded, bool(plan.splits), partial(self._samples, plan.splits))
 
     def confirm(self, recorded: Mapping[str, Any]) -> None:
         """Raise SourceChanged if the log that was read is not the one that was planned, or has other records."""
@@ -145,7 +142,7 @@ class LogSource:
         at = {_PARTITION: self.position_at(_PARTITION, clock)}
         ends = self.log.ends()
         kept = {_PARTITION: Kept(ends.first_number, ends.next_number)}
-        carried = {name: recorded[name] for name in (*self._facts(), "schema") if name in recorded}
+        carried = {name: recorded[name] for name in (*self._columns.times(), "schema") if name in recorded}
         if "schema" in recorded:
             here = {**recorded, "log": self.log.id}
             require_skew(repr(self), at, kept, (clock, self._skew_ms), lambda split: self.read(split, here))
@@ -202,56 +199,20 @@ class LogSource:
     # -- columns -------------------------------------------------------------------------------------------------
 
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
-        self._require_recorded(recorded)
-        return _with_time(from_json(recorded.get("schema", [])))
+        self._columns.require_recorded(recorded)
+        return self._columns.schema(recorded)
 
-    def _require_recorded(self, recorded: Mapping[str, Any]) -> None:
-        options.require_recorded(recorded, self._facts(), {**options.TIMES, "format": _COUNTED})
-
-    def _facts(self) -> dict[str, Any]:
-        return {"timestamp": self._timestamp, "timestamp_unit": self._timestamp_unit, "format": self._format.name}
-
-    def _fixed_schema(self, recorded: Mapping[str, Any], splits: Sequence[Split]) -> pa.Schema:
-        if self._schema is not None:
-            schema = self._schema
-        elif "schema" in recorded:
-            schema = from_json(recorded["schema"])
-        else:
-            schema = self._inferred(splits[0].spans[0].start)
-        require_readable(_with_time(schema), self._timestamp, self._timestamp_unit)
-        return schema
-
-    def _inferred(self, start: int) -> pa.Schema:
-        """The columns of the first records, however large the step and however many its workers."""
-        values: list[bytes] = []
-        for batch in self.log.read(self.log.position_of(start)):
-            values += batch.records[: _SAMPLE_ROWS - len(values)].to_pylist()
-            if len(values) >= _SAMPLE_ROWS:
-                break
-        try:
-            found = self._format.infer(values)
-        except Unreadable as error:
-            raise SourceError(f"{self!r}: {error}. Give schema=, and such records are dead letters") from error
-        if found is None:
-            raise SourceError(f"{self!r}: no record defines the columns. Give schema=")
-        return settled(found, repr(self))
+    def _samples(self, splits: Sequence[Split]) -> Iterator[list[MessageValue]]:
+        """The first records, however large the step and however many its workers."""
+        yield first_records(self.log, splits[0].spans[0].start)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
         self._require_same(recorded)
-        schema = from_json(recorded["schema"])
         for span in split.spans:
-            waiting: list[LogBatch] = []
-            rows = 0
-            for batch in self._batches(span.start, span.stop):
-                waiting.append(batch)
-                rows += len(batch)
-                if rows >= _BATCH_ROWS:
-                    yield self._records(waiting, schema)
-                    waiting, rows = [], 0
-            if waiting:
-                yield self._records(waiting, schema)
+            for batches in grouped(self._batches(span.start, span.stop)):
+                yield self._records(batches, recorded)
 
     def _batches(self, start: int, stop: int) -> Iterator[LogBatch]:
         """The records ``start <= number < stop``, cut from their entries."""
@@ -267,27 +228,40 @@ class LogSource:
         if start < stop:
             raise SourceChanged(f"{self!r}: a step was planned up to record {stop:,}, and the log ends at {start:,}")
 
-    def _records(self, batches: Sequence[LogBatch], schema: pa.Schema) -> Records:
+    def _records(self, batches: Sequence[LogBatch], recorded: Mapping[str, Any]) -> Records:
         values = pa.concat_arrays([batch.records for batch in batches])
-        log_times = np.concatenate([batch.times for batch in batches])
-        first = batches[0].number
-        if isinstance(self._format, RawValues):
-            decoded = Decoded(pa.RecordBatch.from_arrays([values], schema=schema), range(len(values)))
-        else:
-            decoded = self._format.decode(values.to_pylist(), schema)
-        rows = np.asarray(decoded.rows, np.int64)
-        column = pa.array(log_times[rows], pa.int64()).cast(_TIME_TYPE)
-        batch = pa.RecordBatch.from_arrays([*decoded.batch.columns, column], schema=_with_time(schema))
-        dead = [
-            DeadRecord(0, first + row, reason, values[row].as_py()[:_DEAD_BYTES_MAX]) for row, reason in decoded.dead
-        ]
-        time = batch.column(self._timestamp)
-        times = milliseconds(time, self._timestamp_unit)
-        why = partial(why_none, time, self._timestamp, self._timestamp_unit)
-        return Records(0, batch, times, first + rows, dead, why)
+        times = pa.array(np.concatenate([batch.times for batch in batches]), pa.int64()).cast(_TIME.type)
+        found = values if isinstance(self._columns.format, RawValues) else values.to_pylist()
+        numbers = batches[0].number + np.arange(len(values))
+        return self._columns.records(WholeColumns(found, numbers, {_TIME.name: times}), recorded)
 
 
-def _with_time(schema: pa.Schema) -> pa.Schema:
-    if _TIME in schema.names:
-        raise InvalidPipeline(f"{_TIME} is a field of the records, and the name of their time in the log")
-    return schema.append(pa.field(_TIME, _TIME_TYPE))
+class LastRecord:
+    """Of ``log``, which errors call ``place``. ``remedy``: what to do if the record is another one."""
+
+    def __init__(self, place: str, log: SegmentedLog, remedy: str) -> None:
+        self._place, self._log, self._remedy = place, log, remedy
+        self._seen: list[Any] = []
+
+    def recorded(self, recorded: Mapping[str, Any], end: int) -> dict[str, Any]:
+        """What a plan records of the last record before its end. ``recorded``: by the plan before."""
+        number = end - 1
+        if number < 0 or recorded.get("last", (-1,))[0] == number:
+            return {}
+        self._seen = [number, self._log.fingerprint_of(number)]
+        return {"last": self._seen}
+
+    def require_same(self, recorded: Mapping[str, Any], read: int) -> None:
+        """Raise SourceChanged if the last record before ``read`` is not the recorded one. Checked once per process:
+        only a power loss or other files can change it."""
+        number, known = last = list(recorded.get("last", (-1, None)))
+        if not known or number != read - 1 or last == self._seen:
+            return
+        found, self._seen = self._log.fingerprint_of(number), last
+        if found is not None and found != known:
+            self._seen = []
+            raise SourceChanged(
+                f"{self._place}: record {number:,} is no longer the one that was read. A power loss removed unsynced "
+                "records, or the log is an older copy, and others were written under the same numbers since. "
+                f"{self._remedy}"
+            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from persistent.clock import Duration, bare
+from monoids.arrays import plain_array
+from persistent.clock import Duration, bare, option_ms
 from persistent.errors import InvalidPipeline, SourceChanged, SourceError
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sources import options
+from persistent.sources.conversion import converted
 from persistent.sources.protocol import (
     NO_TIMESTAMP,
     Budget,
@@ -27,7 +30,7 @@ from persistent.sources.protocol import (
     Span,
     Split,
 )
-from persistent.sources.schemas import from_json, plain, settled, to_json, widens
+from persistent.sources.schemas import convertible, from_json, misfit, plain, settled, to_json, widens
 from persistent.sources.timestamps import milliseconds, require_readable, why_none
 from persistent.text.spelling import spelled
 
@@ -72,7 +75,7 @@ class MemorySource:
         self.timestamp = timestamp
         self.timestamp_unit = timestamp_unit
         self.ordered = ordered
-        self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
+        self.max_out_of_orderness: int = option_ms(max_out_of_orderness, "max_out_of_orderness")
         self.bare = bare(max_out_of_orderness=max_out_of_orderness)
 
     def __repr__(self) -> str:
@@ -97,11 +100,20 @@ class MemorySource:
         if start == total:
             return SourcePlan((), {_PARTITION: (0, start)}, {_PARTITION: None}, state.recorded)
         schema = self._fixed_schema(state.recorded)
-        recorded = {"format": "memory", "schema": to_json(schema), **self._times()}
         pieces = min(max(budget.splits, 1), stop - start)
         cuts = [start + (stop - start) * piece // max(pieces, 1) for piece in range(pieces + 1)]
         splits = tuple(Split(_PARTITION, (Span(0, a, b),)) for a, b in pairwise(cuts))
-        return SourcePlan(splits, {_PARTITION: (0, stop)}, {_PARTITION: self._cap(stop, schema)}, recorded)
+        cap = {_PARTITION: self._cap(stop, schema)}
+        return SourcePlan(splits, {_PARTITION: (0, stop)}, cap, self._record(schema))
+
+    def corrected(self, state: SourceState, put: SourcePlan) -> SourcePlan | None:
+        """The same rows in the present columns. None if they are gone: the list is another one."""
+        stop = put.end[_PARTITION][1]
+        if stop > len(self.rows):
+            return None
+        self._require_recorded(state.recorded)
+        schema = self._fixed_schema(state.recorded)
+        return replace(put, cap={_PARTITION: self._cap(stop, schema)}, recorded=self._record(schema))
 
     def position_at(self, partition: str, clock: int) -> Position:
         """The first row with a timestamp of ``clock`` or later; without one, the end of the list."""
@@ -141,6 +153,9 @@ class MemorySource:
     def _require_recorded(self, recorded: Mapping[str, Any]) -> None:
         options.require_recorded(recorded, self._times(), options.TIMES)
 
+    def _record(self, schema: pa.Schema) -> dict[str, Any]:
+        return {"format": "memory", "schema": to_json(schema), **self._times()}
+
     def _times(self) -> dict[str, Any]:
         return {"timestamp": self.timestamp, "timestamp_unit": self.timestamp_unit}
 
@@ -150,7 +165,7 @@ class MemorySource:
         if "schema" in recorded:
             schema = from_json(recorded["schema"])
         elif isinstance(self.rows, pa.Table):
-            schema = plain(self.rows.schema)
+            schema = plain(self.rows.schema, "MemorySource")
         else:
             mappings = [row for row in self.rows if isinstance(row, Mapping)]
             if self.rows and not mappings:
@@ -165,8 +180,7 @@ class MemorySource:
     def _records(self, start: int, stop: int, schema: pa.Schema) -> Records:
         dead: list[DeadRecord] = []
         if isinstance(self.rows, pa.Table):
-            batch = _of_table(self.rows.slice(start, stop - start), schema)
-            offsets = np.arange(start, stop, dtype=np.int64)
+            batch, offsets, dead = _of_table(self.rows.slice(start, stop - start), start, schema)
         else:
             batch, offsets, dead = _of_rows(self.rows[start:stop], start, schema)
         times = milliseconds(column := batch.column(self.timestamp), self.timestamp_unit)
@@ -199,16 +213,20 @@ def _inferred(rows: Sequence[Mapping[str, Any]]) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _of_table(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
-    columns = []
-    for wanted in schema:
-        if wanted.name not in table.column_names:
-            raise SourceError(
-                f"MemorySource: the table no longer has the column {wanted.name!r}; a fresh checkpoint reads "
-                "it as it is"
-            )
-        columns.append(table.column(wanted.name).cast(wanted.type).combine_chunks())
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+def _of_table(table: pa.Table, start: int, schema: pa.Schema) -> tuple[pa.RecordBatch, Any, list[DeadRecord]]:
+    """The rows in the recorded types, their row numbers, and as dead records those with a value that has none."""
+    fault = misfit(table.schema, schema, convertible)
+    if fault:
+        raise SourceError(f"MemorySource: {fault}. A fresh checkpoint and sink take the table as it is")
+    misfits = dict[int, str]()
+    columns = [
+        plain_array(converted(pa.chunked_array([plain_array(table.column(field.name))]), field, misfits))
+        for field in schema
+    ]
+    kept = np.delete(np.arange(table.num_rows), sorted(misfits))
+    dead = [DeadRecord(0, start + row, misfits[row]) for row in sorted(misfits)]
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+    return batch.take(pa.array(kept)) if dead else batch, kept + start, dead
 
 
 def _of_rows(rows: Sequence[Any], start: int, schema: pa.Schema) -> tuple[pa.RecordBatch, Any, list[DeadRecord]]:

@@ -21,6 +21,9 @@ from persistent.text.figures import utc_text
 logger = logging.getLogger("persistent.sources")
 
 ON_GAP: Final = ("fail", "earliest", "latest")
+UNCONFIRMED: Final = "unconfirmed"
+"""In the record of a plan: what was journaled since that time (ms) may come again, as its acknowledgement may be lost.
+"""
 _PIECE_MIN: Final = 10_000
 """In offsets: a smaller piece of a partition is not worth a worker of its own."""
 _SKEW_ROWS: Final = 100
@@ -84,7 +87,7 @@ class OffsetPlans:
             idle=tuple(sorted(idle)),
             skipped=skipped,
             held=any(kept[one].behind(max(offset, kept[one].stop)) for one, offset in end.items()),
-            rests=next(iter(asleep - idle), None),
+            rests=min(asleep - idle, default=None),
             more=tuple(sorted(partition for partition, rows in left.items() if rows)),
         )
 
@@ -117,8 +120,8 @@ class OffsetPlans:
         if missing:
             raise SourceChanged(
                 f"{self._place}: the checkpoint has read partition {', '.join(missing)}, which does not exist: it has "
-                f"{', '.join(kept) or 'none'}. Is it another one with the same name? A fresh checkpoint reads it from "
-                "its beginning; 'persistent restart' continues from a clock"
+                f"{', '.join(kept) or 'none'}. Is it another one with the same name? A fresh checkpoint and sink "
+                "begin anew; 'persistent restart' continues from a clock"
             )
         begun = _Begun.of(state.recorded)
         new = [partition for partition in kept if partition not in state.positions]
@@ -138,7 +141,7 @@ class OffsetPlans:
                 raise SourceChanged(
                     f"{self._place}, partition {partition}: the checkpoint has read up to offset {offset:,}, but the "
                     f"partition ends at {there.stop:,}. Its end was truncated, or it is another one with the same "
-                    "name. A fresh checkpoint reads it from its beginning; 'persistent restart' continues from a clock"
+                    "name. A fresh checkpoint and sink begin anew; 'persistent restart' continues from a clock"
                 )
             if offset >= there.first:
                 continue

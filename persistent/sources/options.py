@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from persistent.clock import duration_ms
+from persistent.clock import instant_ms
 from persistent.errors import InvalidPipeline
 from persistent.log import SegmentedLog
 from persistent.sources.timestamps import UNITS
@@ -20,12 +20,14 @@ TIMES: Final = {"timestamp": _COUNTED, "timestamp_unit": _COUNTED}
 """Why the options that define a record's time cannot change."""
 
 
-def disorder_ms(value: Any) -> int:
-    """``max_out_of_orderness`` in milliseconds."""
+def start_of(value: Any) -> str | int:
+    """The option ``start``: "earliest", "latest", or a point in time, in milliseconds. InvalidPipeline."""
+    if value in ("earliest", "latest"):
+        return str(value)
     try:
-        return duration_ms(value, "max_out_of_orderness")
+        return instant_ms(value, "start")
     except (TypeError, ValueError) as error:
-        raise InvalidPipeline(str(error)) from error
+        raise InvalidPipeline(f'{error}; or give start="earliest" or "latest"') from error
 
 
 def require_unit(unit: Any) -> None:

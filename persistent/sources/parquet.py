@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from persistent.sources import remedies
+from persistent.sources.conversion import converted, has_nanoseconds, of_int96
 from persistent.sources.formats import UNKNOWN, Extent, Facts, InputFile, OpenSpan, Taken, attempted
 from persistent.sources.lru_cache import LruCache
 from persistent.sources.protocol import Records
 from persistent.sources.reader import Reader, Unreadable
-from persistent.sources.schemas import empty_batch, misfit, settled
+from persistent.sources.schemas import convertible, empty_batch, misfit, settled, widens
 from persistent.sources.timestamps import count_ms
 
 _ROWS_AT_ONCE = 1 << 20
@@ -29,6 +31,7 @@ _FAULTS: Final = (pa.ArrowException, OSError)
 
 _LATEST: Final = 2**63 - 1
 """A time beyond this is no timestamp."""
+T = TypeVar("T")
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 
 
@@ -40,20 +43,54 @@ class _Groups:
     smallest: tuple[int | None, ...]
 
 
-class Parquet:
-    """``timestamp`` and ``unit`` say which column's statistics bound the clock."""
+@dataclass(frozen=True)
+class _Opened:
+    """An open file: with INT96 in microseconds, and as nanoseconds modulo 2^64 if it has such columns."""
 
-    def __init__(self, timestamp: str, unit: str | None) -> None:
+    micros: pq.ParquetFile
+    nanos: pq.ParquetFile | None = None
+
+    def int96(self, groups: Sequence[int], names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
+        """Those of the columns that hold INT96, as nanoseconds."""
+        if self.nanos is None:
+            return {}
+        pairs = zip(self.micros.schema_arrow, self.nanos.schema_arrow)
+        found = [micros.name for micros, nanos in pairs if micros.type != nanos.type and micros.name in names]
+        table = self.nanos.read_row_groups(list(groups), columns=found, use_threads=False)
+        return dict(zip(table.column_names, table.columns))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows in the recorded types, and by row why a value has none, which is null there."""
+
+    table: pa.Table
+    misfits: Mapping[int, str]
+
+    def slice(self, start: int, rows: int) -> _Rows:
+        inside = {row - start: why for row, why in self.misfits.items() if start <= row < start + rows}
+        return _Rows(self.table.slice(start, rows), inside)
+
+
+class Parquet:
+    """``timestamp`` and ``unit`` say which column's statistics bound the clock; ``infers``, that no types are declared.
+
+    Arrow reads INT96 as nanoseconds modulo 2^64, which end in 2262. Here it is read as microseconds, which any year
+    fits, unless the first file has finer times or ``timestamp[ns]`` is declared.
+    """
+
+    def __init__(self, timestamp: str, unit: str | None, infers: bool) -> None:
         self._timestamp = timestamp
         self._unit = unit
+        self._fits = widens if infers else convertible
         self._groups: LruCache[_Groups] = LruCache(256)
-        self._cut_groups: LruCache[pa.Table] = LruCache(2)
+        self._cut_groups: LruCache[_Rows] = LruCache(2)
 
     # -- plans ---------------------------------------------------------------------------------------------------
 
     def infer(self, file: InputFile) -> pa.Schema | None:
         metadata = _metadata(file)
-        return settled(metadata.schema.to_arrow_schema(), file.where) if metadata.num_rows else None
+        return settled(_inferred(file, metadata), file.where) if metadata.num_rows else None
 
     def require_schema(self, schema: pa.Schema) -> None:
         """Accepts every Arrow type; each file is checked for whether it fits."""
@@ -62,7 +99,7 @@ class Parquet:
         metadata = _metadata(file)
         if metadata.num_rows == 0:
             return Facts(0, 0, None)
-        fault = misfit(metadata.schema.to_arrow_schema(), schema)
+        fault = misfit(_schema(metadata), schema, self._fits)
         if fault:
             raise Unreadable(fault)
         smallest = _least(self._smallest_per_group(metadata))
@@ -118,23 +155,26 @@ class Parquet:
     def read(self, span: OpenSpan) -> Iterator[Records]:
         file, start, stop = span.file, span.start, span.stop
         with file.open() as reader:
-            parquet = _opened(reader, not file.files.local)
-            bounds = _bounds(parquet.metadata)
+            parquet = _opened(reader, not file.files.local, _may_hold_times(span.schema))
+            bounds = _bounds(parquet.micros.metadata)
+            if fault := misfit(_schema(parquet.micros.metadata), span.schema, convertible):
+                yield span.unfit(fault)
+                return
+            if span.ignored is not None:
+                span.ignored.update({*parquet.micros.schema_arrow.names} - {*span.schema.names})
             for groups in _groups_per_batch(bounds, start, stop):
                 low, high = bounds[groups[0]], bounds[groups[-1] + 1]
                 cut = start > low or stop < high
                 try:
-                    table = self._table(file, parquet, groups, span.schema, cut)
+                    rows = self._rows(file, parquet, groups, span.schema, cut)
                 except _FAULTS as error:
                     _require_files_fault(reader, error)
                     yield from _one_by_one(span, groups, bounds)
                     continue
                 first = max(start, low)
-                yield from _records(span, table.slice(first - low, min(stop, high) - first) if cut else table, first)
+                yield from _records(span, rows.slice(first - low, min(stop, high) - first) if cut else rows, first)
 
-    def _table(
-        self, file: InputFile, parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema, cut: bool
-    ) -> pa.Table:
+    def _rows(self, file: InputFile, parquet: _Opened, groups: Sequence[int], schema: pa.Schema, cut: bool) -> _Rows:
         """Row groups in the recorded types. A row group that a step cuts is cached, because the next step needs the
         rest."""
         if not cut:
@@ -153,34 +193,73 @@ def _one_by_one(span: OpenSpan, groups: Sequence[int], bounds: Sequence[int]) ->
         low, high = bounds[group], bounds[group + 1]
         first = max(start, low)
         try:
-            table = attempted(file.fresh(), partial(_group, group=group, rows=high - low, schema=schema))
+            take = partial(_columns, schema=schema)
+            rows = attempted(file.fresh(), partial(_of_group, take=take, group=group, rows=high - low))
         except Unreadable as error:
             if low >= start:
                 dead = span.broken(low, str(error))
                 yield span.records(empty_batch(schema), np.array([], np.int64), (dead,))
         else:
-            yield from _records(span, table.slice(first - low, min(stop, high) - first), first)
+            yield from _records(span, rows.slice(first - low, min(stop, high) - first), first)
 
 
-def _group(file: InputFile, *, group: int, rows: int, schema: pa.Schema) -> pa.Table:
-    """One row group; ``Unreadable`` unless the store is at fault."""
+def _of_group(file: InputFile, take: Callable[[_Opened, Sequence[int]], T], *, group: int, rows: int) -> T:
+    """What ``take`` makes of one row group; ``Unreadable`` unless the store is at fault."""
     with file.open() as reader:
-        parquet = _opened(reader, not file.files.local)
+        parquet = _opened(reader, not file.files.local, True)
         try:
-            return _columns(parquet, [group], schema)
+            return take(parquet, [group])
         except _FAULTS as error:
             _require_files_fault(reader, error)
             raise Unreadable(f"its row group {group} of {rows:,} rows cannot be read: {_short(error)}") from error
 
 
-def _opened(reader: Reader, pre_buffer: bool) -> pq.ParquetFile:
+def _opened(reader: Reader, pre_buffer: bool, times: bool) -> _Opened:
     # One read of a small file costs less than a call from Arrow into Python for each of its columns.
     source = pa.BufferReader(reader.read()) if reader.size() <= _SMALL_BYTES else reader.arrow()
+    options = {"pre_buffer": pre_buffer, "page_checksum_verification": True}
     try:
-        return pq.ParquetFile(source, pre_buffer=pre_buffer, page_checksum_verification=True)
+        parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", **options)
+        if not times or not _has_int96(parquet.metadata):
+            return _Opened(parquet)
+        return _Opened(parquet, pq.ParquetFile(source, metadata=parquet.metadata, **options))
     except _FAULTS as error:
         _require_files_fault(reader, error)
         raise Unreadable(f"its Parquet footer cannot be read: {_short(error)}") from error
+
+
+def _may_hold_times(schema: pa.Schema) -> bool:
+    return any(pa.types.is_timestamp(kind) or pa.types.is_nested(kind) for kind in schema.types)
+
+
+def _has_int96(metadata: pq.FileMetaData) -> bool:
+    schema = metadata.schema
+    return any(schema.column(place).physical_type == "INT96" for place in range(metadata.num_columns))
+
+
+def _schema(metadata: pq.FileMetaData) -> pa.Schema:
+    """The columns of a file, with INT96 as microseconds."""
+    schema = metadata.schema.to_arrow_schema()
+    if not _may_hold_times(schema) or not _has_int96(metadata):
+        return schema
+    nothing = pa.BufferReader(b"")
+    return pq.ParquetFile(nothing, metadata=metadata, coerce_int96_timestamp_unit="us").schema_arrow
+
+
+def _inferred(file: InputFile, metadata: pq.FileMetaData) -> pa.Schema:
+    """The columns of a file; those of INT96 as nanoseconds if its first rows have finer times than microseconds."""
+    schema, finest = _schema(metadata), metadata.schema.to_arrow_schema()
+    names = [field.name for field, fine in zip(schema, finest) if field.type != fine.type]
+    if not names:
+        return schema
+    group = next(group for group, (low, high) in enumerate(pairwise(_bounds(metadata))) if low < high)
+    finer = _of_group(file, partial(_finer, names=names), group=group, rows=metadata.row_group(group).num_rows)
+    return pa.schema([fine if field.name in finer else field for field, fine in zip(schema, finest)])
+
+
+def _finer(parquet: _Opened, groups: Sequence[int], names: Sequence[str]) -> list[str]:
+    micros, nanos = parquet.micros.read_row_groups(groups, columns=names), parquet.int96(groups, names)
+    return [name for name, column in nanos.items() if has_nanoseconds(micros.column(name), column)]
 
 
 def _require_files_fault(reader: Reader, error: Any) -> None:
@@ -190,18 +269,33 @@ def _require_files_fault(reader: Reader, error: Any) -> None:
         raise error
 
 
-def _columns(parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema) -> pa.Table:
-    table = parquet.read_row_groups(list(groups), columns=schema.names, use_threads=False)
-    if table.schema.equals(schema):
-        return table
-    columns = [table.column(field.name).cast(field.type) for field in schema]
-    return pa.Table.from_arrays(columns, schema=schema)
+def _columns(parquet: _Opened, groups: Sequence[int], schema: pa.Schema) -> _Rows:
+    table = parquet.micros.read_row_groups(list(groups), columns=schema.names, use_threads=False)
+    if parquet.nanos is None and table.replace_schema_metadata(None).schema.equals(schema, check_metadata=True):
+        return _Rows(table, {})
+    int96, misfits = parquet.int96(groups, schema.names), dict[int, str]()
+    columns = [
+        of_int96(table.column(field.name), int96[field.name], field, misfits)
+        if field.name in int96
+        else converted(table.column(field.name), field, misfits)
+        for field in schema
+    ]
+    return _Rows(pa.Table.from_arrays(columns, schema=schema), misfits)
 
 
-def _records(span: OpenSpan, table: pa.Table, start: int) -> Iterator[Records]:
-    for batch in table.to_batches(_ROWS_AT_ONCE):
-        yield span.records(batch, np.arange(start, start + batch.num_rows, dtype=np.int64))
-        start += batch.num_rows
+def _records(span: OpenSpan, rows: _Rows, start: int) -> Iterator[Records]:
+    first = 0
+    for batch in rows.table.to_batches(_ROWS_AT_ONCE):
+        stop = first + batch.num_rows
+        offsets = np.arange(start + first, start + stop, dtype=np.int64)
+        misfits = sorted(row for row in rows.misfits if first <= row < stop)
+        if misfits:
+            kept = np.delete(np.arange(len(offsets)), np.array(misfits) - first)
+            dead = [span.dead(start + row, f"{rows.misfits[row]}. {remedies.TYPES}") for row in misfits]
+            yield span.records(batch.take(pa.array(kept)), offsets[kept], dead)
+        else:
+            yield span.records(batch, offsets)
+        first = stop
 
 
 def _groups_per_batch(bounds: Sequence[int], start: int, stop: int) -> Iterator[Sequence[int]]:
@@ -240,7 +334,7 @@ def _metadata(file: InputFile) -> pq.FileMetaData:
         if length <= len(tail):
             return pq.read_metadata(pa.BufferReader(tail))
         with file.open() as reader:
-            return _opened(reader, False).metadata
+            return _opened(reader, False, False).micros.metadata
     except pa.ArrowException as error:
         raise Unreadable(f"its Parquet footer cannot be read: {_short(error)}") from error
 

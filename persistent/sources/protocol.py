@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Meta
+
+from persistent.fields import MANY, FreeFacts, Natural, Part, Partition
 
 NO_TIMESTAMP = -(2**63)
 """The timestamp of a record whose time cannot be read."""
@@ -23,22 +26,26 @@ ordinal of a file and an offset in it; "offset/1": an offset)."""
 Positions = Mapping[str, Position]
 
 
-@dataclass(frozen=True)
-class Span:
-    """A piece of one file: offsets ``start <= offset < stop``; ``at`` holds what the source needs to find it (JSON)."""
+class Span(Part, frozen=True):
+    """A piece of one file: offsets ``start <= offset < stop``; ``at`` holds what the source needs to find it (JSON),
+    such as its ``path`` below the root of the source."""
 
-    ordinal: int
-    start: int
-    stop: int
-    at: Mapping[str, Any] = field(default_factory=dict)
+    ordinal: Natural
+    start: Natural
+    stop: Natural
+    at: FreeFacts = {}
+
+    def __post_init__(self) -> None:
+        path = self.at.get("path", "")
+        if type(path) is not str or path.startswith("/") or "\0" in path or ".." in path.split("/"):
+            raise ValueError(f"path {path!r:.60} leaves the source")
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(Part, frozen=True):
     """What one worker reads in one step: spans of one partition, in order."""
 
-    partition: str
-    spans: tuple[Span, ...]
+    partition: Partition
+    spans: Annotated[tuple[Span, ...], Meta(max_length=MANY)]
 
 
 @dataclass(frozen=True)
@@ -134,7 +141,8 @@ class Records:
     """Consecutive records of one file: ``batch`` row i has ``timestamps[i]`` (int64 ms, NO_TIMESTAMP if unreadable)
     and ``offsets[i]`` (int64). ``dead`` are the records between them that cannot be decoded. ``unreadable`` says why
     row i has no timestamp. In a source made of several, ``elsewhere`` marks the rows that count where another part has
-    them, and ``nowhere`` those that no part counts, for which ``unreadable`` says why; None: no row."""
+    them, and ``nowhere`` those that no part counts, for which ``unreadable`` says why; None: no row. ``ignored``: the
+    fields that inferred columns lack, of all records of the file so far."""
 
     ordinal: int
     batch: pa.RecordBatch
@@ -144,6 +152,7 @@ class Records:
     unreadable: Callable[[int], str] = field(default=lambda row: "timestamp missing or unreadable")
     elsewhere: np.ndarray[Any, np.dtype[np.bool_]] | None = None
     nowhere: np.ndarray[Any, np.dtype[np.bool_]] | None = None
+    ignored: frozenset[str] = frozenset()
 
 
 @runtime_checkable
@@ -282,6 +291,16 @@ class ForgettingSource(Source, Protocol):
     def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
         """Whether records of a plan that was never committed are gone, and may be skipped by a new plan. False too if
         the loss of records is an error. Driver only."""
+
+
+@runtime_checkable
+class CorrectedSource(Source, Protocol):
+    """A source that plans records again after its options have changed."""
+
+    def corrected(self, state: SourceState, put: SourcePlan) -> SourcePlan | None:
+        """A plan of the same records as ``put``, which was never committed, with the present options. None if records
+        begin elsewhere by those options: then they are planned as if ``put`` did not exist. ``state``: of the
+        checkpoint, with the rows that ``put`` appends to the index. Driver only."""
 
 
 @runtime_checkable

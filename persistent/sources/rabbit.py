@@ -18,13 +18,14 @@ import pyarrow as pa
 
 from persistent.clients.kept_offsets import Kept
 from persistent.clients.rabbit_link import RabbitPlace, patience
+from persistent.clients.rabbit_order import PumpOrder, QueueEvent
 from persistent.clients.rabbit_topology import Queue, Topology
-from persistent.clock import Duration, bare, duration_ms
+from persistent.clock import Duration, bare, option_ms
 from persistent.errors import InvalidPipeline
 from persistent.log import SegmentedLog
 from persistent.promises import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Promise
 from persistent.sources import options, rabbit_pump
-from persistent.sources.offsets import OffsetPlans
+from persistent.sources.offsets import UNCONFIRMED, OffsetPlans
 from persistent.sources.protocol import (
     Budget,
     Positions,
@@ -36,7 +37,7 @@ from persistent.sources.protocol import (
 )
 from persistent.sources.rabbit_journal import QueueJournal, QueueMark, partition_of
 from persistent.sources.rabbit_messages import TIME, JournaledMessages
-from persistent.sources.rabbit_pump import Pump, PumpOrder, QueueEvent
+from persistent.sources.rabbit_pump import Pump
 from persistent.storage import Storage
 from persistent.storage.places import Reach
 from persistent.text.spelling import spelled
@@ -62,8 +63,9 @@ class RabbitQueueSource:
     ``timestamp``: the column with the event time, by default ``_timestamp``; ``timestamp_unit``, as in ``FileSource``.
     ``max_out_of_orderness``: how far, in event time, a message can come behind a later one. ``connect_timeout``: how
     long to wait for a broker at the start of a run; ``server_away``: how long during it, with an attempt every
-    ``recovery_interval``. ``consumer_timeout``: the setting of the broker. ``on_event`` is called, in a thread of its
-    own, with a ``QueueEvent`` when the connection is made, lost or recovered.
+    ``recovery_interval``. ``consumer_timeout``: the setting of the broker. ``on_oversized``: a message of more than
+    16 MiB stops the run, "fail"; or is a "dead-letter", of which only the first MiB is kept. ``on_event`` is called, in
+    a thread of its own, with a ``QueueEvent`` when the connection is made, lost or recovered.
     """
 
     kind: str = "RabbitQueueSource"
@@ -91,16 +93,18 @@ class RabbitQueueSource:
         server_away: Duration = "5 min",
         recovery_interval: Duration = "5 s",
         consumer_timeout: Duration = "30 min",
+        on_oversized: str = "fail",
         on_event: Callable[[QueueEvent], None] | None = None,
     ) -> None:
         options.require_choice("acknowledge", acknowledge, _MODES)
+        options.require_choice("on_oversized", on_oversized, ("fail", "dead-letter"))
         if not isinstance(prefetch, int) or isinstance(prefetch, bool) or not 1 <= prefetch <= _PREFETCH_MAX:
             raise InvalidPipeline(f"prefetch={prefetch!r}: give 1 to {_PREFETCH_MAX:,} messages")
         named = _checked_queue(queue, acknowledge)
         self.journal = options.checked_journal(journal)
         storage = self.journal.storage
         self.reach = Reach.NETWORK if not storage.local else Reach.MACHINE if storage.shared else Reach.PROCESS
-        self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
+        self.max_out_of_orderness: int = option_ms(max_out_of_orderness, "max_out_of_orderness")
         self.bare = bare(max_out_of_orderness=max_out_of_orderness)
         self._order = PumpOrder(
             place=RabbitPlace(url),
@@ -110,8 +114,9 @@ class RabbitQueueSource:
             acknowledge=acknowledge,
             prefetch=prefetch,
             patience=patience(connect_timeout, server_away, recovery_interval),
-            consumer_timeout_ms=_milliseconds(consumer_timeout, "consumer_timeout"),
+            consumer_timeout_ms=option_ms(consumer_timeout, "consumer_timeout"),
             on_event=on_event,
+            cuts=on_oversized == "dead-letter",
         )
         self.address = repr(self._order)
         self._acknowledge = acknowledge
@@ -144,10 +149,21 @@ class RabbitQueueSource:
         kept = {**lost, current: Kept(ends.first_number, ends.next_number)}
         plan = self._plans.plan(state, budget, kept, lambda new: dict.fromkeys(new, 0))
         columns = self._messages.columns(state.recorded, plan.splits)
-        recorded = self._owned.recorded({**plan.recorded, **columns}, journals, state, plan.end[current])
+        confirmed = self._pump and self._pump.confirmed
+        if confirmed and plan.end[current] >= confirmed[0]:
+            columns[UNCONFIRMED] = confirmed[1]
+        facts = {UNCONFIRMED: 0, **plan.recorded, **columns}
+        recorded = self._owned.recorded(facts, journals, state, plan.end[current])
         waits = {one: cap for one, cap in plan.cap.items() if one not in lost}
         held = self._pump is not None and self._pump.is_held_back
         return replace(plan, recorded=recorded, cap=waits, idle=tuple(sorted({*plan.idle, *lost})), held=held)
+
+    def corrected(self, state: SourceState, put: SourcePlan) -> SourcePlan | None:
+        """The same messages, decoded by the present options. SourceChanged if they are in another journal."""
+        self._messages.require_recorded(state.recorded)
+        self._owned.look(state)
+        self._owned.require_same(put.recorded)
+        return replace(put, recorded={**put.recorded, **self._messages.columns(state.recorded, put.splits)})
 
     def _pumped(self, state: SourceState, budget: Budget, *, follow: bool) -> list[str]:
         """The ids of the journals, once the present one has what the queue has."""
@@ -155,7 +171,7 @@ class RabbitQueueSource:
             self._pump.check()
         journals = self._owned.open(state)
         counted = state.positions.get(partition_of(len(journals)), 0)
-        pump = self._running()
+        pump = self._running(is_first=len(journals) == 1)
         if follow:
             pump.wait_until_ready(counted)
         else:
@@ -217,10 +233,10 @@ class RabbitQueueSource:
             self._pump = None
         self._owned.close()
 
-    def _running(self) -> Pump:
+    def _running(self, *, is_first: bool) -> Pump:
         if self._pump is None:
             assert self._owned.writer is not None
-            self._pump = Pump(self._order, self._owned.writer)
+            self._pump = Pump(self._order, self._owned.writer, is_first=is_first and not self._owned.writer.number)
             weakref.finalize(self, self._pump.stop)
             self._pump.start()
         return self._pump
@@ -257,10 +273,3 @@ def _checked_topology(topology: Any) -> Topology:
     if topology is not None and not isinstance(topology, Topology):
         raise InvalidPipeline(f"topology={topology!r}: give Topology(exchanges=..., queues=..., bindings=...)")
     return topology or Topology()
-
-
-def _milliseconds(value: Any, name: str) -> int:
-    try:
-        return duration_ms(value, name)
-    except (TypeError, ValueError) as error:
-        raise InvalidPipeline(str(error)) from error

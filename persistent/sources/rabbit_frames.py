@@ -11,15 +11,19 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
 from persistent.clients.rabbit_headers import Undecodable
+from persistent.errors import SourceError
+from persistent.log.writer import RECORD_BYTES_MAX
 
 _HEAD: Final = struct.Struct(">BI")
 _VERSION: Final = 1
+_CUT_BYTES: Final = 1 << 20
+_ENTRY_BYTES: Final = 64 << 20
 _YEAR_10000_MS: Final = 253_402_300_800_000
 FIXED: Final[Mapping[str, pa.DataType]] = {
     "_message_id": pa.string(),
@@ -29,18 +33,45 @@ FIXED: Final[Mapping[str, pa.DataType]] = {
 """The columns of every message: the id from its publisher, its routing key, and the publisher's time of sending."""
 
 
-def framed(properties: Any, routing_key: str | bytes, body: bytes) -> bytes:
-    """A message of pika as a frame. Headers that are not numbers, texts, bytes or booleans are null."""
+def fitted(properties: Any, routing_key: str | bytes, body: bytes, place: str, *, cuts: bool) -> bytes:
+    """A message of pika as a frame that a journal accepts. Of one that is too large only the beginning is kept if
+    ``cuts``, as a dead letter; otherwise SourceError."""
+    frame = framed(properties, routing_key, body)
+    if len(frame) <= RECORD_BYTES_MAX:
+        return frame
+    why = f"a message has {len(frame):,} bytes, and a journal accepts at most {RECORD_BYTES_MAX:,}"
+    if not cuts:
+        raise SourceError(
+            f"{place}: {why}. It stays in the queue, and so do those after it: take it out, put it into a file, and "
+            'the name of the file into a message; or give on_oversized="dead-letter", which keeps only its first '
+            f"{_CUT_BYTES:,} bytes"
+        )
+    return framed(properties, routing_key, body[:_CUT_BYTES], f"{why}: all but its first {_CUT_BYTES:,} bytes is lost")
+
+
+def framed(properties: Any, routing_key: str | bytes, body: bytes, dead: str | None = None) -> bytes:
+    """A message of pika as a frame. Headers that are not numbers, texts, bytes or booleans are null. ``dead``: why it
+    is a dead letter."""
     headers = {} if properties.headers is None else properties.headers
     said = {
         "id": _utf8(properties.message_id),
         "key": _utf8(routing_key),
         "sent": None if properties.timestamp is None else properties.timestamp * 1_000,
         "headers": {name: _plain(value) for name, value in headers.items()},
-        "dead": headers.reason if isinstance(headers, Undecodable) else None,
+        "dead": headers.reason if isinstance(headers, Undecodable) else dead,
     }
     text = json.dumps({name: value for name, value in said.items() if value is not None}).encode()
     return _HEAD.pack(_VERSION, len(text)) + text + body
+
+
+def in_entries(frames: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """The frames in parts that fit one entry of a journal: ``prefetch`` messages can be larger than that."""
+    begin = size = 0
+    for number, frame in enumerate(frames, 1):
+        size += len(frame)
+        if size >= _ENTRY_BYTES or number == len(frames):
+            yield frames[begin:number]
+            begin, size = number, 0
 
 
 def _utf8(value: str | bytes | None) -> str | None:

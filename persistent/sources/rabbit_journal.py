@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged
 from persistent.log import LogWriter, SegmentedLog
-from persistent.sources.last_record import LastRecord
+from persistent.sources.log import LastRecord
 from persistent.sources.protocol import Positions, SourceState
 from persistent.sources.rabbit_frames import taken_apart
 
@@ -143,8 +143,10 @@ class QueueJournal:
 
     def is_replaced(self, recorded: Mapping[str, Any]) -> bool:
         """Whether the journal of a plan is lost, and the broker still has all that no checkpoint has counted."""
-        known = _known(recorded) or [""]
-        return self._replaces and self.log.id != known[-1] and self._is_next(self._mark(), known)
+        known, mark = _known(recorded) or [""], self._mark()
+        # Another may have been begun in its place before a new plan was put.
+        is_next = self._is_next(mark, known) or mark.after == tuple(known[:-1])
+        return self._replaces and bool(recorded.get("replaces")) and self.log.id != known[-1] and is_next
 
     # -- whose it is ---------------------------------------------------------------------------------------------
 

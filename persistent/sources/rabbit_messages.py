@@ -10,22 +10,15 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from persistent.errors import InvalidPipeline, SourceChanged, SourceError
-from persistent.log import LogBatch, SegmentedLog
-from persistent.sources import options
+from persistent.errors import SourceChanged
+from persistent.log import LogBatch, SegmentedLog, grouped
+from persistent.sources.message_columns import DEAD_BYTES_MAX, MessageColumns, WholeColumns, first_records
 from persistent.sources.protocol import DeadRecord, Records, Split
 from persistent.sources.rabbit_frames import FIXED, columns_of, taken_apart
-from persistent.sources.reader import Unreadable
-from persistent.sources.schemas import from_json, from_option, settled, to_json
-from persistent.sources.timestamps import milliseconds, require_readable, why_none
-from persistent.sources.values import Decoded, JsonValues, RawValues
+from persistent.sources.schemas import from_option
+from persistent.sources.values import MessageValue, value_format
 
 TIME: Final = pa.field("_timestamp", pa.timestamp("ms", "UTC"))
-_FORMATS: Final[Mapping[str, type[RawValues] | type[JsonValues]]] = {"json": JsonValues, "bytes": RawValues}
-_SAMPLE_ROWS: Final = 1_000
-_BATCH_ROWS: Final = 50_000
-_DEAD_BYTES_MAX: Final = 1 << 20
-_COUNTED: Final = "its state was decoded by that format"
 
 
 @dataclass
@@ -41,68 +34,28 @@ class JournaledMessages:
     timestamp_unit: str | None
 
     def __post_init__(self) -> None:
-        options.require_type("timestamp", self.timestamp, str, "'ts'")
-        options.require_unit(self.timestamp_unit)
-        options.require_choice("format", self.format, tuple(_FORMATS))
-        self._values: RawValues | JsonValues = _FORMATS[self.format]()
-        self._schema = None if self.schema_option is None else from_option(self.schema_option)
         self._headers = pa.schema([]) if self.headers is None else from_option(self.headers)
+        self._added = pa.schema([*(pa.field(name, kind) for name, kind in FIXED.items()), *self._headers, TIME])
+        values = value_format(self.format, infers=self.schema_option is None)
+        time = self.timestamp, self.timestamp_unit
+        self._columns = MessageColumns(self.place, values, self.schema_option, self._added, time, noun="message")
 
     def columns(self, recorded: Mapping[str, Any], splits: Sequence[Split]) -> dict[str, Any]:
         """The column facts that a plan with these splits records."""
-        facts = self._facts()
-        if splits or self._schema is not None:
-            facts["schema"] = to_json(self._fixed_schema(recorded, splits))
-        return facts
+        return self._columns.described(recorded, bool(splits), partial(self._samples, splits))
 
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
-        """The columns, from the record of a plan."""
+        """The columns, from the record of a plan: of the bodies, then of the messages."""
         self.require_recorded(recorded)
-        return self._whole(from_json(recorded.get("schema", [])))
-
-    def _whole(self, bodies: pa.Schema) -> pa.Schema:
-        """The columns of the bodies, then those of the messages."""
-        own = [*(pa.field(name, kind) for name, kind in FIXED.items()), *self._headers, TIME]
-        names = [*bodies.names, *(field.name for field in own)]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise InvalidPipeline(
-                f"{self.place}: {', '.join(twice)} is a column of the bodies and of the messages: omit it from "
-                "schema= or headers="
-            )
-        return pa.schema([*bodies, *own])
+        return self._columns.schema(recorded)
 
     def require_recorded(self, recorded: Mapping[str, Any]) -> None:
         """InvalidPipeline for options that a job must not change."""
-        options.require_recorded(recorded, self._facts(), {**options.TIMES, "format": _COUNTED})
+        self._columns.require_recorded(recorded)
 
-    def _facts(self) -> dict[str, Any]:
-        return {"timestamp": self.timestamp, "timestamp_unit": self.timestamp_unit, "format": self.format}
-
-    def _fixed_schema(self, recorded: Mapping[str, Any], splits: Sequence[Split]) -> pa.Schema:
-        if self._schema is not None:
-            schema = self._schema
-        elif "schema" in recorded:
-            schema = from_json(recorded["schema"])
-        else:
-            schema = self._inferred(splits[0].spans[0].start)
-        require_readable(self._whole(schema), self.timestamp, self.timestamp_unit)
-        return schema
-
-    def _inferred(self, start: int) -> pa.Schema:
-        """The columns of the first bodies, however large the step and however many its workers."""
-        frames: list[bytes] = []
-        for batch in self.journal.read(self.journal.position_of(start)):
-            frames += batch.records[: _SAMPLE_ROWS - len(frames)].to_pylist()
-            if len(frames) >= _SAMPLE_ROWS:
-                break
-        try:
-            found = self._values.infer(self._taken_apart(frames)[1])
-        except Unreadable as error:
-            raise SourceError(f"{self.place}: {error}. Give schema=, and such messages are dead letters") from error
-        if found is None:
-            raise SourceError(f"{self.place}: no message defines the columns. Give schema=")
-        return settled(found, self.place)
+    def _samples(self, splits: Sequence[Split]) -> Iterator[list[MessageValue]]:
+        """The first bodies, however large the step and however many its workers."""
+        yield [*self._taken_apart(first_records(self.journal, splits[0].spans[0].start))[1]]
 
     def _taken_apart(self, frames: Sequence[bytes]) -> tuple[list[dict[str, Any]], list[bytes]]:
         try:
@@ -117,18 +70,9 @@ class JournaledMessages:
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
         """The records of a split."""
-        schema = from_json(recorded["schema"])
         for span in split.spans:
-            waiting: list[LogBatch] = []
-            rows = 0
-            for batch in self._batches(span.start, span.stop):
-                waiting.append(batch)
-                rows += len(batch)
-                if rows >= _BATCH_ROWS:
-                    yield self._records(waiting, schema)
-                    waiting, rows = [], 0
-            if waiting:
-                yield self._records(waiting, schema)
+            for batches in grouped(self._batches(span.start, span.stop)):
+                yield self._records(batches, recorded)
 
     def _batches(self, start: int, stop: int) -> Iterator[LogBatch]:
         """The records ``start <= number < stop``, cut from their entries."""
@@ -143,27 +87,18 @@ class JournaledMessages:
                 f"{self.place}: a step was planned up to record {stop:,}, but the journal ends at {start:,}"
             )
 
-    def _records(self, batches: Sequence[LogBatch], schema: pa.Schema) -> Records:
-        frames = pa.concat_arrays([batch.records for batch in batches]).to_pylist()
-        times = np.concatenate([batch.times for batch in batches])
+    def _records(self, batches: Sequence[LogBatch], recorded: Mapping[str, Any]) -> Records:
+        said, bodies = self._taken_apart(pa.concat_arrays([batch.records for batch in batches]).to_pylist())
         first = batches[0].number
-        said, bodies = self._taken_apart(frames)
-        alive = [row for row, one in enumerate(said) if "dead" not in one]
-        there = [bodies[row] for row in alive]
-        if isinstance(self._values, RawValues):
-            column = pa.array(there, pa.binary())
-            decoded = Decoded(pa.RecordBatch.from_arrays([column], schema=schema), range(len(there)))
-        else:
-            decoded = self._values.decode(there, schema)
-        rows = np.asarray(alive, np.int64)[np.asarray(decoded.rows, np.int64)]
-        own = columns_of([said[row] for row in rows.tolist()], self._headers)
-        journaled = pa.array(times[rows], pa.int64()).cast(TIME.type)
-        arrays = [*decoded.batch.columns, *own, journaled]
-        batch = pa.RecordBatch.from_arrays(arrays, schema=self._whole(schema))
-        reasons = {row: one["dead"] for row, one in enumerate(said) if "dead" in one}
-        reasons |= {alive[row]: reason for row, reason in decoded.dead}
-        dead = [DeadRecord(0, first + row, reasons[row], bodies[row][:_DEAD_BYTES_MAX]) for row in sorted(reasons)]
-        time = batch.column(self.timestamp)
-        found = milliseconds(time, self.timestamp_unit)
-        why = partial(why_none, time, self.timestamp, self.timestamp_unit)
-        return Records(0, batch, found, first + rows, dead, why)
+        times = np.concatenate([batch.times for batch in batches])
+        alive = np.array([row for row, one in enumerate(said) if "dead" not in one], np.int64)
+        own = columns_of([said[row] for row in alive.tolist()], self._headers)
+        journaled = pa.array(times[alive], pa.int64()).cast(TIME.type)
+        added = dict(zip(self._added.names, [*own, journaled], strict=True))
+        found = WholeColumns([bodies[row] for row in alive.tolist()], first + alive, added)
+        dead = [
+            DeadRecord(0, first + row, one["dead"], bodies[row][:DEAD_BYTES_MAX])
+            for row, one in enumerate(said)
+            if "dead" in one
+        ]
+        return self._columns.records(found, recorded, dead)

@@ -7,6 +7,9 @@ at-most-once  acknowledge first, and drop redelivered messages
 
 A lost connection is made again as often as needed: exchanges, queues, bindings, and the consumer last. Unacknowledged
 messages are redelivered, and tags of the previous channel are void. A broker that refuses ends the pump.
+
+A channel is settled once every message that an earlier one has left unacknowledged was journaled again: then only
+messages that this channel has not acknowledged can come again.
 """
 
 from __future__ import annotations
@@ -14,17 +17,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from persistent import stopping
-from persistent.clients.rabbit_link import Link, LinkLost, LinkPatience, LinkRefused, RabbitPlace
-from persistent.clients.rabbit_topology import Queue, Topology
+from persistent.clients.rabbit_link import Link, LinkLost, LinkRefused
+from persistent.clients.rabbit_order import PumpOrder, QueueEvent
 from persistent.clients.unacknowledged import Unacknowledged
 from persistent.clock import duration_text, monotonic_s
 from persistent.errors import PersistentError, SourceError
-from persistent.log.writer import RECORD_BYTES_MAX, LogWriter
-from persistent.sources.rabbit_frames import framed
+from persistent.log.writer import LogWriter
+from persistent.sources.rabbit_frames import fitted, in_entries
 
 logger = logging.getLogger("persistent.sources")
 
@@ -42,46 +44,23 @@ _LASTING_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.1
 _NOTE_SECONDS: Final = 5.0
 _STOP_SECONDS: Final = 30.0
+_CONFIRM_SECONDS: Final = 1.0
 _DELIVERIES_WARNED: Final = 3
-
-
-@dataclass(frozen=True)
-class QueueEvent:
-    """An event of a source's connection. ``kind``: "connected", "lost", "recovered" or "renamed" (the broker has given
-    its queue another name); ``text``: details."""
-
-    kind: str
-    text: str
-
-
-@dataclass(frozen=True)
-class PumpOrder:
-    """The settings of a pump. ``declared``: whether to declare the queue, or require it to exist."""
-
-    place: RabbitPlace
-    queue: Queue
-    declared: bool
-    topology: Topology
-    acknowledge: str
-    prefetch: int
-    patience: LinkPatience
-    consumer_timeout_ms: int
-    on_event: Callable[[QueueEvent], None] | None
-
-    def __repr__(self) -> str:
-        return f"queue {self.queue.name!r} at {self.place.said}"
 
 
 class Pump:
     """Appends to ``writer`` until ``stop``. ``warnings``: for the user, each under a key. ``dropped``: how many
     redelivered messages were dropped (at-most-once). ``is_held_back``: whether the queue has messages that another
-    consumer keeps from this one, as found by the last look."""
+    consumer keeps from this one, as found by the last look. ``confirmed``: a number and a time (ms): besides the
+    records before that number, no message comes again that was journaled before that time; None until the channel is
+    settled. ``is_first``: whether no message of the queue was ever journaled."""
 
-    def __init__(self, order: PumpOrder, writer: LogWriter) -> None:
+    def __init__(self, order: PumpOrder, writer: LogWriter, *, is_first: bool = False) -> None:
         self._order, self._writer = order, writer
         self.warnings: dict[str, str] = {}
         self.dropped = 0
         self.is_held_back = False
+        self.confirmed: tuple[int, int] | None = None
         self._changed = threading.Condition()
         self._stopped = threading.Event()
         self._error: BaseException | None = None
@@ -91,7 +70,9 @@ class Pump:
         self._is_ready = False
         self._away = ""
         # Of the thread alone:
-        self._noted_s = 0.0
+        self._noted_s = self._confirmed_s = 0.0
+        self._settled_at = 0 if is_first else None
+        self._repeated_to = 0
         self._held = Unacknowledged()
         self._inbox: list[tuple[Any, Any, bytes]] = []
         self._oldest_s = 0.0
@@ -239,6 +220,9 @@ class Pump:
 
     def _begin(self, link: Link, on_cancel: Callable[[Any], None]) -> None:
         """Begin to consume. What the previous channel delivered comes again."""
+        if self._held.generation:
+            self._settled_at = self.confirmed = None
+        self._repeated_to = 0
         self._held.begin()
         self._inbox.clear()
         self._looks, self._has_moved = 0, False
@@ -255,10 +239,42 @@ class Pump:
             committed, asked = self._committed, self._asked
         self._take(link.channel)
         self._acknowledge_committed(link.channel, committed)
-        if asked != self._drained and self._is_drained(link):
+        is_drained = asked != self._drained and self._is_drained(link)
+        if is_drained or monotonic_s() - self._confirmed_s >= _CONFIRM_SECONDS:
+            self._confirm(link)
+        if is_drained:
             with self._changed:
                 self._drained = asked
                 self._changed.notify_all()
+
+    def _confirm(self, link: Link) -> None:
+        """Learn which messages cannot come again: the broker answers after it has processed what was acknowledged.
+
+        A message that comes again is journaled later than before: while this channel holds one, its first time is not
+        known.
+        """
+        self._confirmed_s = monotonic_s()
+        first, since = self._held.first(self._writer.number + 1, self._writer.time)
+        found = self._look(link)
+        if self._settled_at is None and found.message_count == 0 and self._is_alone(found.consumer_count):
+            # All messages are delivered: those under way then have arrived before the second answer.
+            self._look(link)
+            self._take(link.channel)
+            self._settled_at = self._writer.number
+        if self._settled_at is not None and first > self._repeated_to:
+            self.confirmed = self._settled_at, since
+
+    def _is_alone(self, consumers: int) -> bool:
+        """Whether no other consumer can hold messages, such as a driver that died and that the broker does not miss
+        yet."""
+        return consumers == 1 or (consumers > 1 and bool(self._order.queue.said.get("x-single-active-consumer")))
+
+    def _look(self, link: Link) -> Any:
+        """What the broker says of the queue. What it has delivered before is received."""
+        with self._order.place.failures():
+            found = link.channel.queue_declare(self._name, passive=True).method
+            link.connection.process_data_events(time_limit=0)
+        return found
 
     def _end(self, link: Link) -> None:
         """Let nothing more be delivered, and take what was. What only a checkpoint acknowledges returns to the
@@ -282,31 +298,34 @@ class Pump:
         self._watch(received)
         tags = [method.delivery_tag for method, _, _ in received]
         first = [one for one in received if self._order.acknowledge != AT_MOST_ONCE or not one[0].redelivered]
-        frames = [framed(properties, method.routing_key, body) for method, properties, body in first]
-        self._require_small(frames)
+        place, cuts = repr(self._order), self._order.cuts
+        frames = [fitted(properties, method.routing_key, body, place, cuts=cuts) for method, properties, body in first]
         if self._order.acknowledge == AT_MOST_ONCE:
             self._acknowledge(channel, tags[-1])
             self.dropped += len(received) - len(first)
-        if frames:
-            self._writer.append_many(frames)
+        for entry in in_entries(frames):
+            self._writer.append_many(entry)
             with self._changed:
                 self._journaled = self._writer.number
                 self._changed.notify_all()
-        if self._order.acknowledge == JOURNAL:
-            self._acknowledge(channel, tags[-1])
-        elif self._order.acknowledge == CHECKPOINT:
-            if not len(self._held):
-                self._oldest_s = monotonic_s()
-            self._held.add(list(range(self._journaled - len(tags) + 1, self._journaled + 1)), tags)
+            done, tags = tags[: len(entry)], tags[len(entry) :]
+            if self._order.acknowledge == JOURNAL:
+                self._acknowledge(channel, done[-1])
+            elif self._order.acknowledge == CHECKPOINT:
+                self._hold(done)
+                if tags:
+                    # Else the broker misses heartbeats, and delivers all of them again.
+                    with self._order.place.failures():
+                        channel.connection.process_data_events(time_limit=0)
+        if any(method.redelivered for method, _, _ in received):
+            self._repeated_to = self._journaled
 
-    def _require_small(self, frames: Sequence[bytes]) -> None:
-        largest = max(map(len, frames), default=0)
-        if largest > RECORD_BYTES_MAX:
-            raise SourceError(
-                f"{self._order!r}: a message has {largest:,} bytes, and a journal accepts at most "
-                f"{RECORD_BYTES_MAX:,}. It stays in the queue, and so do those after it: remove it, put it into a "
-                "file, and put its name into a message"
-            )
+    def _hold(self, tags: list[int]) -> None:
+        """Remember the messages of the entry that was just journaled."""
+        if not len(self._held):
+            self._oldest_s = monotonic_s()
+        end = self._writer.number + 1
+        self._held.add(list(range(end - len(tags), end)), tags, self._writer.time)
 
     def _acknowledge_committed(self, channel: Any, committed: int) -> None:
         tag = self._held.up_to(committed)
@@ -337,9 +356,7 @@ class Pump:
         if len(self._held) >= self._order.prefetch:
             return True
         for _ in range(2):
-            with self._order.place.failures():
-                found = link.channel.queue_declare(self._name, passive=True).method
-                link.connection.process_data_events(time_limit=0)
+            found = self._look(link)
             if self._inbox:
                 return False
             # A quorum queue without a leader reports 0 messages and 0 consumers, although we consume.

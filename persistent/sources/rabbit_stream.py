@@ -19,11 +19,11 @@ from persistent.clients.kept_offsets import Kept
 from persistent.clients.stream_client import StreamClient
 from persistent.clients.stream_connection import OFFSET, Chunk
 from persistent.clients.stream_settings import check_stream, stream_access
-from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
+from persistent.clock import Duration, Instant, bare, option_ms
 from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sources import options
-from persistent.sources.message_columns import SAMPLE_ROWS, MessageColumns
+from persistent.sources.message_columns import DEAD_BYTES_MAX, SAMPLE_ROWS, MessageColumns, metadata_fields
 from persistent.sources.offsets import ON_GAP, OffsetPlans, reached, require_skew, starts
 from persistent.sources.protocol import (
     Budget,
@@ -35,18 +35,14 @@ from persistent.sources.protocol import (
     SourceState,
     Split,
 )
-from persistent.sources.schemas import from_option
-from persistent.sources.values import JsonValues, MessageValue, RawValues
+from persistent.sources.values import MessageValue, value_format
 from persistent.text.figures import utc_text
 from persistent.text.spelling import spelled
 
-_FORMATS: Final[Mapping[str, type[RawValues] | type[JsonValues]]] = {"json": JsonValues, "bytes": RawValues}
 _ENCODINGS: Final = ("amqp", "raw")
-_COUNTED: Final = "its state was decoded by that"
 _TIME: Final = "_timestamp"
 _BATCH_ROWS: Final = 50_000
 _BATCH_BYTES: Final = 64 << 20
-_DEAD_BYTES_MAX: Final = 1 << 20
 
 
 class RabbitStreamSource:
@@ -98,26 +94,21 @@ class RabbitStreamSource:
         client: Mapping[str, Any] | None = None,
     ) -> None:
         self.streams = _streams(stream)
-        options.require_type("timestamp", timestamp, str, "'ts'")
-        options.require_unit(timestamp_unit)
         options.require_choice("encoding", encoding, _ENCODINGS)
-        options.require_choice("format", format, tuple(_FORMATS))
         options.require_choice("on_gap", on_gap, ON_GAP)
         self._access = stream_access(servers, client, connect_timeout, server_away)
         self.servers = servers
         self.timestamp = timestamp
         self.address = f"{self._access.text} streams {', '.join(self.streams)}"
-        self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
+        self.max_out_of_orderness: int = option_ms(max_out_of_orderness, "max_out_of_orderness")
         self.bare = bare(max_out_of_orderness=max_out_of_orderness)
         self._encoding = encoding
-        given = None if schema is None else from_option(schema)
-        self._columns = MessageColumns(repr(self), _FORMATS[format](), given, (_TIME,), (timestamp, timestamp_unit))
-        try:
-            self._start = start if start in ("earliest", "latest") else instant_ms(start, "start")
-            self._skew_ms = 0 if timestamp == _TIME else duration_ms(max_skew, "max_skew")
-            idle_ms = None if idle_timeout is None else duration_ms(idle_timeout, "idle_timeout")
-        except (TypeError, ValueError) as error:
-            raise InvalidPipeline(f'{error}; start= also takes "earliest" and "latest"') from error
+        values = value_format(format, infers=schema is None)
+        time = timestamp, timestamp_unit
+        self._columns = MessageColumns(repr(self), values, schema, metadata_fields([_TIME]), time)
+        self._start = options.start_of(start)
+        self._skew_ms = 0 if timestamp == _TIME else option_ms(max_skew, "max_skew")
+        idle_ms = None if idle_timeout is None else option_ms(idle_timeout, "idle_timeout")
         self._plans = OffsetPlans(repr(self), on_gap=on_gap, idle_timeout_ms=idle_ms)
         self._own_client: StreamClient | None = None
         self._last_kept: Mapping[str, Kept] = {}
@@ -146,11 +137,21 @@ class RabbitStreamSource:
         self._require_recorded(state.recorded)
         kept = self._kept(state.recorded)
         plan = self._plans.plan(state, budget, kept, self._begins)
-        recorded = {**plan.recorded, **self._facts(), "chunks": self._newest()}
-        if plan.splits or self._columns.is_given:
-            at = {**plan.end, **starts(plan.splits)}
-            recorded |= self._columns.recorded(state.recorded, partial(self._samples, at))
-        return replace(plan, recorded=recorded)
+        recorded = {**plan.recorded, "chunks": self._newest()}
+        return replace(plan, recorded=recorded | self._described(state.recorded, plan))
+
+    def corrected(self, state: SourceState, put: SourcePlan) -> SourcePlan | None:
+        """The same messages, decoded by the present options. None if they are of another stream."""
+        self._require_recorded(state.recorded)
+        if not put.end.keys() <= {*self.streams}:
+            return None
+        self._kept(put.recorded)
+        return replace(put, recorded={**put.recorded, **self._described(state.recorded, put)})
+
+    def _described(self, recorded: Mapping[str, Any], plan: SourcePlan) -> dict[str, Any]:
+        """What a plan records about the values. ``recorded``: what the checkpoint has recorded."""
+        samples = partial(self._samples, {**plan.end, **starts(plan.splits)})
+        return {**self._facts(), **self._columns.described(recorded, bool(plan.splits), samples)}
 
     def confirm(self, recorded: Mapping[str, Any]) -> None:
         """Raise SourceChanged if a stream that was read is not the one that was planned."""
@@ -158,8 +159,9 @@ class RabbitStreamSource:
             self._require_same(stream, chunk)
 
     def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
-        """Whether records of a plan are gone, and may be skipped."""
-        return self._plans.has_forgotten(splits, self._kept(recorded))
+        """Whether records of a plan are gone, and may be skipped. False if they are of another stream."""
+        is_ours = {*recorded.get("chunks", {}), *(one.partition for one in splits)} <= {*self.streams}
+        return is_ours and self._plans.has_forgotten(splits, self._kept(recorded))
 
     def position_at(self, partition: str, clock: int) -> int:
         """An offset before which no record has an event time of ``clock`` or later, provided ``max_skew`` is right."""
@@ -229,8 +231,8 @@ class RabbitStreamSource:
         return {**self._columns.times(), "encoding": self._encoding}
 
     def _require_recorded(self, recorded: Mapping[str, Any]) -> None:
-        reasons = {**options.TIMES, "format": _COUNTED, "encoding": _COUNTED}
-        options.require_recorded(recorded, self._facts(), reasons)
+        self._columns.require_recorded(recorded)
+        options.require_recorded(recorded, self._facts(), {"encoding": "its state was decoded by that"})
 
     def _samples(self, at: Mapping[str, int]) -> Iterator[list[MessageValue]]:
         """The first values of each stream."""
@@ -319,7 +321,7 @@ class _Gathered:
             try:
                 values.append(body_of(message) if is_amqp else message)
             except ValueError as error:
-                self.dead.append(DeadRecord(0, offset, str(error), message[:_DEAD_BYTES_MAX]))
+                self.dead.append(DeadRecord(0, offset, str(error), message[:DEAD_BYTES_MAX]))
             else:
                 offsets.append(offset)
         self.values += values

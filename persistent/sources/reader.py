@@ -233,7 +233,7 @@ def changed(where: str, what: str, hint: str = "") -> SourceChanged:
         f"{where}: {what}. Files must not change once listed{hint}. Restore the old bytes; or move the file to a new "
         "name, where all of it is read as a new file, also what counted before: records read from the old bytes stay "
         "counted, and the rest is one dead letter, with on_bad_file='dead-letter'. To count the new bytes in place of "
-        "the old ones, start a fresh checkpoint"
+        "the old ones, start a fresh checkpoint and sink"
     )
 
 

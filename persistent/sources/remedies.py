@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import Final
 
 TYPES: Final = "If the value is right, give all columns their types with schema=, which applies to later records"
-FILE: Final = (
-    "Repair or remove the file, give the columns with schema=, or count such files as dead letters with "
-    "on_bad_file='dead-letter'"
-)
+OTHER_COLUMNS: Final = "give the columns with schema="
+COLUMNS: Final = "give all columns their types with schema="
+FILE: Final = "Repair or remove the file, or count such files as dead letters with on_bad_file='dead-letter'"
 LISTED: Final = (
     "The file is listed, so it can be neither repaired in its place nor just removed. Run with "
     "on_bad_file='dead-letter': the unreadable part becomes one dead letter, which names the offset where it begins; "
     "and put the missing records into a file with a new name"
 )
+SKIPPED: Final = "To count the missing records, put them, corrected, into a file with a new name"
 NO_FILE: Final = "check the path, or run with follow=True to wait for files"
 FORMAT: Final = "give format=, or narrow the path"
 ENCODING: Final = "give another encoding=, as in encoding='cp1252', or "
@@ -28,7 +28,21 @@ ISO: Final = "give timestamp_unit=None, if these are ISO 8601 times"
 MULTILINE: Final = "fields of several lines need multiline=True"
 UNIT_IS_WRONG: Final = "or timestamp_unit= is wrong"
 
-_OF_OPTIONS = (TYPES, FILE, LISTED, NO_FILE, FORMAT, COLUMN, OTHER_COLUMN, UNIT, ISO, MULTILINE, UNIT_IS_WRONG)
+_OF_OPTIONS = (
+    OTHER_COLUMNS,
+    TYPES,
+    FILE,
+    LISTED,
+    SKIPPED,
+    NO_FILE,
+    FORMAT,
+    COLUMN,
+    OTHER_COLUMN,
+    UNIT,
+    ISO,
+    MULTILINE,
+    UNIT_IS_WRONG,
+)
 
 
 def fault_of(text: str) -> str:

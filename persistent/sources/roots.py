@@ -42,7 +42,7 @@ class Root:
 
     @staticmethod
     def from_json(recorded: Mapping[str, Any]) -> Root | None:
-        """None if an older release recorded none."""
+        """None before the first plan."""
         if "root" not in recorded:
             return None
         return Root(recorded["root"], tuple((count, folders) for count, folders in recorded["above"]))
@@ -117,7 +117,7 @@ def place_of(root: Root | None, given: Files, moved_from: str | None) -> FoundAt
         return FoundAt(root, given, given.below(given.root.removesuffix(inside)), inside)
     raise InvalidPipeline(
         f"path={_plain(given.url)!r}: the checkpoint has read files below {url!r}. Give a path that begins with "
-        f"that; or, if those files are below {now!r} now, give moved_from={url!r}; or use a fresh checkpoint"
+        f"that; or, if those files are below {now!r} now, give moved_from={url!r}; or use a fresh checkpoint and sink"
     )
 
 
@@ -129,13 +129,12 @@ def followed(place: FoundAt, index: pa.Table | None) -> FoundAt:
     return FoundAt(place.root.up(now, 0 if index is None else index.num_rows), place.given, place.given)
 
 
-def require_same(root: Root | None, place: FoundAt, index: pa.Table, moved_from: str | None) -> None:
+def require_same(root: Root, place: FoundAt, index: pa.Table, moved_from: str | None) -> None:
     """Raise ``InvalidPipeline`` if files of the index, recorded below ``root``, may be different ones at the place, or
     be read again there."""
-    (require_known if root is None else require_listed)(place, index)
+    require_listed(place, index)
     if moved_from is not None:
-        mapped = root is not None and place.root.url != root.url
-        require_moved(followed(place, index), index, moved_from, mapped)
+        require_moved(followed(place, index), index, moved_from, place.root.url != root.url)
 
 
 def require_listed(place: FoundAt, index: pa.Table) -> None:
@@ -145,24 +144,6 @@ def require_listed(place: FoundAt, index: pa.Table) -> None:
         where = root.url + path
         if not where.startswith(now) or not given.stands_for(where.removeprefix(now)):
             raise _may_be_others(given, now, f"{path!r} below {root.url!r}, which this path does not match")
-
-
-def require_known(place: FoundAt, index: pa.Table) -> None:
-    """Raise ``InvalidPipeline`` if the root, unrecorded by an older release, appears to have changed.
-
-    That is so if no file that was read is listed, but one of the same name and size is, some folders up or down.
-    """
-    listed = {one.path: one.size for one in place.list()}
-    known = dict(zip(index.column("path").to_pylist(), index.column("size").to_pylist()))
-    if not known.keys().isdisjoint(listed):
-        return
-    names: dict[tuple[str, int], list[str]] = {}
-    for path, size in listed.items():
-        names.setdefault((path.rpartition("/")[2], size), []).append(path)
-    for path, size in known.items():
-        for other in names.get((path.rpartition("/")[2], size), ()):
-            if f"/{other}".endswith(f"/{path}") or f"/{path}".endswith(f"/{other}"):
-                raise _may_be_others(place.given, place.root.url, f"{path!r}, and this path matches {other!r}")
 
 
 def require_moved(place: FoundAt, index: pa.Table, moved_from: str, mapped: bool) -> None:

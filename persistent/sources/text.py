@@ -44,6 +44,12 @@ _PADDED = (
     "%s: %s in column %r is read as the number %d, as are its other spellings: if it is text, as a code is, give all "
     "columns their types with schema=, as in schema={%r: 'string', ...}"
 )
+_OTHER_FILES = {
+    b"\x1f\x8b": "compressed by gzip: let its name end in .gz",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd: let its name end in .zst",
+    b"PK\x03\x04": "a zip archive, as an .xlsx is too: unpack it, or save the spreadsheet as CSV",
+    b"PAR1": "Parquet: let its name end in .parquet, without format=",
+}
 _SPACE = b" \t\r\n\xef\xbb\xbf"
 
 
@@ -68,14 +74,20 @@ class Dialect(Protocol):
     def padded(self, lines: Block, names: Sequence[str]) -> dict[str, str]:
         """The columns that would be whole numbers, and in which one begins with zeros as a code does; and that one."""
 
-    def decode(self, lines: Block, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
-        """A record for each line; an Arrow error, or ``ValueError`` if records and lines do not pair up."""
+    def decode(
+        self, lines: Block, names: Sequence[str], schema: pa.Schema, ignored: set[str] | None = None
+    ) -> pa.RecordBatch:
+        """A record for each line; an Arrow error, or ``ValueError`` if records and lines do not pair up. ``ignored``
+        collects the fields that the schema lacks."""
+
+    def rounded(self, lines: Block, names: Sequence[str], decoded: pa.RecordBatch) -> dict[int, str]:
+        """The decoded lines with an integer that an inferred double has rounded, each with the reason."""
 
     def require_schema(self, schema: pa.Schema) -> None:
         """Raise ``SourceError`` if this format cannot have columns of these types."""
 
-    def misfit(self, names: Sequence[str], schema: pa.Schema) -> str | None:
-        """Why a file with this header does not fit the schema."""
+    def misfit(self, names: Sequence[str], schema: pa.Schema | None) -> str | None:
+        """Why a file with this header does not fit the schema; without a schema, why its only line is no header."""
 
 
 class Text:
@@ -89,15 +101,24 @@ class Text:
     # -- plans -----------------------------------------------------------------------------------------------
 
     def infer(self, file: InputFile) -> pa.Schema | None:
+        _require_text(file)
         names, start = self._dialect.header(file)
         for block in self._blocks(file, start, TO_THE_END):
             numbers, bad = self._dialect.sort(block)
             if len(numbers):
                 for name, text in self._dialect.padded(block[numbers], names).items() if self._warns else ():
-                    logger.warning(_PADDED, file.where, text, name, int(text), name)
-                return settled(self._dialect.infer(block[numbers], names), file.where)
-            if bad or block.broken:
-                raise Unreadable(block.broken or "its columns cannot be inferred: " + bad[0][1])
+                    number = int(text, 16 if "x" in text.lower() else 10)
+                    logger.warning(_PADDED, file.where, text, name, number, name)
+                try:
+                    return settled(self._dialect.infer(block[numbers], names), file.where)
+                except Unreadable as error:
+                    raise Unreadable(f"{error}; {remedies.OTHER_COLUMNS}") from error
+            if block.broken:
+                raise Unreadable(block.broken)
+            if bad:
+                raise Unreadable(f"its columns cannot be inferred: {bad[0][1]}; {remedies.OTHER_COLUMNS}")
+        if fault := self._dialect.misfit(names, None):
+            raise Unreadable(fault)
         return None
 
     def codes(self, file: InputFile) -> frozenset[str]:
@@ -113,12 +134,11 @@ class Text:
         self._dialect.require_schema(schema)
 
     def inspect(self, file: InputFile, schema: pa.Schema) -> Facts:
+        _require_text(file)
         names, start = self._dialect.header(file)
-        facts = self._counted(file, start)
-        fault = self._dialect.misfit(names, schema) if facts.rows != 0 else None
-        if fault:
+        if names and (fault := self._dialect.misfit(names, schema)):
             raise Unreadable(fault)
-        return facts
+        return self._counted(file, start)
 
     def _counted(self, file: InputFile, start: int) -> Facts:
         if codec_of(file.path) is None and file.size > _SAMPLE_BYTES:
@@ -197,6 +217,9 @@ class Text:
 
     def read(self, span: OpenSpan) -> Iterator[Records]:
         names, first = self._dialect.header(span.file)
+        if names and (fault := self._dialect.misfit(names, span.schema)):
+            yield span.unfit(fault)
+            return
         for block in self._blocks(span.file, max(span.start, first), span.stop):
             numbers, bad = self._dialect.sort(block)
             dead = [_dead(span, block, number, reason) for number, reason in bad]
@@ -215,7 +238,11 @@ class Text:
         if not len(lines):
             return
         try:
-            yield self._dialect.decode(lines, names, span.schema), lines.offsets
+            batch = self._dialect.decode(lines, names, span.schema, span.ignored)
+            rounded = self._dialect.rounded(lines, names, batch)
+            dead += [_dead(span, lines, row, reason) for row, reason in rounded.items()]
+            kept = np.setdiff1d(np.arange(len(lines)), [*rounded]) if rounded else None
+            yield (batch, lines.offsets) if kept is None else (batch.take(pa.array(kept)), lines.offsets[kept])
         except (pa.ArrowException, ValueError) as error:
             if isinstance(error, MemoryError):
                 raise
@@ -231,6 +258,13 @@ class Text:
             return
         with open_text(file, start) as stream:
             yield from blocks(stream, start, stop, self._dialect.line_ends, self._block_bytes)
+
+
+def _require_text(file: InputFile) -> None:
+    """``Unreadable`` if a file begins as files of another kind do."""
+    what = next((what for mark, what in _OTHER_FILES.items() if file.edges[0].startswith(mark)), None)
+    if what and codec_of(file.path) is None:
+        raise Unreadable(f"it is no text, but {what}")
 
 
 def _require_same(file: InputFile, block: Block) -> None:

@@ -26,10 +26,10 @@ from persistent.errors import InvalidPipeline, SourceError
 from persistent.promises import LEVELS, Promise, promise_of
 from persistent.sources import options
 from persistent.sources.halves import HISTORY, LIVE, OFFSET, PAIR, READING, SEAM, Half, has_switched
-from persistent.sources.layout import carried
 from persistent.sources.protocol import (
     Budget,
     ConfirmingSource,
+    CorrectedSource,
     ForgettingSource,
     ListingSource,
     LosingSource,
@@ -141,7 +141,7 @@ class ThenSource:
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
         """What to read next: of the history until it is read, then of the live source."""
         self._require_recorded(state.recorded)
-        recorded = state.recorded if SEAM in state.recorded else self._begun(state.recorded, self._at)
+        recorded = state.recorded if SEAM in state.recorded else self._begun(self._at)
         if has_switched(recorded) and self._is_read(state.positions, recorded[SEAM]["end"]):
             return self._joined(state, self._plan_live(state, recorded, budget, follow))
         # A history is not waited for: an empty one is refused here, with a remedy that fits.
@@ -162,14 +162,32 @@ class ThenSource:
         switched = {**recorded, HISTORY: plan.recorded, SEAM: seam}
         return self._joined(state, self._plan_live(replace(state, positions=plan.end), switched, budget, follow))
 
+    def corrected(self, state: SourceState, put: SourcePlan) -> SourcePlan | None:
+        """The same records of the half that is read, by its present options. None if those begin elsewhere."""
+        self._require_recorded(state.recorded)
+        half = self._read_by(put.recorded)
+        if SEAM not in state.recorded:
+            return None
+        if not isinstance(half.source, CorrectedSource):
+            return put
+        whole = half.state(state, half.record(state.recorded))
+        planned = half.source.corrected(whole, half.planned(put))
+        if planned is None:
+            return None
+        return replace(
+            put,
+            cap={**put.cap, **half.named(planned.cap)},
+            recorded=_shown({**put.recorded, half.name: planned.recorded}, half.name),
+            max_out_of_orderness=half.source.max_out_of_orderness,
+        )
+
     def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState:
         """Both halves again: the history from its beginning, the live source from the clock, or from the border if that
         is later."""
-        return SourceState({}, self._begun(carried(recorded), max(self._at, clock)))
+        return SourceState({}, self._begun(max(self._at, clock)))
 
-    def _begun(self, recorded: Mapping[str, Any], since: int) -> dict[str, Any]:
-        """The record before anything is read: where the live source begins, if its records ``since`` then count.
-        ``recorded``: what a restart carries over, of the history."""
+    def _begun(self, since: int) -> dict[str, Any]:
+        """The record before anything is read: where the live source begins, if its records ``since`` then count."""
         begins = self._live_begins(max(since - self._skew_ms, 0))
         places = {partition: list(at) for partition, at in self._live.placed(begins.positions).items()}
         if all(tuple(at) == _FIRST for at in places.values()):
@@ -180,7 +198,7 @@ class ThenSource:
             )
             logger.warning("%s", self._warning)
         seam = {"at": self._at, "kinds": self._kinds(), "begins": places}
-        return {HISTORY: dict(recorded), LIVE: dict(begins.recorded), SEAM: seam}
+        return {HISTORY: {}, LIVE: dict(begins.recorded), SEAM: seam}
 
     def _live_begins(self, clock: int) -> SourceState:
         live = self._live.source
@@ -337,9 +355,7 @@ class ThenSource:
 def _shown(recorded: Mapping[str, Any], half: str) -> dict[str, Any]:
     """The record of the whole, with what drivers and commands look up in that of any source."""
     shown = {name: recorded[half][name] for name in _SHOWN if name in recorded[half]}
-    # A restart reads the history again by the same rule of null fields.
-    rule = {name: value for name, value in recorded[HISTORY].items() if name == "csv_empty"}
-    return {**{name: recorded[name] for name in (HISTORY, LIVE, SEAM)}, **rule, **shown}
+    return {**{name: recorded[name] for name in (HISTORY, LIVE, SEAM)}, **shown}
 
 
 def _if_any(rows: Any) -> Any:

@@ -27,6 +27,7 @@ _SINGLY = 16
 _SHOWN = 40
 _COUNT = re.compile(r"[+-]?[0-9]+")
 _VALUE = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)|\d{4}-\d\d-\d\d(?:[T ].*)?")
+_NAMES_FIRST = "The first line of a CSV file has the names of its columns, and this one"
 _YEAR = re.compile(r"(?:19|20)\d\d")
 
 
@@ -67,11 +68,16 @@ def misread(names: Sequence[str], delimiter: str = ",") -> str:
     ("The names seem to be separated by ';': give delimiter=';'", '')
     >>> misread(["user", "2023", "2024"]), misread(["2024-05-01", "7"])[37:73]
     ('', 'names of its columns, and this one s')
+    >>> misread(["# exported today"])[-32:], misread(["#ts", "page"])
+    ('seems to be a comment: remove it', '')
     """
-    if separator := separator_in(names, delimiter):
+    separator = separator_in(names, delimiter)
+    if names and names[0].startswith("#" if len(names) == 1 and not separator else "# "):
+        return f"{_NAMES_FIRST} seems to be a comment: remove it"
+    if separator:
         return f"The names seem to be separated by {separator!r}: give delimiter={separator!r}"
     if any(_VALUE.fullmatch(name) and not _YEAR.fullmatch(name) for name in names):
-        return "The first line of a CSV file has the names of its columns, and this one seems to be a record: add them"
+        return f"{_NAMES_FIRST} seems to be a record: add them"
     return ""
 
 
@@ -92,7 +98,7 @@ def milliseconds(column: pa.Array, unit: str | None = None) -> Integers:
         return _scaled(column.cast(pa.timestamp("ms")).cast(pa.int64()), "ms")
     if _is_text(kind):
         return _integers_of_text(column, unit) if unit else _iso(column)
-    whole = column if pa.types.is_int64(kind) else column.cast(pa.int64(), safe=False)
+    whole = column if kind in (pa.int64(), pa.uint64()) else column.cast(pa.int64())
     return _scaled(whole, unit or "ms")
 
 
@@ -140,14 +146,15 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _scaled(column: pa.Array, unit: str) -> Integers:
-    """Milliseconds of int64 counts of ``unit``; null, and values that int64 cannot hold, are NO_TIMESTAMP."""
+    """Milliseconds of whole counts of ``unit``; null, and values that int64 cannot hold, are NO_TIMESTAMP."""
     values: Integers = column.fill_null(0).to_numpy() if column.null_count else column.to_numpy()
     times, parts = _SCALE[unit]
     if parts > 1:
         values = values // parts
-    if times > 1:
+    if times > 1 or values.dtype == np.uint64:
         limit = (2**63 - 1) // times
-        values = np.where((values > limit) | (values < -limit), NO_TIMESTAMP, values * times)
+        beyond = (values > limit) | (values < -limit)
+        values = np.where(beyond, NO_TIMESTAMP, values.astype(np.int64) * times)
     if column.null_count:
         values = np.where(column.is_null().to_numpy(zero_copy_only=False), NO_TIMESTAMP, values)
     return values

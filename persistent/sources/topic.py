@@ -15,22 +15,19 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from persistent.clock import Duration, bare
-from persistent.errors import InvalidPipeline, SourceChanged, SourceError
+from persistent.clock import Duration, bare, option_ms
+from persistent.errors import InvalidPipeline, SourceChanged
 from persistent.log import SegmentedLog
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sources import options
 from persistent.sources.log import LogSource
+from persistent.sources.message_columns import SAMPLE_ROWS, MessageColumns, WholeColumns
 from persistent.sources.protocol import Budget, DeadRecord, Positions, Reached, Records, SourcePlan, SourceState, Split
-from persistent.sources.reader import Unreadable
-from persistent.sources.schemas import from_json, from_option, settled, to_json
-from persistent.sources.timestamps import milliseconds, require_readable, why_none
-from persistent.sources.values import JsonValues, RawValues
+from persistent.sources.values import MessageValue, value_format
 from persistent.storage import Storage
 from persistent.text.spelling import spelled
-from persistent.topic.journal import TopicJournal
+from persistent.topic.journal import TopicJournal, TopicRecord, decode_record
 from persistent.topic.options import JoinOptions, checked_address, checked_topic
-from persistent.topic.records import TopicRecord, decode_record
 
 _TIME: Final = "_timestamp"
 _OWN: Final = pa.schema(
@@ -41,10 +38,6 @@ _OWN: Final = pa.schema(
         (_TIME, pa.timestamp("ms", "UTC")),
     ]
 )
-_FORMATS: Final[Mapping[str, type[RawValues] | type[JsonValues]]] = {"json": JsonValues, "bytes": RawValues}
-_SAMPLE_ROWS: Final = 1_000
-_DEAD_BYTES_MAX: Final = 1 << 20
-_COUNTED: Final = "its state was decoded by that format"
 
 
 class TopicSource:
@@ -78,9 +71,6 @@ class TopicSource:
         max_out_of_orderness: Duration = 0,
     ) -> None:
         checked_address(address)
-        options.require_type("timestamp", timestamp, str, "'ts'")
-        options.require_unit(timestamp_unit)
-        options.require_choice("format", format, tuple(_FORMATS))
         if join is not None and not isinstance(join, JoinOptions):
             raise InvalidPipeline(f"join={join!r}: give JoinOptions(...), or None")
         self._address, self._topic, self._join = address, checked_topic(topic), join or JoinOptions()
@@ -88,11 +78,11 @@ class TopicSource:
         self._records = LogSource(self._log, format="bytes")
         self.address = self._records.address
         self.reach = self._records.reach
-        self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
+        self.max_out_of_orderness: int = option_ms(max_out_of_orderness, "max_out_of_orderness")
         self.bare = bare(max_out_of_orderness=max_out_of_orderness)
-        self._format: RawValues | JsonValues = _FORMATS[format]()
-        self._schema = None if schema is None else from_option(schema)
-        self._timestamp, self._timestamp_unit = timestamp, timestamp_unit
+        values = value_format(format, infers=schema is None)
+        time = timestamp, timestamp_unit
+        self._columns = MessageColumns(repr(self), values, schema, _OWN, time, noun="message", waits=True)
         self._journal: TopicJournal | None = None
         self._stops: weakref.finalize[Any, Any] | None = None
 
@@ -112,7 +102,7 @@ class TopicSource:
         """What to read next: the journaled messages. Without ``follow``, those that were published when the run began,
         once they are journaled: with later ones a run would not end while somebody publishes. With ``follow``, a topic
         whose sender does not answer is not at its end."""
-        self._require_recorded(state.recorded)
+        self._columns.require_recorded(state.recorded)
         journal = self._running()
         if follow:
             self._records.until = None
@@ -123,11 +113,19 @@ class TopicSource:
         plan = self._records.plan(replace(state, recorded=_inner(state.recorded)), budget, follow=follow)
         if not plan.splits:
             journal.check(ends=budget.ends)
-        recorded: dict[str, Any] = {"topic": self._topic, **self._facts(), "records": plan.recorded}
-        schema = self._fixed_schema(state.recorded, plan.splits)
-        if schema is not None:
-            recorded["schema"] = to_json(schema)
+        recorded = {"records": plan.recorded, **self._described(state.recorded, plan)}
         return replace(plan, recorded=recorded, held=plan.held or (follow and journal.is_searching))
+
+    def corrected(self, state: SourceState, put: SourcePlan) -> SourcePlan | None:
+        """The same messages, decoded by the present options. SourceChanged if they are in another journal."""
+        self._columns.require_recorded(state.recorded)
+        self.confirm(put.recorded)
+        return replace(put, recorded={**put.recorded, **self._described(state.recorded, put)})
+
+    def _described(self, recorded: Mapping[str, Any], plan: SourcePlan) -> dict[str, Any]:
+        """What a plan records about the messages. ``recorded``: what the checkpoint has recorded."""
+        samples = partial(self._samples, plan.splits)
+        return {"topic": self._topic, **self._columns.described(recorded, True, samples)}
 
     def confirm(self, recorded: Mapping[str, Any]) -> None:
         """Raise SourceChanged if the journal that was read is not the one that was planned."""
@@ -178,46 +176,19 @@ class TopicSource:
     # -- columns -------------------------------------------------------------------------------------------------
 
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
-        self._require_recorded(recorded)
-        return self._whole(from_json(recorded.get("schema", [])))
+        self._columns.require_recorded(recorded)
+        return self._columns.schema(recorded)
 
-    def _whole(self, payloads: pa.Schema) -> pa.Schema:
-        twice = sorted(set(payloads.names) & set(_OWN.names))
-        if twice:
-            raise InvalidPipeline(f"{self!r}: {twice[0]} is a field of the messages, and a column of their topic")
-        return pa.schema([*payloads, *_OWN])
-
-    def _require_recorded(self, recorded: Mapping[str, Any]) -> None:
-        options.require_recorded(recorded, self._facts(), {**options.TIMES, "format": _COUNTED})
-
-    def _facts(self) -> dict[str, Any]:
-        return {"timestamp": self._timestamp, "timestamp_unit": self._timestamp_unit, "format": self._format.name}
-
-    def _fixed_schema(self, recorded: Mapping[str, Any], splits: Sequence[Split]) -> pa.Schema | None:
-        """The columns of the messages; None while no message defines them."""
-        if self._schema is not None:
-            schema = self._schema
-        elif "schema" in recorded:
-            schema = from_json(recorded["schema"])
-        else:
-            found = self._inferred(splits[0].spans[0].start) if splits else None
-            if found is None:
-                return None
-            schema = settled(found, repr(self))
-        require_readable(self._whole(schema), self._timestamp, self._timestamp_unit)
-        return schema
-
-    def _inferred(self, start: int) -> pa.Schema | None:
-        values: list[bytes] = []
-        for batch in self._log.read(self._log.position_of(start)):
+    def _samples(self, splits: Sequence[Split]) -> Iterator[list[MessageValue]]:
+        """The first messages; nothing if there are only losses."""
+        values: list[MessageValue] = []
+        for batch in self._log.read(self._log.position_of(splits[0].spans[0].start)) if splits else ():
             records = self._decoded(batch.records.to_pylist())
             values += [one.payload for one in records if one.payload is not None]
-            if len(values) >= _SAMPLE_ROWS:
+            if len(values) >= SAMPLE_ROWS:
                 break
-        try:
-            return self._format.infer(values[:_SAMPLE_ROWS]) if values else None
-        except Unreadable as error:
-            raise SourceError(f"{self!r}: {error}. Give schema=, and such messages are dead letters") from error
+        if values:
+            yield values[:SAMPLE_ROWS]
 
     def _decoded(self, records: Sequence[bytes]) -> list[TopicRecord]:
         try:
@@ -230,33 +201,27 @@ class TopicSource:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
-        schema = from_json(recorded.get("schema", []))
         for records in self._records.read(split, _inner(recorded)):
-            yield self._read(records, schema)
+            yield self._read(records, {"schema": [], **recorded})
 
-    def _read(self, records: Records, schema: pa.Schema) -> Records:
+    def _read(self, records: Records, recorded: Mapping[str, Any]) -> Records:
         """The messages of some records of the journal, and the losses between them."""
         found = self._decoded(records.batch.column("value").to_pylist())
         there = [row for row, one in enumerate(found) if one.payload is not None]
-        decoded = self._format.decode([found[row].payload for row in there], schema)
-        rows = np.asarray(there, np.int64)[np.asarray(decoded.rows, np.int64)]
-        messages = [found[row] for row in rows.tolist()]
-        own = [
-            pa.array([one.session for one in messages], pa.string()),
-            pa.array([one.number for one in messages], pa.int64()),
-            pa.array([one.delivery for one in messages], pa.string()),
-            pa.array([one.time for one in messages], pa.int64()).cast(_OWN.field(_TIME).type),
+        messages = [found[row] for row in there]
+        added = {
+            "_session": pa.array([one.session for one in messages], pa.string()),
+            "_number": pa.array([one.number for one in messages], pa.int64()),
+            "_delivery": pa.array([one.delivery for one in messages], pa.string()),
+            _TIME: pa.array([one.time for one in messages], pa.int64()).cast(_OWN.field(_TIME).type),
+        }
+        payloads = WholeColumns([one.payload for one in messages], records.offsets[np.asarray(there, np.int64)], added)
+        lost = [
+            DeadRecord(0, int(records.offsets[row]), one.why, b"")
+            for row, one in enumerate(found)
+            if one.payload is None
         ]
-        batch = pa.RecordBatch.from_arrays([*decoded.batch.columns, *own], schema=self._whole(schema))
-        dead = [(there[row], why, found[there[row]].payload or b"") for row, why in decoded.dead]
-        dead += [(row, one.why, b"") for row, one in enumerate(found) if one.payload is None]
-        letters = [
-            DeadRecord(0, int(records.offsets[row]), why, data[:_DEAD_BYTES_MAX]) for row, why, data in sorted(dead)
-        ]
-        time = batch.column(self._timestamp)
-        times = milliseconds(time, self._timestamp_unit)
-        why = partial(why_none, time, self._timestamp, self._timestamp_unit)
-        return Records(0, batch, times, records.offsets[rows], letters, why)
+        return self._columns.records(payloads, recorded, lost)
 
 
 def _inner(recorded: Mapping[str, Any]) -> Mapping[str, Any]:

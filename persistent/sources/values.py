@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from persistent.sources import options
 from persistent.sources.json_lines import JsonLines
 from persistent.sources.lines import Block
 from persistent.sources.reader import Unreadable
@@ -30,11 +31,12 @@ _OF_A_FILE = re.compile(r": write each record .*")
 @dataclass(frozen=True)
 class Decoded:
     """The records of some values: ``batch`` row i is from value ``rows[i]``; ``dead``: the other values, each with the
-    reason."""
+    reason. ``ignored``: the fields that inferred columns lack."""
 
     batch: pa.RecordBatch
     rows: Sequence[int]
     dead: Sequence[tuple[int, str]] = ()
+    ignored: frozenset[str] = frozenset()
 
 
 class ValueFormat(Protocol):
@@ -56,8 +58,11 @@ class ValueFormat(Protocol):
         """The records of these values."""
 
 
+@dataclass
 class _SelfContained:
-    """Values that need nothing but the columns to be decoded."""
+    """Values that need nothing but the columns to be decoded. ``infers``: fields that the columns lack are reported."""
+
+    infers: bool = field(default=False, kw_only=True)
 
     def fixed(self, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
@@ -76,7 +81,7 @@ class RawValues(_SelfContained):
         return pa.schema([("value", pa.binary())])
 
     def decode(self, values: Sequence[MessageValue], schema: pa.Schema, fixed: Mapping[str, Any] = _NOTHING) -> Decoded:
-        column = pa.array(values, pa.binary())
+        column = values if isinstance(values, pa.Array) else pa.array(values, pa.binary())
         return Decoded(pa.RecordBatch.from_arrays([column], schema=schema), range(len(values)))
 
 
@@ -104,14 +109,15 @@ class JsonValues(_SelfContained):
         lines = numbers if not dead else numbers[~np.isin(numbers, [number for number, _ in dead])]
         batches: list[pa.RecordBatch] = []
         rows: list[int] = []
-        self._decode(block[lines], schema, batches, rows, reasons)
+        ignored = set[str]() if self.infers else None
+        self._decode(block[lines], schema, batches, rows, reasons, ignored)
         decoded = set(rows)
         for number in range(len(values)):
             if number not in decoded:
                 reasons.setdefault(number, "the value is empty")
         batch = pa.concat_batches(batches) if batches else empty_batch(schema)
         dead = [(row, _of_value(why, values[row])) for row, why in sorted(reasons.items())]
-        return Decoded(batch, rows, dead)
+        return Decoded(batch, rows, dead, frozenset(ignored or ()))
 
     def _decode(
         self,
@@ -120,12 +126,17 @@ class JsonValues(_SelfContained):
         batches: list[pa.RecordBatch],
         rows: list[int],
         reasons: dict[int, str],
+        ignored: set[str] | None,
     ) -> None:
         if not len(lines):
             return
         try:
-            batches.append(self._lines.decode(lines, (), schema))
-            rows.extend(lines.numbers.tolist())
+            batch = self._lines.decode(lines, (), schema, ignored)
+            rounded = self._lines.rounded(lines, (), batch)
+            reasons.update({int(lines.numbers[row]): why for row, why in rounded.items()})
+            kept = np.setdiff1d(np.arange(len(lines)), [*rounded])
+            batches.append(batch.take(pa.array(kept)) if rounded else batch)
+            rows.extend(lines.numbers[kept].tolist())
         except (pa.ArrowException, ValueError) as error:
             if isinstance(error, MemoryError):
                 raise
@@ -133,8 +144,17 @@ class JsonValues(_SelfContained):
                 reasons[int(lines.numbers[0])] = without_row(str(error).splitlines()[0])[:_REASON_MAX]
                 return
             half = len(lines) // 2
-            self._decode(lines[:half], schema, batches, rows, reasons)
-            self._decode(lines[half:], schema, batches, rows, reasons)
+            self._decode(lines[:half], schema, batches, rows, reasons, ignored)
+            self._decode(lines[half:], schema, batches, rows, reasons, ignored)
+
+
+_FORMATS: Mapping[str, type[RawValues] | type[JsonValues]] = {"json": JsonValues, "bytes": RawValues}
+
+
+def value_format(name: str, *, infers: bool) -> RawValues | JsonValues:
+    """The format of this name, an option of a source. InvalidPipeline if there is none."""
+    options.require_choice("format", name, tuple(_FORMATS))
+    return _FORMATS[name](infers=infers)
 
 
 def _of_value(why: str, value: MessageValue) -> str:

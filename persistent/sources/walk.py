@@ -1,16 +1,22 @@
 """A walk finds the files below a folder of a local disk.
 
 Symbolic links are followed, except into a folder that contains them. A file that links list twice causes a warning.
+
+A pattern is a path with wildcards. It names the matching files below the folder above its first wildcard.
+
+- ``*`` matches any part of a name, ``?`` one character, ``**`` any number of folders.
+- Names of files and folders that start with '_' or '.', and names that end in '.tmp', are ignored.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from persistent.sources.patterns import ignored
+from persistent.storage.places import local_path
 
 
 @dataclass(frozen=True)
@@ -85,3 +91,36 @@ def _link_to(path: str, links: Mapping[str, str]) -> str | None:
     """The link by which a path was reached, if any."""
     folders = path.split("/")
     return next((link for n in range(len(folders)) if (link := "/".join(folders[: n + 1])) in links), None)
+
+
+WILD = re.compile(r"[*?]")
+
+
+def located(place: str) -> tuple[bool, str]:
+    """Whether a place is a path of this machine, and the absolute path or the URL."""
+    path = local_path(place, pattern=True)
+    return (False, place) if path is None else (True, _absolute(path))
+
+
+def _absolute(path: str) -> str:
+    absolute = os.path.abspath(os.path.expanduser(path))
+    return absolute + "/" if path.endswith("/") and absolute != "/" else absolute
+
+
+def ignored(name: str) -> bool:
+    return name.startswith(("_", ".")) or name.endswith(".tmp")
+
+
+def is_text(path: str) -> bool:
+    """Whether a path can be recorded: a name on a disk can be bytes that are not UTF-8."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def regex(pattern: str) -> re.Pattern[str]:
+    pieces = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    parts = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
+    return re.compile("".join(pieces.get(part) or re.escape(part) for part in parts), re.DOTALL)

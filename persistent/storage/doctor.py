@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from persistent.clock import monotonic_s
 from persistent.errors import StorageError
-from persistent.storage.evidence import leave_evidence, withdraw_evidence
 from persistent.storage.fsspec_storage import FsspecStorage
-from persistent.storage.opening import open_storage
+from persistent.storage.opening import leave_evidence, open_storage, withdraw_evidence
 from persistent.storage.protocol import Put, Storage
 
 _FOLDER = ".doctor"

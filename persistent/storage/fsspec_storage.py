@@ -1,7 +1,12 @@
-"""A folder of a store behind a network: S3, HDFS, or any other that fsspec reaches."""
+"""A folder of a store behind a network: S3, HDFS, or any other that fsspec reaches.
+
+A rename by copy, where a store has no rename, is three operations: read, create, delete. The caller may stall between
+any two of them while others continue. So a renamed file alone does not prove that something is published.
+"""
 
 from __future__ import annotations
 
+import errno
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -12,12 +17,11 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from persistent.errors import StorageError, UnsupportedStore
-from persistent.storage.copying import rename_by_copy
 from persistent.storage.failures import FaultKind, failure_of
 from persistent.storage.generic import GenericRequests
 from persistent.storage.hdfs import HdfsRequests
 from persistent.storage.places import Reach, reach_of
-from persistent.storage.protocol import TEMPORARY, Put, checked_name
+from persistent.storage.protocol import TEMPORARY, Put, Storage, checked_name, put_or_read
 from persistent.storage.retries import Patience, Retrying
 from persistent.storage.s3 import S3Requests
 
@@ -187,3 +191,13 @@ def _checked_url(url: str) -> str:
             "Put them into the environment or the configuration file of the store."
         )
     return url.rstrip("/")
+
+
+def rename_by_copy(storage: Storage, source: str, target: str, tries_max: int) -> None:
+    """Move without overwriting. FileNotFoundError / FileExistsError, as ``Storage.rename``."""
+    data = storage.read(source)
+    held = put_or_read(storage, target, data, tries_max)
+    # The same bytes are from an earlier try, or an earlier run.
+    if held is not None and not held.equals(data):
+        raise FileExistsError(errno.EEXIST, "exists", f"{storage.url}/{target}")
+    storage.delete(source)

@@ -1,17 +1,20 @@
-"""A folder of a local disk as a storage: files are synced before their names, names before the answer."""
+"""A folder of a local disk as a storage: files are synced before their names, names before the answer.
+
+An appended file grows only at its end, on a local disk.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 import uuid
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from persistent.storage.appending import AppendedFile
-from persistent.storage.disk import Disk, OsDisk
 from persistent.storage.failures import disk_failures
 from persistent.storage.protocol import TEMPORARY, Put, checked_name
 
@@ -169,3 +172,126 @@ class LocalStorage:
             self._disk.fsync(descriptor)
         finally:
             self._disk.close(descriptor)
+
+
+_JOINED_BYTES_MAX = 1 << 20
+
+
+class AppendedFile:
+    """A file that this process appends to. Each method can raise StorageError. After a failed ``append`` or ``sync``
+    the fate of the bytes since the last sync is unknown, and the file must be left alone: a second sync would report
+    success."""
+
+    def __init__(self, disk: Disk, descriptor: int, path: str) -> None:
+        self._disk = disk
+        self._descriptor: int | None = descriptor
+        self._path = path
+
+    def append(self, parts: Sequence[bytes | memoryview | pa.Buffer]) -> None:
+        """Write at the end: visible at once, durable after ``sync``."""
+        with disk_failures("append to", self._path):
+            # Few system calls: small parts are joined.
+            small = sum(memoryview(part).nbytes for part in parts) <= _JOINED_BYTES_MAX
+            for part in [b"".join(parts)] if small else parts:
+                view = memoryview(part)
+                while view.nbytes:
+                    view = view[self._disk.write(self._open(), view) :]
+
+    def sync(self) -> None:
+        with disk_failures("sync", self._path):
+            self._disk.fsync(self._open())
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            with disk_failures("close", self._path):
+                self._disk.close(descriptor)
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            raise ValueError(f"{self._path} is closed")
+        return self._descriptor
+
+
+class Disk(Protocol):
+    """Calls on absolute paths. Each behaves, and raises, like the ``os`` call behind it in ``OsDisk``."""
+
+    def open(self, path: str, flags: int, mode: int = ...) -> int: ...
+
+    def write(self, descriptor: int, data: memoryview) -> int: ...
+
+    def fsync(self, descriptor: int) -> None: ...
+
+    def close(self, descriptor: int) -> None: ...
+
+    def link(self, old: str, new: str) -> None: ...
+
+    def unlink(self, path: str) -> None: ...
+
+    def mkdir(self, path: str, mode: int) -> None: ...
+
+    def read(self, path: str) -> pa.Buffer:
+        """All bytes of a file."""
+
+    def file_names(self, path: str) -> list[str]:
+        """The names of the files directly in a folder, in any order."""
+
+    def is_folder(self, path: str) -> bool:
+        """False also if nothing exists there; OSError if that cannot be determined."""
+
+    def access(self, path: str, mode: int) -> bool: ...
+
+    def is_same(self, one: str, other: str) -> bool: ...
+
+    def exists(self, path: str) -> bool: ...
+
+
+class OsDisk:
+    """The calls of this machine's ``os``."""
+
+    def open(self, path: str, flags: int, mode: int = 0o777) -> int:
+        return os.open(path, flags, mode)
+
+    def write(self, descriptor: int, data: memoryview) -> int:
+        return os.write(descriptor, data)
+
+    def fsync(self, descriptor: int) -> None:
+        os.fsync(descriptor)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def link(self, old: str, new: str) -> None:
+        os.link(old, new)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def mkdir(self, path: str, mode: int) -> None:
+        os.mkdir(path, mode)
+
+    def read(self, path: str) -> pa.Buffer:
+        if os.stat(path).st_size == 0:
+            return pa.py_buffer(b"")
+        with pa.memory_map(path) as file:
+            return file.read_buffer()
+
+    def file_names(self, path: str) -> list[str]:
+        with os.scandir(path) as entries:
+            return [entry.name for entry in entries if entry.is_file()]
+
+    def is_folder(self, path: str) -> bool:
+        # Not os.path.isdir, which reports a failing disk as a missing folder.
+        try:
+            return stat.S_ISDIR(os.stat(path).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def access(self, path: str, mode: int) -> bool:
+        return os.access(path, mode)
+
+    def is_same(self, one: str, other: str) -> bool:
+        return os.path.samefile(one, other)
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)

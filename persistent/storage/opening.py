@@ -1,17 +1,28 @@
-"""The storage behind a URL."""
+"""The storage behind a URL.
+
+A probe leaves the document ``DOCTOR``, which records which fsspec implementation has proved in a folder that it creates
+atomically.
+"""
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
-from urllib.parse import urlsplit
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
 
-from persistent.errors import InvalidPipeline, UnsupportedStore
-from persistent.storage.evidence import check_evidence
+from persistent.clock import wall_ms
+from persistent.codec import decode_document, encode_document
+from persistent.errors import CorruptCheckpoint, InvalidPipeline, StorageError, UnsupportedStore
 from persistent.storage.fsspec_storage import FsspecStorage
+from persistent.storage.generic import GenericRequests
 from persistent.storage.local import LocalStorage
 from persistent.storage.memory import MemoryStorage
-from persistent.storage.places import local_path, refuse_earlier
-from persistent.storage.protocol import Storage
+from persistent.storage.places import local_path
+from persistent.storage.protocol import Put, Storage
+from persistent.storage.retries import Patience
 
 
 def open_storage(
@@ -43,7 +54,6 @@ def open_storage(
         )
     path = local_path(text)
     if path is not None:
-        _refuse_earlier(text, path)
         return LocalStorage(path, private=private)
     scheme, _, rest = text.partition("://")
     if scheme.lower() == "memory":
@@ -65,7 +75,76 @@ def is_proved(storage: Storage) -> bool:
     return True
 
 
-def _refuse_earlier(place: str, path: str) -> None:
-    """Refuse a place that an earlier version read differently: without decoding, and one slash as a folder "file:"."""
-    if path != place:
-        refuse_earlier(place, path, urlsplit(place).path if "://" in place else place)
+DOCTOR = "DOCTOR"
+_PATIENCE = Patience(tries_max=3, seconds_max=5)
+
+
+def leave_evidence(storage: FsspecStorage) -> None:
+    """Record in the folder that this implementation creates atomically."""
+    storage.delete(DOCTOR)
+    body = {**_software(storage), "date": datetime.fromtimestamp(wall_ms() // 1000, UTC).date().isoformat()}
+    if storage.put_if_absent(DOCTOR, encode_document(body)) is not Put.WON:
+        raise StorageError(f"cannot create {storage.url}/{DOCTOR}: another doctor is running. Run again.")
+
+
+def withdraw_evidence(storage: FsspecStorage) -> None:
+    """Delete the record of an earlier probe."""
+    storage.delete(DOCTOR)
+
+
+def check_evidence(storage: FsspecStorage) -> None:
+    """Raise UnsupportedStore unless a probe has left its record in the folder, or in one above it."""
+    troubles = []
+    for url in _folders(storage.url):
+        try:
+            body = decode_document(FsspecStorage(url, patience=_PATIENCE).read(DOCTOR).to_pybytes(), f"{url}/{DOCTOR}")
+        except FileNotFoundError:
+            continue
+        except UnsupportedStore:
+            raise
+        except (StorageError, CorruptCheckpoint) as error:
+            troubles.append(f" ({error})")
+            continue
+        used = _software(storage)
+        if {name: body.get(name) for name in used} == used:
+            return
+        troubles.append(
+            f" ({url}/{DOCTOR} is about {body.get('implementation')} {body.get('version')}, but this is "
+            f"{used['implementation']} {used['version']})"
+        )
+    raise UnsupportedStore(
+        f"{storage.url}: no probe has shown that {storage.scheme}:// creates files atomically, so two drivers might "
+        f"commit the same checkpoint{''.join(troubles[:1])}. Probe it with 'persistent doctor {storage.url}'. Or use a "
+        "local path, s3://bucket/folder or hdfs://namenode/folder. If only one driver ever runs at a time, "
+        "unsafe_single_driver=True accepts the store unprobed."
+    )
+
+
+def _software(storage: FsspecStorage) -> dict[str, Any]:
+    """The software that the document is about: another implementation, or another version, has proved nothing."""
+    assert isinstance(storage.requests, GenericRequests)
+    kind = storage._retrying("open", "")(storage.requests.software)
+    return {
+        "protocol": storage.scheme,
+        "implementation": f"{kind.__module__}.{kind.__qualname__}",
+        "version": _version(kind.__module__.partition(".")[0]),
+    }
+
+
+def _version(package: str) -> str:
+    version = getattr(sys.modules.get(package), "__version__", None)
+    if version is None:
+        try:
+            version = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            return "unknown"
+    return str(version)
+
+
+def _folders(url: str) -> Iterator[str]:
+    """The folder and its parents."""
+    scheme, _, rest = url.partition("://")
+    parts = rest.split("/")
+    for count in range(len(parts), 0, -1):
+        if path := "/".join(parts[:count]):
+            yield f"{scheme}://{path}"

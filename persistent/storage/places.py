@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from enum import Enum
 from urllib.parse import unquote_to_bytes
@@ -89,17 +88,6 @@ def holds_secret(url: str) -> bool:
     return bool(separator and (":" in user or cut or parameters))
 
 
-def refuse_earlier(place: str, path: str, earlier: str) -> None:
-    """InvalidPipeline if something exists where an earlier version located ``place``: continuing elsewhere would
-    silently start over."""
-    now, before = os.path.abspath(path), os.path.abspath(earlier)
-    if now != before and os.path.lexists(before):
-        raise InvalidPipeline(
-            f"{place} means {now}, but an earlier version took it for {before}, which exists. To continue there, give "
-            f"the path {before}; otherwise give the path {now}"
-        )
-
-
 def _require_clear(place: str) -> None:
     """Raise InvalidPipeline for a place that would be taken for a path but looks like a URL."""
     if place != place.strip() and not place.startswith("/"):
@@ -126,18 +114,15 @@ def _without_user(place: str) -> str:
 def _path_of(place: str, rest: str, pattern: bool) -> str:
     host, slash, path = rest.partition("/")
     if host.lower() not in _HERE or not slash:
-        earlier = f"read {rest}" if pattern else f"wrote to /{path}"
         raise InvalidPipeline(
             f"{place} names the host {host!r}, but a file URL must name this machine. Give file:/// and the path or, "
-            f"without file://, the path (an earlier version {earlier}: to continue there, give that path)"
+            "without file://, the path"
         )
     cut = re.search("#" if pattern else "[#?]", path)
     if cut is not None:
         code = "%23" if cut[0] == "#" else "%3F"
-        earlier = path if pattern else path[: cut.start()]
         raise InvalidPipeline(
-            f"{place}: a URL ends at {cut[0]!r}. Write {code} for it or, without file://, the path /{path} (an earlier "
-            f"version took it for /{earlier}: to continue there, give that path)"
+            f"{place}: a URL ends at {cut[0]!r}. Write {code} for it or, without file://, the path /{path}"
         )
     if _ESCAPE.search(path):
         raise InvalidPipeline(f"{place}: '%' begins a code of two digits. Write %25 for it or, without file://, a path")
@@ -164,5 +149,5 @@ def _no_place(place: str, scheme: str) -> str:
     mounted = f" On Databricks {place} is the path /dbfs/{rest.lstrip('/')}." if scheme.lower() == "dbfs" else ""
     return (
         f"{place} is neither a path nor a URL.{mounted} Write {scheme}:// and the rest for a store that fsspec "
-        f"knows; for a local folder of that name (as an earlier version created), ./{place}"
+        f"knows; for a local folder of that name, ./{place}"
     )

@@ -13,8 +13,12 @@ def short_name(url: str, taken: Collection[str] = ()) -> str:
     >>> short_name("s3://key:secret@bucket/jobs/visits?x=1"), short_name("/jobs/visits/", {"visits"})
     ('visits', 'visits-2')
     """
-    name = base = _joined(_parts(url)[-1:])
-    number = 1
+    return numbered(_joined(_parts(url)[-1:]), taken)
+
+
+def numbered(base: str, taken: Collection[str]) -> str:
+    """The name, with a number behind it if it is ``taken``."""
+    name, number = base, 1
     while name in taken:
         number += 1
         name = f"{base}-{number}"

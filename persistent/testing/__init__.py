@@ -9,11 +9,11 @@
 
 pytest provides the fixtures ``manual_clock`` and ``memory_checkpoint``, and the option ``--persistent-seeds=N``.
 
-verifying.py  variations.py  running.py  other_process.py  watching.py  shrinking.py      verify_task
+verifying.py  variations.py  running.py  other_process.py  watching.py                    verify_task
 simulating.py  interleaving.py  faults.py  pauses.py  seeded.py                           simulate
 outcome.py                                                                                the results that both compare
 source_suite.py                                                                           SourceSuite
-scripted.py  clock.py  times.py                                                           source and time
+scripted.py  clock.py                                                                     source and clock
 sink_suite.py  sink_driver.py                                                             SinkSuite
 """
 

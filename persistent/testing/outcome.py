@@ -8,10 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import structs
+
 from persistent.checkpoint.log import Log
-from persistent.lateness import DELTA, RETRACT
+from persistent.driver.same_job import chosen_node
+from persistent.lateness import RETRACT
 from persistent.pipeline import Pipeline
 from persistent.task import STATE, key_names
+from persistent.text.readable import readable_list
 from persistent.worker.output_tables import END, RETRACTED, REVISION, START
 
 OutputRow = Mapping[str, Any]
@@ -106,12 +110,12 @@ def outcome_of(
     """
     names = key_names(pipeline.task)
     rows: dict[Slot, list[OutputRow]] = {}
-    job = pipeline.job().of(state)
-    answer = job.state.lateness.answer
-    outputs = _summed(names, published) if answer == DELTA else _newest(names, published)
-    if answer == RETRACT or job.state.time_to_live is not None:
+    node = chosen_node(pipeline.job(), state)
+    answer = node.state.lateness.answer
+    outputs = _newest(names, published)
+    if answer == RETRACT or node.state.time_to_live is not None:
         outputs = [_without(row, RETRACTED) for row in outputs if not row[RETRACTED]]
-    for part, found in (("state", pipeline.state(name=job.name).to_pylist()), ("outputs", outputs)):
+    for part, found in (("state", readable_list(pipeline.state(name=node.name))), ("outputs", outputs)):
         for row in found:
             place, values = _placed(part, names, row)
             rows.setdefault(place, []).append(values)
@@ -119,12 +123,12 @@ def outcome_of(
         if len(table):
             apart = {"checkpoint"} if positions else {"checkpoint", "partition", "file", "ordinal", "offset"}
             rows[Slot(part)] = [
-                {name: value for name, value in row.items() if name not in apart} for row in table.to_pylist()
+                {name: value for name, value in row.items() if name not in apart} for row in readable_list(table)
             ]
     newest = Log(pipeline.storage).newest()
     accounts = newest.manifest.accounts.items() if newest else ()
     for partition, account in accounts:
-        counted = {name: value for name, value in vars(account).items() if positions or name != "mix"}
+        counted = {name: value for name, value in structs.asdict(account).items() if positions or name != "mix"}
         rows[Slot(f"ledger of {partition}")] = [counted]
     return Outcome(names, {place: sorted(found, key=_canonical) for place, found in rows.items()})
 
@@ -145,7 +149,7 @@ def all_states(outcomes: Mapping[str, Outcome]) -> Outcome:
     their own."""
     if outcomes.keys() == {STATE}:
         return outcomes[STATE]
-    first, rows = next(iter(outcomes.values())), dict[Slot, list[OutputRow]]()
+    (first, *_), rows = outcomes.values(), dict[Slot, list[OutputRow]]()
     for name, outcome in outcomes.items():
         for place, found in outcome.rows.items():
             is_own = place.part == "state" or place.part.startswith("outputs")
@@ -217,19 +221,6 @@ def _newest(names: Sequence[str], rows: Iterable[OutputRow]) -> list[OutputRow]:
         place, _ = _placed("outputs", names, row)
         newest[place] = max(row[REVISION], newest.get(place, -1))
     return [row for row in found if row[REVISION] == newest[_placed("outputs", names, row)[0]]]
-
-
-def _summed(names: Sequence[str], rows: Iterable[OutputRow]) -> list[OutputRow]:
-    """One row for each key and window, whose values are the sums over all revisions, as readers of deltas add them."""
-    # The laws come with Hypothesis, which nobody else needs for a verdict.
-    from monoids.laws.scalar import plus
-
-    sums: dict[Slot, OutputRow] = {}
-    for row in rows:
-        place, values = _placed("outputs", names, row)
-        before = sums.get(place, {})
-        sums[place] = {**row, **{name: plus(before.get(name), value) for name, value in values.items()}}
-    return list(sums.values())
 
 
 def _without(row: OutputRow, name: str) -> OutputRow:

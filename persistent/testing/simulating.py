@@ -38,10 +38,10 @@ from persistent.testing.faults import FaultyStorage, Killed, Operations
 from persistent.testing.interleaving import Interleaving, run_both
 from persistent.testing.outcome import Difference, Outcome, all_outputs, all_states, first_difference, outcome_of
 from persistent.testing.pauses import AskingStorage, Before, Once
-from persistent.testing.running import Calling, maker
+from persistent.testing.running import Calling, maker, user_time
 from persistent.testing.seeded import choose, draw
-from persistent.testing.times import user_time
-from persistent.worker.job import Job
+from persistent.text.readable import readable_list
+from persistent.worker.job import Node
 
 FAULTS = ("crash", "lost answer", "error", "pause", "second driver", "torn")
 
@@ -244,12 +244,12 @@ class _World:
     def outcome(self) -> Outcome:
         """The outcome so far."""
         pipeline = self.pipeline()
-        return all_states({one.name: self._of_state(pipeline, one) for one in pipeline.job().each().values()})
+        return all_states({one.name: self._of_state(pipeline, one) for one in pipeline.job().nodes.values()})
 
-    def _of_state(self, pipeline: Pipeline, job: Job) -> Outcome:
+    def _of_state(self, pipeline: Pipeline, node: Node) -> Outcome:
         """The outcome of one state, with the outputs of each sink that takes it."""
-        rows = [_rows_in(*self.sinks[sink]) for sink in job.sinks if sink in self.sinks] or [iter(())]
-        return all_outputs([outcome_of(pipeline, some, positions=True, state=job.name) for some in rows])
+        rows = [_rows_in(*self.sinks[sink]) for sink in node.sinks if sink in self.sinks] or [iter(())]
+        return all_outputs([outcome_of(pipeline, some, positions=True, state=node.name) for some in rows])
 
     def forget(self) -> None:
         """Free the memory."""
@@ -266,7 +266,7 @@ def _rows_in(sink: MemoryStorage, format: str) -> Iterator[dict[str, Any]]:
     for name in sink.list(""):
         data = sink.read(name)
         if format == "parquet":
-            yield from pq.read_table(pa.BufferReader(data)).to_pylist()
+            yield from readable_list(pq.read_table(pa.BufferReader(data)))
         else:
             yield from (json.loads(line) for line in data.to_pybytes().decode().splitlines())
 

@@ -9,21 +9,23 @@ pytest collects the tests of the class. Each creates its own sources over the sa
 
 from __future__ import annotations
 
-import json
 import pickle
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import cloudpickle
+import msgspec
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 
 from monoids import Count
-from persistent.checkpoint.positions import codec_of, positions_from_json, positions_to_json
+from persistent.checkpoint.parts import SourcePart
+from persistent.checkpoint.positions import codec_of
 from persistent.pipeline import Pipeline
 from persistent.sources.protocol import (
     NO_TIMESTAMP,
@@ -300,10 +302,9 @@ def _after(state: SourceState, plan: SourcePlan) -> SourceState:
 
 def _through_documents(source: Source, state: SourceState) -> SourceState:
     """The state as a checkpoint restores it: positions by their codec, and JSON."""
-    codec = codec_of(source).name
-    written = json.loads(json.dumps([positions_to_json(codec, state.positions), state.recorded]))
-    recorded: Mapping[str, Any] = written[1]
-    return SourceState(positions_from_json(codec, written[0]), recorded, state.index, state.largest)
+    part = SourcePart("", tuple(state.positions), state.positions, state.recorded, codec=codec_of(source).name)
+    read = msgspec.json.decode(msgspec.json.encode(part), type=SourcePart)
+    return SourceState(read.positions, read.recorded, state.index, state.largest)
 
 
 def _difference(expected: list[_Read], found: list[_Read]) -> str:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from persistent.message import Batch
+from persistent.processing import key_columns
 from persistent.session_window import values_of
 from persistent.sources.protocol import Budget, SourceState
-from persistent.task import PersistentTask, key_columns, named_states, operator_name
+from persistent.task import PersistentTask, named_states, operator_name
 from persistent.testing.clock import START_MS
 from persistent.testing.outcome import Outcome
 from persistent.testing.running import (
@@ -29,6 +30,7 @@ from persistent.testing.running import (
 )
 from persistent.testing.seeded import draw
 from persistent.testing.watching import draws_lots
+from persistent.text.readable import readable_list
 
 LATER_MS = START_MS + 100 * 86_400_000 + 12_345_678
 _PARALLEL = (1, 3, 2, 5)
@@ -179,7 +181,7 @@ def _times_and_keys(task: PersistentTask, records: InputRecords, settings: Setti
     times, keys = [-1] * len(records), [""] * len(records)
     for found in source.read(plan.splits[0], plan.recorded):
         batch = Batch(found.batch, found.timestamps, "memory", 0, found.offsets, key_columns(task))
-        columns = [column.to_pylist() for column in batch.keys]
+        columns = [readable_list(column) for column in batch.keys]
         for row, offset in enumerate(found.offsets.tolist()):
             times[offset] = int(found.timestamps[row])
             keys[offset] = repr([column[row] for column in columns])

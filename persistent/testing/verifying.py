@@ -1,10 +1,13 @@
-"""Verifying a task checks that reordering, restarts and repetition do not change its results."""
+"""Verifying a task checks that reordering, restarts and repetition do not change its results.
+
+Shrinking drops half of the records, then quarters, while the defect still shows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -26,9 +29,9 @@ from persistent.testing.outcome import (
     same,
 )
 from persistent.testing.running import InputRecords, MakeTask, Settings, at_once, maker, settings_of
-from persistent.testing.shrinking import smallest
 from persistent.testing.variations import Variation, variations_of
 from persistent.testing.watching import Changed, Seen, law_broken, watch
+from persistent.text.readable import readable_list
 from persistent.window import AnyWindow
 from persistent.worker.output_tables import START
 
@@ -238,7 +241,7 @@ class _Verifying:
         lines = [f"{self.name}{' ' if way == 'expected' else ', '}{said}"]
         lines += [f"  {line}" for line in [*difference.where(), *difference.values(first, second)]]
         lines.append(f"  shown by {len(records)} of {len(self.records)} records:")
-        shown = records.to_pylist() if isinstance(records, pa.Table) else list(records)
+        shown = readable_list(records) if isinstance(records, pa.Table) else list(records)
         lines += [f"    {record!r}" for record in shown[:_RECORDS_SHOWN]]
         if len(shown) > _RECORDS_SHOWN:
             lines.append(f"    and {len(shown) - _RECORDS_SHOWN} more")
@@ -283,3 +286,38 @@ def _check_options(records: Any, on_error: str, steps: int, shuffles: int) -> No
     for name, number, least in (("steps", steps, 1), ("shuffles", shuffles, 0)):
         if isinstance(number, bool) or not isinstance(number, int) or number < least:
             raise InvalidPipeline(f"{name}={number!r}: give a whole number, at least {least}")
+
+
+S = TypeVar("S")
+
+TRIES_MAX = 120
+
+
+def smallest(records: InputRecords, seen: S, look: Callable[[InputRecords], S | None]) -> tuple[InputRecords, S]:
+    """A small part of the records for which ``look`` still finds a defect, and that defect.
+
+    >>> smallest([1, 2, 3, 4, 5, 6], "both", lambda some: "both" if {2, 5} <= set(some) else None)
+    ([2, 5], 'both')
+    """
+    size, tries = len(records) // 2, 0
+    while size and tries < TRIES_MAX:
+        start, shorter = 0, False
+        while start < len(records) and tries < TRIES_MAX:
+            less = _without(records, start, start + size)
+            found = look(less) if len(less) else None
+            tries += 1
+            if found is None:
+                start += size
+            else:
+                records, seen, shorter = less, found, True
+        if size > 1:
+            size = min(size // 2, max(len(records) // 2, 1))
+        elif not shorter:
+            break
+    return records, seen
+
+
+def _without(records: InputRecords, start: int, stop: int) -> Any:
+    if isinstance(records, pa.Table):
+        return pa.concat_tables([records.slice(0, start), records.slice(stop)])
+    return [*records[:start], *records[stop:]]

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from monoids import HeavyHitters, Monoid, Reservoir
-from persistent.message import Batch, Message
+from persistent.message import Batch, Message, readable_fields
 from persistent.task import STATE, PersistentTask, operator_name
 from persistent.testing.outcome import same
 from persistent.testing.running import InputRecords, MakeTask, Settings, standing_clock, task_run
+from persistent.text.readable import readable_list
 
 _VALUES_MAX = 60
 _EXAMPLES = 30
@@ -56,9 +57,9 @@ def watch(make: MakeTask, records: InputRecords, settings: Settings) -> Seen:
 
 def _by_message(given: type[PersistentTask], seen: Seen) -> dict[str, Any]:
     def process_message(self: PersistentTask, state: Any, message: Message) -> Any:
-        before = copy.deepcopy(dict(message.value))
+        before = copy.deepcopy(readable_fields(message))
         answer: Any = given.process_message(self, _Recorded(state, seen), message)
-        for name, value in dict(message.value).items():
+        for name, value in readable_fields(message).items():
             if not same(before.get(name), value):
                 raise Changed(f"message.value[{name!r}]", before.get(name), value, before)
         return answer
@@ -74,7 +75,7 @@ def _by_batch(given: type[PersistentTask], seen: Seen) -> dict[str, Any]:
             changed = np.flatnonzero(old != new)
             if len(changed):
                 row = int(changed[0])
-                record = batch.table.slice(row, 1).to_pylist()[0]
+                record = readable_list(batch.table.slice(row, 1))[0]
                 raise Changed(f"batch.{what}[{row}]", int(old[row]), int(new[row]), record)
         return answer
 

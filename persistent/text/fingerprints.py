@@ -66,8 +66,6 @@ def window_text(window: Mapping[str, Any] | None) -> str:
     """
     if window is None:
         return "none"
-    if "everything" in window:
-        return "everything()"
     if "gap_ms" in window:
         return f'session("{duration_text(window["gap_ms"])}", cut="{duration_text(window["cut_ms"])}")'
     if "assigned" in window:

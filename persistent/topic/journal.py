@@ -2,22 +2,31 @@
 
 An entry holds records and the place behind them, and is atomic: a crash at any moment neither repeats nor omits a
 message. A new writer of the log fences the previous one.
+
+Every entry has a mark: which topic the journal holds, how far, and what it lacks.
+
+A message and a loss have a record each, so that the journal states its gaps:
+
+kind 1 | delivery 1 | session 16 | first 8 | time or stop 8 | payload or reason
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import struct
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from persistent.clock import Duration, duration_ms, monotonic_s
 from persistent.errors import InvalidPipeline, PersistentError, SourceError
 from persistent.log import LogWriter, SegmentedLog
-from persistent.topic.mark import JournalMark
-from persistent.topic.messages import TopicEvent
+from persistent.topic.messages import MessagesLost, SessionBegan, SessionEnded, TopicEvent, TopicMessage
 from persistent.topic.options import JoinOptions
+from persistent.topic.place import TopicPlace
 from persistent.topic.receiver import TopicReceiver
-from persistent.topic.records import encode_record
 
 _ENTRY_BYTES_MAX = 64 << 20
 _TRIES = 2
@@ -222,3 +231,111 @@ def _parts(events: Iterable[TopicEvent]) -> Iterable[list[TopicEvent]]:
             part, size = [], 0
     if part:
         yield part
+
+
+@dataclass(frozen=True)
+class JournalMark:
+    """``place``: after the last event. ``begun``: the session and the number with which the journal begins, if earlier
+    messages were wanted and were no longer retained. ``lost``: how many messages were lost since; ``open_ends``: how
+    many sessions have ended without a word of their sender."""
+
+    topic: str
+    place: TopicPlace = field(default_factory=TopicPlace)
+    begun: tuple[str, int] = ("", 0)
+    lost: int = 0
+    open_ends: int = 0
+
+    def after(self, event: TopicEvent, options: JoinOptions) -> JournalMark:
+        """The mark after one more event.
+
+        >>> JournalMark("t").after(MessagesLost("s", 4, 7, ""), JoinOptions()).lost
+        3
+        """
+        found = replace(self, place=self.place.after(event))
+        match event:
+            case SessionBegan(session, first) if not self.place.session and options.late and not options.last:
+                return replace(found, begun=(session, first))
+            case MessagesLost():
+                return replace(found, lost=self.lost + len(event))
+            case SessionEnded(clean=False):
+                return replace(found, open_ends=self.open_ends + 1)
+        return found
+
+    def warnings(self) -> Iterator[str]:
+        """What the journal lacks, a sentence each."""
+        if self.begun[1]:
+            session, first = self.begun
+            yield (
+                f"begins with message {first:,} of session {session}: the {first:,} before it are neither counted nor "
+                "dead letters: the sender no longer had them; let the sender retain more (TopicSender(retain=)), or "
+                "start the job before it"
+            )
+        if self.lost or self.open_ends:
+            ends = f", and of {self.open_ends:,} sessions the end is unknown" if self.open_ends else ""
+            yield f"lacks {self.lost:,} messages that were lost since it began{ends}: see persistent dead-letters"
+
+    def encoded(self) -> bytes:
+        said = {
+            "topic": self.topic,
+            "place": self.place.encoded().decode(),
+            "begun": list(self.begun),
+            "lost": self.lost,
+            "open_ends": self.open_ends,
+        }
+        return json.dumps(said).encode()
+
+    @staticmethod
+    def decoded(mark: bytes) -> JournalMark:
+        """The mark of such bytes. ValueError, KeyError, TypeError, AttributeError for other bytes."""
+        said: Any = json.loads(mark)
+        topic, place = str(said["topic"]), TopicPlace.decoded(said["place"].encode())
+        session, first = said["begun"]
+        return JournalMark(topic, place, (str(session), int(first)), int(said["lost"]), int(said["open_ends"]))
+
+
+_HEAD = struct.Struct("<BB16sQq")
+_MESSAGE, _LOST, _OPEN = 1, 2, 3
+_DELIVERIES = ("live", "late-join", "retransmit")
+_OPEN_REASON = "the sender is gone, and it is unknown whether it had published more"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """A message with its ``payload``, or a loss without one, and ``why`` in a sentence."""
+
+    session: str
+    number: int
+    time: int
+    delivery: str
+    payload: bytes | None
+    why: str = ""
+
+
+def encode_record(event: TopicEvent) -> bytes | None:
+    """The record of an event; None for an event without a message or a loss."""
+    match event:
+        case TopicMessage(session, number, time, payload):
+            delivery = _DELIVERIES.index(event.delivery)
+            return _HEAD.pack(_MESSAGE, delivery, bytes.fromhex(session), number, time) + payload
+        case MessagesLost(session, first, stop, reason):
+            return _HEAD.pack(_LOST, 0, bytes.fromhex(session), first, stop) + reason.encode()
+        case SessionEnded(session, next_, False):
+            return _HEAD.pack(_OPEN, 0, bytes.fromhex(session), next_, next_) + _OPEN_REASON.encode()
+    return None
+
+
+def decode_record(data: bytes) -> TopicRecord:
+    """The record of these bytes. ValueError if they are not a record.
+
+    >>> lost = MessagesLost("00" * 16, 4, 7, "the sender no longer retained them")
+    >>> decode_record(encode_record(lost)).why
+    'lost: messages 4 to 6 of session 00000000000000000000000000000000: the sender no longer retained them'
+    """
+    if len(data) < _HEAD.size or data[0] not in (_MESSAGE, _LOST, _OPEN) or data[1] >= len(_DELIVERIES):
+        raise ValueError("not a record of a topic journal")
+    kind, delivery, session, number, time = _HEAD.unpack_from(data)
+    rest, name = data[_HEAD.size :], session.hex()
+    if kind == _MESSAGE:
+        return TopicRecord(name, number, time, _DELIVERIES[delivery], rest)
+    place = f"messages {number} to {time - 1} of" if kind == _LOST else f"messages from {number} on, if any, of"
+    return TopicRecord(name, number, 0, "", None, f"lost: {place} session {name}: {rest.decode()}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from persistent.clock import Duration, duration_ms
+from persistent.clock import Duration, duration_ms, option_ms
 from persistent.errors import InvalidPipeline
 from persistent.topic.messages import ASK_MAX, MessagesLost
 from persistent.topic.wire import PAYLOAD_BYTES_MAX, TEXT_BYTES_MAX
@@ -27,7 +27,7 @@ class Retain:
     bytes_max: int = 24 << 20
 
     def __post_init__(self) -> None:
-        _checked_ms(self, "age")
+        option_ms(self.age, "age")
         _check_number(self, "bytes", 0)
         _check_number(self, "bytes_max", BYTES_MAX_MIN)
         if self.bytes > self.bytes_max:
@@ -79,9 +79,9 @@ class JoinOptions:
         if self.window > ASK_MAX:
             raise InvalidPipeline(f"window={self.window!r}: give at most {ASK_MAX:,} messages")
         for name in ("retry", "retry_max", "timeout", "discovery", "silence"):
-            if _checked_ms(self, name) < 1:
+            if option_ms(getattr(self, name), name) < 1:
                 raise InvalidPipeline(f"{name}={getattr(self, name)!r}: give at least 1 ms")
-        _checked_ms(self, "gap_delay")
+        option_ms(self.gap_delay, "gap_delay")
 
     def is_burst(self, lost: MessagesLost) -> bool:
         """Whether more messages are lost at once than ``burst``."""
@@ -90,13 +90,6 @@ class JoinOptions:
     def ms(self, name: str) -> int:
         """An option that is a duration, in milliseconds."""
         return duration_ms(getattr(self, name), name)
-
-
-def _checked_ms(options: Retain | JoinOptions, name: str) -> int:
-    try:
-        return duration_ms(getattr(options, name), name)
-    except (TypeError, ValueError) as error:
-        raise InvalidPipeline(str(error)) from error
 
 
 def _check_number(options: Retain | JoinOptions, name: str, least: int) -> None:

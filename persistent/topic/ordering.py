@@ -1,23 +1,39 @@
 """The messages of one session in order, as a receiver hands them out: each once, or reported lost.
 
 ``next``      messages below it were handed out or reported lost
-``seam``      messages below it were published before this receiver took part, and are recovered as a late join
+``seam``      messages below it were published before this receiver took part: a late join
+``_join``     messages below it are always requested: those of the late join, and live ones that could not wait
 ``stop``      the known end of the session
 ``ripe``      missing messages below it are requested or lost
 
 Missing messages below ``ripe`` are requested, the oldest first. A message is lost if the sender no longer retains it,
 if its request has timed out, or if this receiver does not recover it. Losses are reported in their turn.
 
-A live message waits for earlier ones if few enough of them, and bytes enough for it, are ahead. Otherwise it becomes
-part of the late join, and is requested in its turn. If the earlier ones will not be requested, they are lost at once.
+A live message waits for earlier ones if few enough of them, and bytes enough for it, are ahead. Otherwise it is
+requested in its turn. If the earlier ones will not be requested, they are lost at once.
+
+At most ``window`` messages are requested at a time. A sender answers the oldest first, and over an ordered connection.
+So as long as answers come, a request waits in line: it is repeated after a delay in which none came, which doubles. It
+is lost after a timeout in which nothing came but reports of the sender that it is there.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from persistent.topic.asks import Asks, ranges
-from persistent.topic.messages import Ask, MessagesLost, Sent, SessionEnded, Standing, TopicEvent, TopicMessage
+from persistent.topic.messages import (
+    ASK_MAX,
+    BEAT_MS,
+    Ask,
+    MessagesLost,
+    Sent,
+    SessionEnded,
+    Standing,
+    TopicEvent,
+    TopicMessage,
+)
 from persistent.topic.options import JoinOptions
 
 GONE = "the sender no longer retained them"
@@ -38,7 +54,7 @@ class Ordering:
         self.session = session
         self.next = first
         self.seam = max(seam, first)
-        self.stop = self.seam
+        self.stop = self._join = self.seam
         self.ended = False
         self.duplicates = 0
         self.passed = 0
@@ -112,8 +128,8 @@ class Ordering:
         """Request a message in its turn: until then this receiver is still catching up."""
         self.passed += 1
         if not message.again:
-            self.seam = max(self.seam, message.number + 1)
-            self._ripe = max(self._ripe, self.seam)
+            self._join = max(self._join, message.number + 1)
+            self._ripe = max(self._ripe, self._join)
 
     def tick(self, now: int) -> list[TopicEvent]:
         """Time has passed."""
@@ -157,7 +173,7 @@ class Ordering:
                 self._ripe = stop
 
     def _is_unrecovered(self, number: int) -> bool:
-        return not self._retains or (number >= self.seam and not self._options.recover)
+        return not self._retains or (number >= self._join and not self._options.recover)
 
     def _hand_out(self, reason: str = "") -> list[TopicEvent]:
         """The events that have their turn. ``reason``: why all missing messages are lost."""
@@ -184,7 +200,7 @@ class Ordering:
         """Up to which number nothing will arrive, and why."""
         stop, why = min(self._low, self._ripe), reason or (GONE if self._retains else NOT_RETAINED)
         if self.next >= stop and self._is_unrecovered(self.next):
-            stop = self._ripe if not self._retains or self.next >= self.seam else min(self.seam, self._ripe)
+            stop = self._ripe if not self._retains or self.next >= self._join else min(self._join, self._ripe)
             why = NOT_RECOVERED if self._retains else NOT_RETAINED
         if self.next >= stop:
             return None
@@ -198,3 +214,99 @@ class Ordering:
             found.append(MessagesLost(self.session, self.next, stop, reason))
         self.next = stop
         self.asks.drop_below(stop)
+
+
+@dataclass
+class _Asked:
+    at: int
+    """When it was requested last."""
+    wait: int
+    since: int
+    """When it was requested first, on the clock of the timeout."""
+
+
+class Asks:
+    """The pending requests by message number, in order. Times are milliseconds of a clock that never goes back.
+
+    The clock of the timeout advances only while the sender is heard: a word from it vouches for the beat before it. So
+    a sender that was stopped, or could not be reached, or a receiver that was, has not been waited for.
+    """
+
+    def __init__(self, options: JoinOptions) -> None:
+        self._window = options.window
+        self._retry = options.ms("retry")
+        self._retry_max = max(options.ms("retry_max"), self._retry)
+        self._timeout = options.ms("timeout")
+        self._vouched_most = max(1, min(BEAT_MS, self._timeout // 2))
+        self._asked: dict[int, _Asked] = {}
+        self._heard_at = 0
+        self._answered_at = 0
+        self._vouched = self._moved = 0
+        self.repeated = 0
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._asked
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._asked) < self._window
+
+    def add(self, number: int, now: int) -> None:
+        self._heard_at = max(self._heard_at, now)
+        self._asked[number] = _Asked(now, self._retry, self._vouched)
+
+    def drop(self, number: int) -> None:
+        self._asked.pop(number, None)
+
+    def drop_below(self, number: int) -> None:
+        for one in [one for one in self._asked if one < number]:
+            del self._asked[one]
+
+    def heard(self, now: int, *, moves: bool = False, answers: bool = False) -> None:
+        """The sender was heard. ``moves``: by a message, or a part of one; ``answers``: it may be a requested one."""
+        self._vouched += min(max(now - self._heard_at, 0), self._vouched_most)
+        self._heard_at = max(self._heard_at, now)
+        if moves:
+            self._moved = self._vouched
+        if answers:
+            self._answered_at = now
+
+    def due(self, now: int) -> list[int]:
+        """The requests to repeat now. The delay of each doubles."""
+        found = [
+            number for number, asked in self._asked.items() if now - max(asked.at, self._answered_at) >= asked.wait
+        ]
+        for number in found:
+            asked = self._asked[number]
+            asked.at, asked.wait = now, min(2 * asked.wait, self._retry_max)
+        self.repeated += len(found)
+        return found
+
+    def over(self) -> list[int]:
+        """The requests that have timed out. They are removed."""
+        found = [
+            number
+            for number, asked in self._asked.items()
+            if self._vouched - max(asked.since, self._moved) >= self._timeout
+        ]
+        for number in found:
+            del self._asked[number]
+        return found
+
+
+def ranges(numbers: Iterable[int], most: int = ASK_MAX) -> Iterator[tuple[int, int]]:
+    """Numbers as ranges of at most ``most`` numbers.
+
+    >>> list(ranges([5, 3, 4, 9])), list(ranges(range(5), 2))
+    ([(3, 6), (9, 10)], [(0, 2), (2, 4), (4, 5)])
+    """
+    first = stop = -1
+    for number in sorted(numbers):
+        if number == stop and stop - first < most:
+            stop += 1
+            continue
+        if stop > first:
+            yield first, stop
+        first, stop = number, number + 1
+    if stop > first:
+        yield first, stop

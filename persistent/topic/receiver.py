@@ -14,17 +14,15 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self, cast
 
 from persistent.clock import Duration, duration_ms, monotonic_s
 from persistent.errors import SourceError
-from persistent.topic.catching_up import CatchUp
 from persistent.topic.loop_thread import LoopThread
 from persistent.topic.messages import HangUp, SessionEnded, TopicEvent, TopicMessage
 from persistent.topic.options import JoinOptions, checked_address, checked_topic
 from persistent.topic.place import TopicPlace
-from persistent.topic.receiving import Dial, GiveUp, ReceiverEffect, Receiving, Tell
+from persistent.topic.receiving import CatchUp, Dial, GiveUp, ReceiverEffect, Receiving, Tell
 from persistent.topic.wire import RECEIVER_HEARS_BYTES_MAX, Frames, Garbled, encode
 
 _TICK_S = 0.05
@@ -86,9 +84,7 @@ class TopicReceiver:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

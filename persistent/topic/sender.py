@@ -10,7 +10,6 @@ import asyncio
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Any, Self, cast
 
 from persistent.clock import Duration, duration_ms, monotonic_s, wall_ms
@@ -18,8 +17,7 @@ from persistent.errors import InvalidPipeline, Refused
 from persistent.topic.loop_thread import LoopThread, settled
 from persistent.topic.messages import TIMES, HangUp, Spoken
 from persistent.topic.options import Retain, checked_topic
-from persistent.topic.retention import MESSAGE_BYTES
-from persistent.topic.sending import BACKLOG_BYTES, Sending
+from persistent.topic.sending import BACKLOG_BYTES, MESSAGE_BYTES, Sending
 from persistent.topic.wire import PAYLOAD_BYTES_MAX, SENDER_HEARS_BYTES_MAX, TEXT_BYTES_MAX, Frames, Garbled, encode
 
 _TICK_S = 0.1
@@ -77,9 +75,7 @@ class TopicSender:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -7,16 +7,40 @@
 
 Each connection has an outbox, and ``next`` takes from it while the connection has room. The sender remembers how far
 each receiver has everything, and for a while those that have lost their connection: they may return.
+
+What waits at a sender for one receiver.
+
+Live messages and standings wait in their order, up to a limit of bytes; what exceeds it is dropped, and the receiver
+notices and requests it. Requested messages are remembered by number alone, so they take no room, are never dropped, and
+a repeated request changes nothing. They are sent oldest first. Both take turns, by bytes: however much there is of one,
+the other gets half of the connection.
+
+It retains the newest messages of its session, without a hole. A message is dropped when both minimums allow it, or when
+the hard limit is exceeded. The newest is kept.
 """
 
 from __future__ import annotations
 
+import heapq
+from collections import deque
 from dataclasses import dataclass, replace
 
-from persistent.topic.messages import BEAT_MS, NUMBER_MAX, Ask, HangUp, Have, Hello, Leave, Sent, Spoken, Standing
+from persistent.topic.messages import (
+    ASK_MAX,
+    BEAT_MS,
+    NUMBER_MAX,
+    Ask,
+    Gone,
+    HangUp,
+    Have,
+    Hello,
+    Leave,
+    Refusal,
+    Sent,
+    Spoken,
+    Standing,
+)
 from persistent.topic.options import Retain
-from persistent.topic.outbox import Outbox
-from persistent.topic.retention import Retained
 
 BACKLOG_BYTES = 8 << 20
 LINKS_MAX = 1_000
@@ -113,7 +137,8 @@ class Sending:
             self.refuse(link, f"{most}: end some of them, or start another sender")
             return
         if is_full:
-            self.refuse(next(iter(self._silent)))
+            first, *_ = self._silent
+            self.refuse(first)
         self._silent[link] = now
 
     def unlinked(self, link: int, now: int) -> None:
@@ -127,7 +152,8 @@ class Sending:
             self._away.pop(gone.receiver, None)
             self._away[gone.receiver] = now
             if len(self._away) > LINKS_MAX:
-                self._away.pop(next(iter(self._away)))
+                first, *_ = self._away
+                del self._away[first]
 
     def refuse(self, link: int, reason: str = "") -> None:
         """Hang up on a connection. ``reason``: what a receiver needs to know; one that is told does not return."""
@@ -170,3 +196,168 @@ class Sending:
         found = self._outboxes[link].next() if link in self._outboxes else None
         self.resent += isinstance(found, Sent) and found.again
         return found
+
+
+ASKED_MAX = 4 * ASK_MAX
+"""How many requested messages are remembered. A receiver has at most ``ASK_MAX`` pending, and repeats the others."""
+
+
+class Outbox:
+    """What waits for one receiver of ``session``. ``bytes_max``: of live messages, except for one alone."""
+
+    def __init__(self, session: str, retained: Retained, bytes_max: int) -> None:
+        self._session, self._retained, self._bytes_max = session, retained, bytes_max
+        self._queue: deque[Spoken | HangUp] = deque()
+        self._bytes = 0
+        self._asked: list[int] = []
+        """A heap of the numbers in ``_is_asked``."""
+        self._is_asked: set[int] = set()
+        self._is_gone = self._is_over = False
+        self._lead = 0
+        """By how many bytes the requested messages are ahead of the others, while both wait."""
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes of live messages wait."""
+        return self._bytes
+
+    def put(self, message: Sent) -> bool:
+        """Whether a live message has room. Otherwise it is dropped."""
+        if self._is_over or (self._bytes and self._bytes + _size(message) > self._bytes_max):
+            return False
+        self._queue.append(message)
+        self._bytes += _size(message)
+        return True
+
+    def report(self, standing: Standing) -> None:
+        """Send the standing, after the messages before it. The last one in the queue is replaced."""
+        if self._is_over:
+            return
+        last = self._queue[-1] if self._queue else None
+        if isinstance(last, Standing):
+            self._queue.pop()
+            standing = replace(standing, token=max(standing.token, last.token))
+        self._queue.append(standing)
+
+    def ask(self, first: int, stop: int) -> None:
+        """Send these messages again as room comes, or that they are gone."""
+        low = self._retained.low
+        self._is_gone = self._is_gone or first < low
+        for number in range(max(first, low), min(stop, self._retained.next)):
+            if number not in self._is_asked and len(self._asked) < ASKED_MAX:
+                self._is_asked.add(number)
+                heapq.heappush(self._asked, number)
+
+    def refuse(self, link: int, reason: str = "") -> None:
+        """Say why, if there is a reason, and hang up. Nothing else is sent."""
+        self._queue.clear()
+        self._bytes = 0
+        self._queue.extend([*([Refusal(reason)] if reason else []), HangUp(link)])
+        self._asked, self._is_over = [], True
+
+    def next(self) -> Spoken | HangUp | None:
+        """The next thing to send, or None."""
+        while self._asked and self._asked[0] < self._retained.low:
+            self._pop_asked()
+            self._is_gone = True
+        if self._is_gone and not self._is_over:
+            self._is_gone = False
+            return Gone(self._session, self._retained.low)
+        if not self._asked or not self._queue:
+            self._lead = 0
+        if self._asked and (self._lead <= 0 or not self._queue):
+            (found,) = self._retained.of(self._asked[0], self._asked[0] + 1)
+            self._pop_asked()
+            self._lead += _size(found)
+            return replace(found, again=True)
+        return self._next_live() if self._queue else None
+
+    def _next_live(self) -> Spoken | HangUp:
+        said = self._queue.popleft()
+        if isinstance(said, Sent):
+            self._bytes -= _size(said)
+            self._lead -= _size(said)
+        return said
+
+    def _pop_asked(self) -> None:
+        self._is_asked.discard(heapq.heappop(self._asked))
+
+
+def _size(message: Sent) -> int:
+    return len(message.payload) + MESSAGE_BYTES
+
+
+MESSAGE_BYTES = 64
+"""The bytes that a message counts in addition to its payload."""
+_COMPACT_MIN = 1_024
+
+
+class RetainedRow:
+    """The retained messages with their times, oldest first. Each is as near as any other: in a deque, one in the middle
+    of millions is reached step by step."""
+
+    def __init__(self) -> None:
+        self._items: list[tuple[int, Sent] | None] = []
+        self._gone = 0
+        """How many places at the beginning are empty."""
+
+    def __len__(self) -> int:
+        return len(self._items) - self._gone
+
+    def __getitem__(self, index: int) -> tuple[int, Sent]:
+        found = self._items[self._gone + index]
+        assert found is not None
+        return found
+
+    def append(self, item: tuple[int, Sent]) -> None:
+        self._items.append(item)
+
+    def popleft(self) -> None:
+        """Drop the oldest."""
+        self._items[self._gone] = None
+        self._gone += 1
+        if self._gone >= _COMPACT_MIN and 2 * self._gone > len(self._items):
+            del self._items[: self._gone]
+            self._gone = 0
+
+
+class Retained:
+    """The messages ``low <= number < next``. ``forced``: how many were dropped by the hard limit alone, before their
+    time. Without ``retain`` no message is kept."""
+
+    def __init__(self, retain: Retain | None) -> None:
+        self._retain = retain
+        self._messages = RetainedRow()
+        self.bytes = 0
+        self.next = 0
+        self.forced = 0
+
+    @property
+    def low(self) -> int:
+        return self.next - len(self._messages)
+
+    def add(self, message: Sent, now: int) -> None:
+        """Retain one more message, and drop the expired ones. ``now``: ms, never back."""
+        assert message.number == self.next
+        self.next += 1
+        if self._retain is not None:
+            self._messages.append((now, message))
+            self.bytes += _size(message)
+            self.let_go(now)
+
+    def let_go(self, now: int) -> None:
+        """Drop the messages that have expired or exceed the limit."""
+        while self._retain is not None and len(self._messages) > 1:
+            added, oldest = self._messages[0]
+            is_old = not self._retain.age_ms or now - added > self._retain.age_ms
+            may = is_old and self.bytes - _size(oldest) >= self._retain.bytes
+            if not may and self.bytes <= self._retain.bytes_max:
+                return
+            self.forced += not may
+            self.bytes -= _size(oldest)
+            self._messages.popleft()
+
+    def of(self, first: int, stop: int) -> list[Sent]:
+        """The retained messages of a range."""
+        low = self.low
+        return [self._messages[number - low][1] for number in range(max(first, low), min(stop, self.next))]

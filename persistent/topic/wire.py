@@ -36,8 +36,7 @@ RECEIVER_HEARS_BYTES_MAX = PAYLOAD_BYTES_MAX + 256
 _MAGIC = b"PTOP"
 _LENGTH = struct.Struct("<I")
 _HELLO = struct.Struct("<4sHII")
-_STANDING = struct.Struct("<16sQQBBII")
-"""The last field is that of ``Hello``: earlier releases have one token of 64 bits, and return what they were sent."""
+_STANDING = struct.Struct("<16sQQBBI")
 _SENT = struct.Struct("<16sQqB")
 _RANGE = struct.Struct("<16sQQ")
 _ONE = struct.Struct("<16sQ")
@@ -58,7 +57,7 @@ def _encoded(said: Spoken) -> tuple[int, bytes, bytes]:
         case Hello(topic, token, receiver):
             return 1, _HELLO.pack(_MAGIC, VERSION, token, receiver), topic.encode()
         case Standing(session, low, next_, retains, ended, token):
-            return 2, _STANDING.pack(bytes.fromhex(session), low, next_, retains, ended, token, 0), b""
+            return 2, _STANDING.pack(bytes.fromhex(session), low, next_, retains, ended, token), b""
         case Sent(session, number, time, payload, again):
             return 3, _SENT.pack(bytes.fromhex(session), number, time, again), payload
         case Gone(session, stop):
@@ -115,7 +114,7 @@ def _hello(magic: bytes, version: int, token: int, receiver: int, rest: bytes) -
 
 
 def _standing(session: bytes, low: int, next_: int, retains: int, ended: int, *more: Any) -> Standing:
-    token, _, rest = more
+    token, rest = more
     _ends(rest)
     if low > next_ or retains > 1 or ended > 1:
         raise Garbled(f"an impossible standing: next message {next_}, retained from {low} on")

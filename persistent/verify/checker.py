@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from monoids.hashing import VERSION as HASH_VERSION
 from persistent.checkpoint.copies import OnProgress
-from persistent.checkpoint.log import Log
+from persistent.checkpoint.log import FormatFile, Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import (
     CLAIM,
@@ -30,9 +30,8 @@ from persistent.checkpoint.names import (
 )
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.set_aside import aside_names
-from persistent.checkpoint.shapes import check_format
 from persistent.checkpoint.successor import Entry
-from persistent.codec import KEY_GROUPS, Run, decode_document, decode_table
+from persistent.codec import KEY_GROUPS, Run, decode_table
 from persistent.errors import CorruptCheckpoint, PersistentError
 from persistent.storage import Storage
 from persistent.verify.findings import MISSING, Finding, Verification
@@ -123,14 +122,13 @@ class _Checker:
         if data is None:
             return
         try:
-            body = decode_document(data.to_pybytes(), "FORMAT")
-            check_format(body, "FORMAT")
+            body = FormatFile.decode(data.to_pybytes(), "FORMAT")
         except CorruptCheckpoint as error:
             self.found.fault("FORMAT", "FORMAT", str(error))
             return
-        if (body.get("key_groups"), body.get("hash")) != (KEY_GROUPS, HASH_VERSION):
-            self.found.fault("FORMAT", "FORMAT", f"key groups {body.get('key_groups')}, hash {body.get('hash')}")
-        self.job = body.get("job")
+        if (body.key_groups, body.hash) != (KEY_GROUPS, HASH_VERSION):
+            self.found.fault("FORMAT", "FORMAT", f"key groups {body.key_groups}, hash {body.hash}")
+        self.job = body.job
 
     def _chain(self) -> None:
         if not self.ids:
@@ -186,7 +184,7 @@ class _Checker:
         for manifest in (entry.manifest for entry in self.entries.values()):
             for run in manifest.all_runs():
                 before = named.get(run.name)
-                if before is not None and (changed := differences(before[0], run)):
+                if before is not None and (changed := differences(before[0], run, manifest)):
                     self._bad(
                         manifest.id, f"describes {run.name} with a {changed} that differs from manifest {before[1].id}"
                     )
@@ -219,11 +217,15 @@ class _Checker:
             counted += sum(self._unpublished(name, named[name], part) for name in unpublished)
             accounts = self.newest.accounts.values()
             expected = sum(account.late if folder == "late" else account.dead for account in accounts)
-            if counted > expected:
+            if counted > expected and not self._has_restarted():
                 self.found.warn(part, folder, f"{_said(counted, part, expected)}: a rollback published some again?")
             elif counted < expected and self.newest.origin is None:
                 # A job started from a savepoint continues its account; the rows stayed with the old job.
                 self.found.warn(part, folder, f"{_said(counted, part, expected)}: were files deleted?")
+
+    def _has_restarted(self) -> bool:
+        """Whether the account began again at a clock; what was set aside before stays."""
+        return any(source.since is not None for source in self.newest.sources.values())
 
     def _named_aside(self, folder: str) -> dict[str, Staged]:
         """The files that kept manifests staged, by their published names."""
@@ -301,7 +303,6 @@ class _Checker:
             # A fence may have the id of a lost checkpoint, whose plan never runs.
             return
         manifest = base.manifest
-        plan = plan.named(next(iter(manifest.sources)), next(iter(manifest.operators)))
         if plan.job != manifest.job or not plan.starts_at(manifest.sources):
             yield f"does not start at the positions of checkpoint {plan.base}"
         if plan.base == self.newest.base:

@@ -10,18 +10,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 
-from persistent.checkpoint.manifest import Manifest
+from msgspec.structs import asdict
+
+from persistent.checkpoint.manifest import SETS, Manifest
 from persistent.checkpoint.parts import partition_name
-from persistent.checkpoint.shapes import SETS
 from persistent.checkpoint.successor import Entry, broken
 from persistent.codec import Run
 
 
-def differences(before: Run, after: Run) -> str:
-    """The fields of a run that differ between two manifests. Only ``low`` may change, and only upwards."""
-    one, other = before.to_json(), after.to_json()
-    changed = [name for name in one if name != "low" and one[name] != other[name]]
-    return ", ".join([*changed, *(["low"] if after.low < before.low else [])])
+def differences(before: Run, after: Run, manifest: Manifest) -> str:
+    """The fields of a run that differ between an earlier manifest and this one. Only ``low`` may change, and only
+    upwards: except in a rollback, which names the run as its target does."""
+    names = (name for name in before.__struct_fields__ if name != "low")
+    changed = [name for name in names if getattr(before, name) != getattr(after, name)]
+    goes_back = after.low < before.low and manifest.kind != "rollback"
+    return ", ".join([*changed, *(["low"] if goes_back else [])])
 
 
 def manifest_faults(manifest: Manifest, job: str | None) -> Iterator[str]:
@@ -48,13 +51,14 @@ def step_faults(manifest: Manifest, parent: Entry) -> Iterator[str]:
     later = after.accounts
     for partition, account in before.accounts.items() if after.kind not in SETS else ():
         partition = partition if partition in later else _qualified(before, partition, after)
-        if not _grows(account.__dict__, later[partition].__dict__ if partition in later else {}):
+        if not _grows(asdict(account), asdict(later[partition]) if partition in later else {}):
             yield f"{partition}: the account goes back"
 
 
 def _qualified(before: Manifest, partition: str, after: Manifest) -> str:
     """The name of a single source's partition, after other sources have joined."""
-    return partition_name(next(iter(before.sources)), partition, len(after.sources))
+    source, *_ = before.sources
+    return partition_name(source, partition, len(after.sources))
 
 
 def _grows(before: Mapping[str, int], after: Mapping[str, int]) -> bool:

@@ -107,7 +107,7 @@ def _seen(manifest: Manifest) -> Iterator[OperatorState]:
     for source in manifest.sources.values():
         if source.seen is not None:
             columns = source.seen.columns
-            names = (*columns["origin"], *([columns["epoch"]] if columns["epoch"] else []))
+            names = (*columns.origin, *([columns.epoch] if columns.epoch else []))
             yield OperatorState((), names, ("binary",) * len(names), {STATE: StateRuns({}, source.seen.runs)})
 
 

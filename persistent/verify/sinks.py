@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from persistent.checkpoint.copies import OnProgress, newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.successor import Entry
-from persistent.driver.output_batches import batches_of, claim_of, former_name, part_of
+from persistent.driver.output_batches import batches_of, claim_of, part_of
 from persistent.errors import CorruptCheckpoint, PersistentError, StagedMissing
 from persistent.pipeline import Pipeline
 from persistent.sinks.protocol import BatchSink, Known, Looked
@@ -39,8 +39,7 @@ def verify_sinks(pipeline: Pipeline, *, on_progress: OnProgress | None = None) -
     found.newest = newest.id
     for name in job.all_sinks:
         _Comparison(pipeline, log, found, name, newest_of(log)).compare(on_progress or _ignore)
-    former = {former_name(job, newest, name) for name in job.sinks}
-    for name in sorted(newest.sinks.keys() - job.all_sinks.keys() - former):
+    for name in sorted(newest.sinks.keys() - job.all_sinks.keys()):
         found.note(f"sink {name}", f"sink {name}", f"{_NOT}: the pipeline does not have it")
     return found
 
@@ -76,7 +75,7 @@ class _Comparison:
     def compare(self, on_progress: OnProgress) -> None:
         """Look at the sink, and add what there is to say."""
         job, manifest = self.pipeline.job(), self.newest.manifest
-        part, sink = part_of(job, manifest, self.name), job.all_sinks[self.name]
+        part, sink = part_of(manifest, self.name), job.all_sinks[self.name]
         self.found.parts.setdefault(self.part, Checked())
         if part.last is None and not part.unpublished:
             self.note(f"{_NOT}: nothing is known to be published there yet")
@@ -163,9 +162,9 @@ class _Comparison:
         """Whether the mark may have that number, if no other checkpoint was committed meanwhile."""
         job, manifest = self.pipeline.job(), self.newest.manifest
         outlet = job.all_outlets()[self.name]
-        part, batches = part_of(job, manifest, self.name), batches_of(job, manifest, self.name, outlet.read)
+        part, batches = part_of(manifest, self.name), batches_of(job, manifest, self.name, outlet.read)
         if manifest.target is not None or any(one.before is None for one in part.unpublished):
-            # A rollback is yet to move it, or an older release has not recorded from where it moves.
+            # A rollback is yet to move it, or it has had no batch before.
             return True
         numbers = {batch.number for batch in batches} | {batch.before for batch in batches}
         return number in (numbers or {manifest.revision_base + (part.last or 0)})
@@ -189,14 +188,14 @@ class _Comparison:
     def _known(self) -> Known:
         """What kept checkpoints know of the sink. Open is what the newest has still to take back, what was discarded,
         and what is so old that whoever discarded it is not kept."""
-        job, newest = self.pipeline.job(), self.newest.manifest
-        now = part_of(job, newest, self.name)
+        newest = self.newest.manifest
+        now = part_of(newest, self.name)
         owed, open = {batch.id for batch in now.owed}, {batch.id for batch in now.unpublished if not batch.staged}
         taken_back, batches = range(*newest.retract or (0, 0)), {}
         for id in self.log.kept_ids(newest):
             # Unreadable, it is a fault of the checkpoint, or was collected meanwhile.
             with suppress(CorruptCheckpoint):
-                for batch in part_of(job, self.log.read(id).manifest, self.name).unpublished:
+                for batch in part_of(self.log.read(id).manifest, self.name).unpublished:
                     if batch.staged:
                         batches[batch.id] = batch.staged
                     if not batch.staged or batch.id < newest.oldest or batch.id in taken_back:

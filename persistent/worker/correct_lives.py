@@ -17,16 +17,16 @@ from monoids.groupby.cells import Integers
 from monoids.groupby.grouping import take_keys
 from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums
-from persistent.codec import Run
+from persistent.codec import KEY_GROUPS, Run
 from persistent.session_window import group_sessions, sessions_after, values_of
 from persistent.state import PersistentState
+from persistent.state_rows import fold
 from persistent.task import STATE
 from persistent.text.figures import utc_text
 from persistent.time_to_live import TimeToLive
-from persistent.worker.expire_keys import lives_of
-from persistent.worker.job import Job
-from persistent.worker.merge_runs import monoid_errors
-from persistent.worker.revise_windows import same_rows
+from persistent.views.rows import COUNT, counted, over, same_rows
+from persistent.worker.job import Node
+from persistent.worker.merge_runs import key_text, monoid_errors, parts_of
 
 _MOMENT = TimeToLive(1)
 
@@ -35,7 +35,7 @@ _MOMENT = TimeToLive(1)
 class Points:
     """The updates of a state whose keys expire, one of each key and time, in ``rows``; and which of them are taken."""
 
-    job: Job
+    node: Node
     rows: GroupSums
     taken: Mask
 
@@ -53,20 +53,20 @@ class Points:
     def joined(self) -> GroupSums | None:
         """Those that are taken, joined to lives; None if none is."""
         (table,) = self.rows.columns
-        ttl, chosen = self.job.state.time_to_live, np.flatnonzero(self.taken)
+        ttl, chosen = self.node.state.time_to_live, np.flatnonzero(self.taken)
         if ttl is None or not len(chosen):
             return None
         times, _, *values = table.flat()
         keys = take_keys(self.rows.keys, table.spread(np.arange(len(self.rows)))[chosen])
-        with monoid_errors(self.job):
-            return group_sessions(self.job.state.monoid, ttl, keys, times[chosen], take(tuple(values), chosen))
+        with monoid_errors(self.node.task, self.node.id):
+            return group_sessions(self.node.state.monoid, ttl, keys, times[chosen], take(tuple(values), chosen))
 
     def refused_text(self, place: int, final: int, *, adds: bool) -> str:
         """Why the point at this place is not taken, where keys have expired up to ``final``."""
         owners = self.rows.columns[0].spread(np.arange(len(self.rows)))
-        key = ", ".join(repr(column[int(owners[place])].as_py()) for column in self.rows.keys)
+        key = key_text(self.rows, int(owners[place]))
         of_key, time = f" of the key {key}" if key else "", utc_text(int(self.times[place]))
-        kept = f"with {self.job.state.time_to_live}{state_text(self.job)}"
+        kept = f"with {self.node.state.time_to_live}{state_text(self.node)}"
         if adds:
             fault, why = (
                 f"an update{of_key} at {time} is too late: {kept} it would have expired",
@@ -77,9 +77,9 @@ class Points:
         return f"{fault} by {utc_text(final)}, or never had a record of that time"
 
 
-def state_text(job: Job) -> str:
+def state_text(node: Node) -> str:
     """Names the state, if the task has several."""
-    return "" if job.name == STATE else f" of the state {job.name!r}"
+    return "" if node.name == STATE else f" of the state {node.name!r}"
 
 
 def by_moment(state: PersistentState) -> PersistentState:
@@ -89,16 +89,18 @@ def by_moment(state: PersistentState) -> PersistentState:
     return apart
 
 
-def judged_points(job: Job, runs: tuple[Run, ...], final: int, rows: GroupSums, *, adds: bool) -> Points:
+def judged_points(node: Node, runs: tuple[Run, ...], final: int, rows: GroupSums, *, adds: bool) -> Points:
     """Which updates, in the rows of a state by moment, are taken. ``runs``: of the state."""
-    ttl = job.state.time_to_live
+    ttl = node.state.time_to_live
     assert ttl is not None
     times = np.asarray(rows.columns[0].flat()[0])
     taken = ~ttl.late(times, final)[0] if adds else np.zeros(len(times), bool)
-    lives = None if taken.all() else lives_of(job, runs, np.unique(rows.hashes))
-    if lives is not None:
+    kept, hashes = node.state.monoid, np.unique(rows.hashes)
+    parts = [] if taken.all() else counted(kept, parts_of(node, runs, 0, KEY_GROUPS, hashes=hashes))
+    if parts:
+        lives = fold(over(kept, COUNT), parts, node.state.panes.step)
         taken = taken | _inside(rows, times, sessions_after(ttl, lives, final))
-    return Points(job, rows, taken)
+    return Points(node, rows, taken)
 
 
 def _inside(rows: GroupSums, times: Integers, lives: GroupSums) -> Mask:

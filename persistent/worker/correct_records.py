@@ -17,12 +17,13 @@ from persistent.message import Message
 from persistent.sinks.json_lines import json_rows
 from persistent.sources import Budget, FileSource, MemorySource, SourceState
 from persistent.sources.csv_dialect import USUAL, CsvDialect
-from persistent.sources.layout import carried
 from persistent.sources.protocol import DeadRecord, Records
 from persistent.sources.remedies import fault_of
 from persistent.sources.schemas import from_json, to_json, widens
+from persistent.text.readable import readable
 
 _ROWS = 1_000_000
+_SHOWN_MAX = 200
 _TIME = "persistent.timestamp"
 _OTHERS = (".json", ".jsonl", ".ndjson", ".parquet")
 NOTHING = "Nothing was changed"
@@ -53,7 +54,6 @@ class Form:
     schema: pa.Schema | None = None
     folders: tuple[str, ...] = ()
     multiline: bool = False
-    csv_empty: str | None = None
     dialect: CsvDialect = USUAL
 
     @classmethod
@@ -63,18 +63,25 @@ class Form:
         if not isinstance(timestamp, str):
             return None
         schema = None if pairs is None else from_json(pairs)
-        empty = {**record, **carried(record)}.get("csv_empty")
         folders, multiline = tuple(record.get("folders", ())), record.get("multiline", False)
-        return cls(timestamp, record.get("timestamp_unit"), schema, folders, multiline, empty, CsvDialect.of(record))
+        return cls(timestamp, record.get("timestamp_unit"), schema, folders, multiline, CsvDialect.of(record))
 
-    def file(self, path: str) -> FileSource:
-        """A file, or a folder of them, as they read theirs."""
+    def file(self, path: str, schema: pa.Schema | None) -> FileSource:
+        """A file, or a folder of them, as they read theirs: these columns, or without them all that it has."""
         times: dict[str, Any] = {"timestamp": self.timestamp, "timestamp_unit": self.timestamp_unit}
         if self.schema is None:
             return FileSource(path, **times)
-        read = {"schema": self.schema, "multiline": self.multiline, "csv_empty": self.csv_empty}
+        read: dict[str, Any] = {"schema": schema, "multiline": self.multiline}
         # A correction of records of CSV may be in another format.
         return FileSource(path, **times, **read, **({} if _is_other(path) else self.dialect.__dict__))
+
+    def unread(self, path: str) -> list[str]:
+        """The fields of a file, or of a folder of them, that no column takes."""
+        if self.schema is None:
+            return []
+        whole = self.file(path, None)
+        found = whole.schema(whole.plan(SourceState({}), Budget(_ROWS, ends=True)).recorded)
+        return sorted({*found.names} - {*self.schema.names, self.timestamp})
 
     def rows(self, rows: Any) -> tuple[MemorySource, Mapping[str, Any]]:
         """Mappings, or an Arrow table, and the record to read them by: each column that the sources have is of their
@@ -132,13 +139,20 @@ def given_records(option: str, given: Any, form: Form | None) -> Given:
         )
     if not is_path:
         return _read(option, *form.rows(given))
-    found = _read(option, form.file(os.fspath(given)))
+    found, path = _read(option, form.file(os.fspath(given), form.schema)), os.fspath(given)
+    nulls = {name for part in found.parts for name in part.batch.schema.names if part.batch.column(name).null_count}
     for name in form.folders:
-        if any(part.batch.column(name).null_count for part in found.parts):
+        if name in nulls:
             raise Refused(
                 f"{option}=: a record has no {name!r}, which the sources take from the names of their folders: give it "
                 f"as a field of the file, or give a folder that has such folders. {NOTHING}"
             )
+    if nulls and (unread := form.unread(path)):
+        raise Refused(
+            f"{option}=: the field {unread[0]!r} of {path!r} is no column of the sources, and a record has no "
+            f"{min(nulls)!r}. If that is what it is called there, correct its name; otherwise leave the field out. "
+            f"{NOTHING}"
+        )
     return found
 
 
@@ -189,6 +203,12 @@ def _unread(index: pa.Table | None, dead: DeadRecord) -> str:
     """Which record cannot be read, and why."""
     where = "" if index is None else f" of {index.column('path')[dead.ordinal].as_py()!r}"
     return f"the record at offset {dead.offset}{where} cannot be read: {fault_of(dead.reason)}"
+
+
+def record_text(part: Records, row: int) -> str:
+    """A record of a batch, for a message."""
+    values = {name: readable(part.batch.column(name)[row]) for name in part.batch.schema.names}
+    return f"the record {str(values)[:_SHOWN_MAX]}"
 
 
 def _without_time(given: Given) -> Given:

@@ -10,7 +10,7 @@ also if a life of that time alone has not. A life keeps its times: what is remov
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,24 +22,23 @@ from persistent.delta import Delta
 from persistent.deltas import Deltas
 from persistent.errors import Refused, UserCodeError
 from persistent.message import Batch
-from persistent.session_window import SessionWindow, values_of
+from persistent.processing import TaskFailure, key_columns, process
+from persistent.session_window import SessionWindow, result_columns, values_of
 from persistent.sources.protocol import Records
-from persistent.state import PersistentState
 from persistent.state_rows import fold
-from persistent.task import TaskFailure, check_key, key_columns, key_names, process
+from persistent.task import check_key, key_names
 from persistent.text.figures import utc_text
-from persistent.worker.close_sessions import with_values
+from persistent.views.rows import with_values
 from persistent.worker.correct_lives import Points, by_moment, judged_points, state_text
-from persistent.worker.correct_records import CORRECT_IT, NOTHING, Given
-from persistent.worker.job import Job
+from persistent.worker.correct_records import CORRECT_IT, NOTHING, Given, record_text
+from persistent.worker.job import Job, Node
 from persistent.worker.merge_runs import monoid_errors
 from persistent.worker.time_limit import TimeLimit
 
 Late = tuple[int, str]
 """Time and text of a record."""
 
-_SHOWN_MAX = 200
-_ANEW = "or read the source again into a new checkpoint"
+_ANEW = "or read the source again into a new checkpoint and sink"
 
 
 @dataclass(frozen=True)
@@ -69,34 +68,33 @@ def corrected_rows(
     timestamps are dead. Refused, UserCodeError if a record cannot count, with what to do."""
     one, other = _sums(job, judged, limit, added), _sums(job, judged, limit, removed)
     found = CorrectedRows({}, one.refused | other.refused)
-    for operator, of_state in job.each().items():
-        parts = [one.rows[operator]] if operator in one.rows else []
-        if operator in other.rows:
-            parts.append(_taken_out(of_state, other.rows[operator]))
+    for id, node in job.nodes.items():
+        parts = [one.rows[id]] if id in one.rows else []
+        if id in other.rows:
+            parts.append(_taken_out(node, other.rows[id]))
         if parts:
-            with monoid_errors(of_state):
-                found.rows[operator] = fold(of_state.state.monoid, parts, of_state.state.panes.step)
+            with monoid_errors(node.task, id):
+                found.rows[id] = fold(node.state.monoid, parts, node.state.panes.step)
     return found
 
 
-def _taken_out(job: Job, rows: GroupSums) -> GroupSums:
+def _taken_out(node: Node, rows: GroupSums) -> GroupSums:
     """The inverse of the rows of one state."""
-    monoid, has_lives = job.state.monoid, job.state.time_to_live is not None
-    monoid = values_of(monoid) if has_lives else monoid
-    if isinstance(job.state.window, SessionWindow):
+    monoid = values_of(node.state.monoid)
+    if isinstance(node.state.window, SessionWindow):
         raise Refused(
-            f"remove=: {job.state.window}{state_text(job)} is no Group: a session keeps the times of its records, and "
-            f"what they have joined is not taken apart; {_ANEW}. {NOTHING}"
+            f"remove=: {node.state.window}{state_text(node)} is no Group: a session keeps the times of its records, "
+            f"and what they have joined is not taken apart; {_ANEW}. {NOTHING}"
         )
     if not isinstance(monoid, Group):
         raise Refused(
-            f"remove=: {monoid!r}{state_text(job)} is no Group: what was combined cannot be taken out again. Use a "
+            f"remove=: {monoid!r}{state_text(node)} is no Group: what was combined cannot be taken out again. Use a "
             f"monoid with an inverse, such as Sum() or Count(); {_ANEW}. {NOTHING}"
         )
-    with monoid_errors(job):
-        columns = rows.columns[0].flat()[2:] if has_lives else rows.columns
+    with monoid_errors(node.task, node.id):
+        columns = result_columns(node.state.monoid, rows.columns)
         inverse = monoid.pack([monoid.inverse(element) for element in monoid.unpack(columns)])
-    return with_values(rows, inverse) if has_lives else replace(rows, columns=inverse)
+    return with_values(node.state.monoid, rows, inverse)
 
 
 def _sums(job: Job, judged: Mapping[str, Judged], limit: TimeLimit, given: Given) -> CorrectedRows:
@@ -104,120 +102,115 @@ def _sums(job: Job, judged: Mapping[str, Judged], limit: TimeLimit, given: Given
     if not given.parts:
         return CorrectedRows()
     check_key(job.task, given.schema)
-    each, refused = job.each(), set[str]()
-    deltas = {operator: _delta_of(one, judged[operator], limit, drops=len(each) > 1) for operator, one in each.items()}
-    is_one = isinstance(job.declared, PersistentState)
-    late = list[Late]()
-    delta = deltas[job.operator] if is_one else Deltas({one.name: deltas[operator] for operator, one in each.items()})
+    nodes, refused, late = job.nodes, set[str](), list[Late]()
+    adds, drops = given.option == "add", len(nodes) > 1
+    each = {one.name: _delta_of(one, judged[id], limit, drops=drops, adds=adds) for id, one in nodes.items()}
+    deltas = Deltas(each, named=job.named)
     key_of = key_columns(job.task)
     for part in given.parts:
         _check_alive(given.option, part, limit)
-        refused |= _refusing(job, judged, given.option, part)
-        late += _late_of_all(each, judged, part)
+        refused |= _refusing(nodes, judged, given.option, part)
+        late += _late_of_all(nodes, judged, part)
         failures: list[TaskFailure] = []
         batch = Batch(part.batch, part.timestamps, given.option, part.ordinal, part.offsets, key_of)
-        with monoid_errors(job):
-            process(job.task, delta, batch, failures, stop=True)
+        with monoid_errors(job.task):
+            process(job.task, deltas, batch, failures, stop=True)
         if failures:
             raise UserCodeError(f"{given.option}=: {failures[0].text('')}. {NOTHING}") from failures[0].error
-        for operator, one in each.items():
-            noted = deltas[operator].noted()
-            refused |= _partly_taken(one, judged[operator], given.option, part, noted, is_one=len(each) == 1)
-    return _taken(job, judged, given, deltas, refused, late)
+        for name, noted in deltas.noted().items():
+            if len(nodes) == 1:
+                _refuse_partly(given.option, part, noted, max(one.final for one in judged.values()))
+            refused.add(name)
+    return _taken(nodes, judged, given, deltas, refused, late)
 
 
-def _late_of_all(each: Mapping[str, Job], judged: Mapping[str, Judged], part: Records) -> list[Late]:
+def _late_of_all(nodes: Mapping[str, Node], judged: Mapping[str, Judged], part: Records) -> list[Late]:
     """The records that a step would set aside, as no state takes one of that time, where some have lives. A life that
     lasts can take one of them yet."""
-    if all(one.state.time_to_live is None for one in each.values()):
+    if all(one.state.time_to_live is None for one in nodes.values()):
         return []
     times, late = part.timestamps, np.ones(len(part.timestamps), bool)
-    for operator, one in each.items():
-        judge, final = one.state.time_to_live or one.state.window, judged[operator].final
+    for id, one in nodes.items():
+        judge, final = one.state.time_to_live or one.state.window, judged[id].final
         late = late & (judge.late(times, final)[0] if judge is not None else False)
-    return [(int(times[row]), _record(part, row)) for row in np.flatnonzero(late).tolist()]
+    return [(int(times[row]), record_text(part, row)) for row in np.flatnonzero(late).tolist()]
 
 
-def _delta_of(job: Job, judged: Judged, limit: TimeLimit, *, drops: bool) -> Delta:
-    """The delta of one state. One with a time to live takes all: each time stays apart, to be judged by its lives."""
-    state, final = job.state, judged.watermark if job.state.window is None else judged.final
+def _delta_of(node: Node, judged: Judged, limit: TimeLimit, *, drops: bool, adds: bool) -> Delta:
+    """The delta of one node. One with a time to live takes all: each time stays apart, to be judged by its lives. What
+    is removed may have counted before there was a sink that refuses its key."""
+    state, final = node.state, judged.watermark if node.state.window is None else judged.final
     if state.time_to_live is not None:
         state, final = by_moment(state), 0
     types = [type_of(name) for name in judged.key_types]
-    return Delta(state, key_names(job.task), final, limit.ahead, types, drops=drops)
+    sinks = node.sinks.values() if adds else ()
+    return Delta(state, key_names(node.task), final, limit.ahead, types, drops=drops, sinks=sinks)
 
 
 def _check_alive(option: str, part: Records, limit: TimeLimit) -> None:
     """Refused for a record that would be a dead letter; the first one is named."""
     for row in np.flatnonzero(limit.dead(part.timestamps))[:1].tolist():
-        raise Refused(f"{option}=: {_record(part, row)}: {limit.fault(part, row)}. {CORRECT_IT}. {NOTHING}")
+        raise Refused(f"{option}=: {record_text(part, row)}: {limit.fault(part, row)}. {CORRECT_IT}. {NOTHING}")
 
 
-def _refusing(job: Job, judged: Mapping[str, Judged], option: str, part: Records) -> set[str]:
+def _refusing(nodes: Mapping[str, Node], judged: Mapping[str, Judged], option: str, part: Records) -> set[str]:
     """The names of the states with windows that refuse records, or of which a window of one is final. Refused for a
     record that no state takes; the first one is named. What has lives is judged by them."""
-    times, each, found = part.timestamps, job.each(), dict[str, tuple[Any, Any]]()
-    for operator, one in each.items():
+    times, found = part.timestamps, dict[str, tuple[Any, Any]]()
+    for id, one in nodes.items():
         if one.state.window is not None:
-            found[operator] = one.state.window.late(times, judged[operator].final)
-    if len(found) == len(each):
-        late = np.all([late for late, _ in found.values()], axis=0)
-        if len(each) == 1:
-            late = late | next(iter(found.values()))[1]
+            found[id] = one.state.window.late(times, judged[id].final)
+    if len(found) == len(nodes):
+        late = np.all([late | partly if len(nodes) == 1 else late for late, partly in found.values()], axis=0)
         for row in np.flatnonzero(late)[:1].tolist():
-            final = min(judged[operator].final for operator in found)
-            whose = "a window" if len(each) == 1 else "windows of every state"
-            verb = "that is final: windows that" if len(each) == 1 else "that are final: those that"
+            final = min(judged[id].final for id in found)
+            whose = "a window" if len(nodes) == 1 else "windows of every state"
+            verb = "that is final: windows that" if len(nodes) == 1 else "that are final: those that"
             raise Refused(
-                f"{option}=: {_record(part, row)}, at {utc_text(int(times[row]))}, is in {whose} {verb} end up to "
+                f"{option}=: {record_text(part, row)}, at {utc_text(int(times[row]))}, is in {whose} {verb} end up to "
                 f"{utc_text(final)} have left the state, and what was published of them stays. Omit it; "
                 f"allowed_lateness= keeps windows that close from now on for longer; {_ANEW}. {NOTHING}"
             )
-    return {each[operator].name for operator, (late, partly) in found.items() if (late | partly).any()}
+    return {nodes[id].name for id, (late, partly) in found.items() if (late | partly).any()}
 
 
-def _partly_taken(job: Job, judged: Judged, option: str, part: Records, noted: Any, *, is_one: bool) -> set[str]:
-    """The name of a state, if updates at another time than that of their records have missed windows that are final.
-    ``noted``: the offsets of these records. Refused, with the first of these records, if it is the only one."""
-    if not len(noted):
-        return set()
-    if is_one:
-        row = int(np.flatnonzero(part.offsets == noted[0])[0])
-        raise Refused(
-            f"{option}=: {_record(part, row)}: the task updates at a time of which a window is final: those that end "
-            f"up to {utc_text(judged.final)} have left the state, and what was published of them stays. Omit it; "
-            f"allowed_lateness= keeps windows that close from now on for longer; {_ANEW}. {NOTHING}"
-        )
-    return {job.name}
+def _refuse_partly(option: str, part: Records, noted: Any, final: int) -> None:
+    """Refused: updates at another time than that of their records, ``noted`` by their offsets, have missed windows of
+    the only state; the first of the records is named."""
+    row = int(np.flatnonzero(part.offsets == noted[0])[0])
+    raise Refused(
+        f"{option}=: {record_text(part, row)}: the task updates at a time of which a window is final: those that "
+        f"end up to {utc_text(final)} have left the state, and what was published of them stays. Omit it; "
+        f"allowed_lateness= keeps windows that close from now on for longer; {_ANEW}. {NOTHING}"
+    )
 
 
 def _taken(
-    job: Job,
+    nodes: Mapping[str, Node],
     judged: Mapping[str, Judged],
     given: Given,
-    deltas: Mapping[str, Delta],
+    deltas: Deltas,
     refused: set[str],
     late: Sequence[Late],
 ) -> CorrectedRows:
     """The updates that the states take. Refused if one comes too late for its key and no other state takes it, or if
     no life takes an update at the time of one of the ``late`` records."""
     found, points = CorrectedRows({}, set(refused)), list[Points]()
-    each = job.each()
-    for operator, one in each.items():
-        with monoid_errors(one):
-            rows = deltas[operator].rows()
+    for id, one in nodes.items():
+        with monoid_errors(one.task, id):
+            rows = deltas[one.name].rows()
         if rows is None or not len(rows):
             continue
         if one.state.time_to_live is not None:
-            runs, final = judged[operator].runs, judged[operator].final
+            runs, final = judged[id].runs, judged[id].final
             points.append(judged_points(one, runs, final, rows, adds=given.option == "add"))
             joined = points[-1].joined()
             found.refused |= set() if points[-1].taken.all() else {one.name}
             if joined is None:
                 continue
             rows = joined
-        found.rows[operator] = rows
-    windows = {operator: one for operator, one in each.items() if one.state.time_to_live is None}
+        found.rows[id] = rows
+    windows = {id: one for id, one in nodes.items() if one.state.time_to_live is None}
     for one_ in points:
         _check_taken_elsewhere(windows, judged, given.option, one_, points)
     lasting = {int(time) for one_ in points for time in one_.times[one_.taken]}
@@ -231,22 +224,17 @@ def _taken(
 
 
 def _check_taken_elsewhere(
-    others: Mapping[str, Job], judged: Mapping[str, Judged], option: str, points: Points, all_: Sequence[Points]
+    others: Mapping[str, Node], judged: Mapping[str, Judged], option: str, points: Points, all_: Sequence[Points]
 ) -> None:
     """Refused for a point that no other state takes; the first one is named."""
     left = ~points.taken
-    for operator, one in others.items():
+    for id, one in others.items():
         window, nothing = one.state.window, np.zeros(len(left), bool)
-        left = left & (nothing if window is None else window.late(points.times, judged[operator].final)[0])
+        left = left & (nothing if window is None else window.late(points.times, judged[id].final)[0])
     for other in all_:
         left = left & ~np.isin(points.places(), other.places()[other.taken])
     for place in np.flatnonzero(left)[:1].tolist():
-        fault = points.refused_text(place, judged[points.job.operator].final, adds=option == "add")
+        fault = points.refused_text(place, judged[points.node.id].final, adds=option == "add")
         raise Refused(
             f"{option}=: {fault}. What has expired was taken back, and stays so. Omit the record; {_ANEW}. {NOTHING}"
         )
-
-
-def _record(part: Records, row: int) -> str:
-    values = {name: part.batch.column(name)[row].as_py() for name in part.batch.schema.names}
-    return f"the record {str(values)[:_SHOWN_MAX]}"

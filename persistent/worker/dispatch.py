@@ -11,7 +11,7 @@ from persistent.worker.job import Closed, CloseShard, Folded, FoldRuns, Job, Map
 from persistent.worker.map_split import map_split
 from persistent.worker.merge_runs import compact_runs
 from persistent.worker.publish_shard import close_shard
-from persistent.worker.seen_state import SeenCache, seen_job
+from persistent.worker.seen_state import SeenCache, seen_node
 
 Item = MapSplit | CloseShard | FoldRuns
 Result = Mapped | Closed | Folded
@@ -28,7 +28,7 @@ class Work:
         if isinstance(item, MapSplit):
             return map_split(self.job, item, self.seen)
         if isinstance(item, CloseShard):
-            return close_shard(self.job.of(item.state), item)
+            return close_shard(self.job.nodes[item.node], item)
         if item.seen_of is not None:
-            return compact_runs(seen_job(self.job, item.seen_of, item.seen_ms), item)
-        return compact_runs(self.job.of(item.state), item)
+            return compact_runs(seen_node(self.job, item.seen_of, item.seen_ms), item)
+        return compact_runs(self.job.nodes[item.node], item)

@@ -33,7 +33,8 @@ from monoids.hashing import hash_keys, null_safe_equal
 from monoids.text import Words
 from persistent.dedupe import Dedupe, check_type
 from persistent.state_rows import fold
-from persistent.worker.job import Job
+from persistent.storage.protocol import Storage
+from persistent.text.readable import readable_list
 from persistent.worker.seen_items import SeenBefore, SeenSpan
 from persistent.worker.seen_state import SeenCache, latest_of, numbers_of, seen_monoid
 
@@ -55,8 +56,8 @@ class Fate(IntEnum):
 class Duplicates:
     """The records that one split has seen, and its judgement."""
 
-    def __init__(self, job: Job, dedupe: Dedupe, before: SeenBefore, cache: SeenCache) -> None:
-        self._storage = job.storage
+    def __init__(self, storage: Storage, dedupe: Dedupe, before: SeenBefore, cache: SeenCache) -> None:
+        self._storage = storage
         self._dedupe = dedupe
         self._before = before
         self._cache = cache
@@ -79,7 +80,7 @@ class Duplicates:
     def reasons(self, batch: pa.RecordBatch, rows: Integers, fates: Column) -> list[str]:
         """Why each of these rows is a dead letter."""
         names = self._dedupe.names
-        values = {name: _column(batch, name).take(pa.array(rows)).to_pylist() for name in names}
+        values = {name: readable_list(_column(batch, name).take(pa.array(rows))) for name in names}
         return [self._reason({name: values[name][at] for name in names}, fate) for at, fate in enumerate(fates)]
 
     def _reason(self, values: dict[str, Any], fate: int) -> str:

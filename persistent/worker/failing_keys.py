@@ -1,16 +1,15 @@
 """A failing key is a key, or one window of it, without a result: its fold raises, or the monoid cannot present its sum.
 
-It is found by bisection: of the rows to present, or of the keys and then the windows to fold. All other keys get their
+It is found by halves (``persistent.views.isolation``): of the rows to present, or to fold. All other keys get their
 results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from monoids import Monoid
@@ -19,29 +18,28 @@ from monoids.groupby.summing import GroupSums
 from persistent.checkpoint.aside_columns import aside_rows
 from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.runs import write_table
-from persistent.codec.sealed import HASH_LIMIT
-from persistent.errors import PersistentError, UserCodeError
+from persistent.errors import InvalidPipeline, UserCodeError
 from persistent.session_window import ends_of, result_columns, values_of
+from persistent.sinks.json_lines import json_rows
 from persistent.task import STATE, key_names
 from persistent.text.figures import utc_text
+from persistent.text.readable import readable
 from persistent.time_to_live import gaps_of
-from persistent.window import WindowRange
-from persistent.worker.job import Job
-
-FoldWindows = Callable[[Sequence[GroupSums], int | None], Sequence[GroupSums]]
-"""The sums of parts in the order of their hashes: of one window (its number), or of all (None)."""
-
-_NOT_OF_A_ROW = (PersistentError, OSError, MemoryError)
+from persistent.views.difference import Placed
+from persistent.worker.job import Node
+from persistent.worker.output_tables import END, START
 
 
 @dataclass(frozen=True)
 class FailingKey:
-    """``window``: start and end (ms), None without windows. ``element``: encoded, if it exists."""
+    """``window``: start and end (ms), None without windows. ``element``: encoded, if it exists. ``result``: as JSON, if
+    a sink cannot hold it."""
 
     key: tuple[Any, ...]
     window: tuple[int, int] | None
     error: Exception
     element: bytes | None = None
+    result: str | None = None
 
     def text(self, names: Sequence[str]) -> str:
         """Its key and window, and the error."""
@@ -53,134 +51,77 @@ class FailingKey:
         return f"{', '.join(parts) or 'the whole state'}: {type(self.error).__name__}: {self.error}"
 
 
-def of_state(job: Job) -> str:
+def of_state(node: Node) -> str:
     """Which state it is, of a task with several."""
-    return "" if job.name == STATE else f", of the state {job.name!r}"
+    return "" if node.name == STATE else f", of the state {node.name!r}"
 
 
-def no_result(job: Job, failing: FailingKey) -> UserCodeError:
+def no_result(node: Node, failing: FailingKey) -> UserCodeError:
     """The error that stops a run, or a read."""
     another = "Keep the state and give it another monoid, with Pipeline(evolve=Evolution(before=..., change=...))"
-    if gaps_of(job.state.window, job.state.time_to_live) is not None:
-        another = "Give the task another monoid and a new checkpoint, and read the source again"
-    key = f"{failing.text(key_names(job.task))}{of_state(job)}"
+    if gaps_of(node.state.window, node.state.time_to_live) is not None:
+        another = "Give the task another monoid, a new checkpoint and a new sink, and read the source again"
+    key = f"{failing.text(key_names(node.task))}{of_state(node)}"
     error = UserCodeError(
-        f"{type(job.task).__name__}: no result for {key}. Committed state stays. "
+        f"{type(node.task).__name__}: no result for {key}. Committed state stays. "
         f'{another}; or set such results aside, with their reason, and get all others: on_error="dead-letter"'
     )
     error.__cause__ = failing.error
     return error
 
 
-def present_rows(
-    job: Job, table_of: Callable[[GroupSums], pa.Table], rows: GroupSums, failing: list[FailingKey]
-) -> Iterator[pa.Table]:
-    """The output tables of rows. Rows for which ``table_of`` raises go to ``failing`` instead. Without dead letters in
-    the job, the first one ends the search."""
-    if failing and not job.dead_letters:
-        return
-    try:
-        table = table_of(rows)
-    except _NOT_OF_A_ROW:
-        raise
-    except Exception as error:
-        if len(rows) == 1:
-            failing.append(failing_key(job, rows, error))
-            return
-        middle = len(rows) // 2
-        for start, stop in ((0, middle), (middle, len(rows))):
-            yield from present_rows(job, table_of, rows.slice(start, stop), failing)
-        return
-    yield table
+def refused_result(node: Node, outputs: pa.Table, row: int, error: Exception) -> FailingKey:
+    """A row of outputs that a sink can never hold."""
+    ((result,),) = json_rows(outputs.slice(row, 1))
+    start, end = (outputs[name][row].value if node.state.window else None for name in (START, END))
+    key = tuple(readable(outputs[name][row]) for name in key_names(node.task))
+    return FailingKey(key, None if start is None or end is None else (start, end), error, result=result.decode())
 
 
-def presented(table_of: Callable[[GroupSums], pa.Table], rows: GroupSums) -> pa.Table | Exception:
-    """The output table of one row, or why it has none."""
-    try:
-        return table_of(rows)
-    except _NOT_OF_A_ROW:
-        raise
-    except Exception as error:
-        return error
+def not_published(node: Node, refused: FailingKey) -> InvalidPipeline:
+    """The error that stops a run."""
+    error = InvalidPipeline(
+        f"{type(node.task).__name__}: not published: {refused.text(key_names(node.task))}{of_state(node)}. Another "
+        "task does not change what has counted: set such results aside, with their reason, and get all others: "
+        'on_error="dead-letter"'
+    )
+    error.__cause__ = refused.error
+    return error
 
 
-def failing_key(job: Job, rows: GroupSums, error: Exception) -> FailingKey:
-    """The key of one row that has no result."""
-    start, window = int(rows.panes[0]), job.state.window
-    times = None if window is None else (start, int(ends_of(window, rows.slice(0, 1))[0]))
-    return FailingKey(_first_key(rows), times, error, _encoded(job.state.monoid, rows))
+@dataclass
+class Failures:
+    """The keys without a result that were found so far. Without dead letters in the node, the first one raises
+    UserCodeError."""
+
+    node: Node
+    keys: list[FailingKey] = field(default_factory=list)
+
+    def folding(self, placed: Placed, error: Exception) -> tuple[()]:
+        """The fold of a single row raises."""
+        self._add(FailingKey(_first_key(placed.rows), _window(self.node, placed.rows), error))
+        return ()
+
+    def presenting(self, rows: GroupSums, error: Exception) -> tuple[()]:
+        """The value of a single row cannot be presented."""
+        encoded = _encoded(self.node.state.monoid, rows)
+        self._add(FailingKey(_first_key(rows), _window(self.node, rows), error, encoded))
+        return ()
+
+    def _add(self, failing: FailingKey) -> None:
+        if not self.node.dead_letters:
+            raise no_result(self.node, failing)
+        self.keys.append(failing)
 
 
-def fold_apart(
-    job: Job,
-    parts: Sequence[GroupSums],
-    fold_windows: FoldWindows,
-    windows: WindowRange | None,
-    failing: list[FailingKey],
-) -> Iterator[GroupSums]:
-    """The sums of parts, oldest first, each in the order of its hashes. Keys and windows for which ``fold_windows``
-    raises go to ``failing`` instead. ``windows``: up to a last one; None if the state has none."""
-    parts = [part for part in parts if len(part)]
-    if not parts or (failing and not job.dead_letters):
-        return
-    try:
-        sums = fold_windows(parts, None)
-    except _NOT_OF_A_ROW:
-        raise
-    except Exception:
-        hashes = np.unique(np.concatenate([part.hashes for part in parts]))
-        if len(hashes) == 1:
-            yield from _fold_key(parts, fold_windows, windows, failing)
-            return
-        middle = int(hashes[len(hashes) // 2])
-        for low, high in ((0, middle), (middle, HASH_LIMIT)):
-            yield from fold_apart(job, [part.between(low, high) for part in parts], fold_windows, windows, failing)
-        return
-    yield from sums
-
-
-def _fold_key(
-    parts: Sequence[GroupSums],
-    fold_windows: FoldWindows,
-    windows: WindowRange | None,
-    failing: list[FailingKey],
-) -> Iterator[GroupSums]:
-    """The windows of one key that can be folded; different keys may share a hash."""
-    keys = [list(zip(*(column.to_pylist() for column in part.keys))) or [()] * len(part) for part in parts]
-    for key in dict.fromkeys(map(repr, (key for of_part in keys for key in of_part))):
-        own = [
-            part.take(np.flatnonzero(np.array([repr(one) == key for one in of_part], np.bool_)))
-            for part, of_part in zip(parts, keys)
-        ]
-        own = [part for part in own if len(part)]
-        for number, times in _windows(own, windows):
-            try:
-                sums = fold_windows(own, number)
-            except _NOT_OF_A_ROW:
-                raise
-            except Exception as error:
-                failing.append(FailingKey(_first_key(own[0]), times, error))
-            else:
-                yield from sums
-
-
-def _windows(
-    parts: Sequence[GroupSums], windows: WindowRange | None
-) -> Sequence[tuple[int | None, tuple[int, int] | None]]:
-    """The windows of the range that hold a pane of these parts: the number of each, its start and end."""
-    if windows is None:
-        return [(None, None)]
-    assert windows.last is not None
-    window = windows.window
-    panes = np.unique(np.concatenate([part.panes for part in parts]))
-    lows = np.maximum(window.first_number(panes), windows.first)
-    highs = np.minimum(window.last_number(panes), windows.last)
-    numbers = sorted({number for low, high in zip(lows, highs) for number in range(int(low), int(high) + 1)})
-    return [(number, (window.start_of(number), window.end_of(number))) for number in numbers]
+def _window(node: Node, rows: GroupSums) -> tuple[int, int] | None:
+    """The start and the end of the window of a single row; None without windows."""
+    window = node.state.window
+    return None if window is None else (int(rows.panes[0]), int(ends_of(window, rows)[0]))
 
 
 def _first_key(rows: GroupSums) -> tuple[Any, ...]:
-    return tuple(column[0].as_py() for column in rows.keys)
+    return tuple(readable(column[0]) for column in rows.keys)
 
 
 def _encoded(monoid: Monoid[Any], rows: GroupSums) -> bytes | None:
@@ -192,28 +133,32 @@ def _encoded(monoid: Monoid[Any], rows: GroupSums) -> bytes | None:
         return None
 
 
-def stage_failing_keys(job: Job, attempt: Attempt, failing: Sequence[FailingKey]) -> Staged | None:
+def stage_failing_keys(node: Node, attempt: Attempt, failing: Sequence[FailingKey]) -> Staged | None:
     """Write them as dead letters. They belong to no record, so the ledger does not count them."""
     if not failing:
         return None
-    names, rows = key_names(job.task), len(failing)
+    names, rows = key_names(node.task), len(failing)
     found = aside_rows(
         rows,
         partition="",
         file="",
         timestamp=[one.window[0] if one.window else None for one in failing],
-        reason=[f"no result for {one.text(names)}{of_state(job)}" for one in failing],
+        reason=[
+            f"{'no result for' if one.result is None else 'not published:'} {one.text(names)}{of_state(node)}"
+            for one in failing
+        ],
         checkpoint=attempt.id,
         data=[_facts(one, names) for one in failing],
     )
-    return write_table(job.storage, job.folder(), attempt, pa.Table.from_batches([found]))
+    return write_table(node.storage, node.folder, attempt, pa.Table.from_batches([found]))
 
 
 def _facts(failing: FailingKey, names: Sequence[str]) -> bytes:
-    """The key, the window (ms) and the element (hexadecimal) as JSON, for programs."""
+    """The key, the window (ms), the element (hexadecimal) and the refused result as JSON, for programs."""
     start, end = failing.window or (None, None)
     element = None if failing.element is None else failing.element.hex()
     key = dict(zip(names, failing.key))
-    return to_json({"key": key, "window_start": start, "window_end": end, "element": element}).encode(
-        "utf-8", "replace"
-    )
+    facts = to_json({"key": key, "window_start": start, "window_end": end, "element": element})
+    if failing.result is not None:
+        facts = f'{facts[:-1]},"result":{failing.result}}}'
+    return facts.encode("utf-8", "replace")

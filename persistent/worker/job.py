@@ -1,7 +1,7 @@
 """A job is what a pipeline runs step after step; an item is a piece of one step's work, and has a result.
 
  MapSplit -> Mapped      read a split, run the task over it, write its delta, its late rows and dead letters
- CloseShard -> Closed    fold the panes of windows the clock has closed, in some key groups, and stage them
+ CloseShard -> Closed    fold and stage what is due of some key groups: windows that close, what has changed
  FoldRuns -> Folded      compaction: fold some key groups of neighbouring runs
 
 All are values: an engine can send them anywhere, and process an item more than once.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from monoids.groupby.cells import Integers
@@ -27,7 +28,7 @@ from persistent.sinks.protocol import AnySink
 from persistent.sources.protocol import Source, Split
 from persistent.state import PersistentState
 from persistent.storage import Storage
-from persistent.task import STATE, Declared, PersistentTask, operator_name
+from persistent.task import STATE, PersistentTask, operator_name, state_name, task_name
 from persistent.worker.late_windows import LateWindows
 from persistent.worker.seen_items import SeenAfter, SeenBefore
 from persistent.worker.time_limit import TimeLimit
@@ -35,13 +36,45 @@ from persistent.zone import Zone
 
 
 @dataclass(frozen=True)
+class Node:
+    """A state of a task, and what its work needs. ``id``: its name in the checkpoint. ``sinks``: those that take it, by
+    name."""
+
+    id: str
+    task: PersistentTask
+    state: PersistentState
+    storage: Storage
+    sinks: Mapping[str, AnySink] = field(default_factory=dict)
+    dead_letters: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the state among those of its task."""
+        return state_name(self.id)
+
+    @property
+    def folder(self) -> str:
+        """The folder of its runs."""
+        return runs_folder(self.id)
+
+    def outlets(self) -> dict[str, Outlet]:
+        """Each of its sinks with the place where its outputs wait."""
+        return {name: outlet(sink, self.storage) for name, sink in self.sinks.items()}
+
+    def in_zone(self, zone: Zone | None) -> Node:
+        """The same node, whose windows are by these rules of their zone; itself if they have none."""
+        state = self.state.in_zone(zone)
+        return self if state is self.state else replace(self, state=state)
+
+
+@dataclass(frozen=True)
 class Job:
-    """The constants of all steps, sent to workers once. ``sources``, ``sinks``: by their names in the checkpoint.
-    ``declared``: the only state, or several by name. ``takes``: by sink, the name of the state that it takes; empty
-    if the task has one state."""
+    """The constants of all steps, sent to workers once. ``states``: by their names in the task. ``sources``, ``sinks``:
+    by their names in the checkpoint. ``takes``: the name of the state that a sink takes, if that has a name. ``named``:
+    whether the task updates its states by their names, also an only one."""
 
     task: PersistentTask
-    declared: Declared
+    states: Mapping[str, PersistentState]
     sources: Mapping[str, Source]
     sinks: Mapping[str, AnySink]
     storage: Storage
@@ -51,71 +84,46 @@ class Job:
     """By source; without an entry, copies are not recognised."""
     late_sink: AnySink | None = None
     """Where late records go, besides the checkpoint."""
-    name: str = STATE
     takes: Mapping[str, str] = field(default_factory=dict)
+    named: bool = False
+
+    @cached_property
+    def nodes(self) -> Mapping[str, Node]:
+        """Its states, each with its sinks, by their names in the checkpoint."""
+        nodes = {}
+        for name, state in self.states.items():
+            id = operator_name(self.task, name)
+            sinks = {sink: one for sink, one in self.sinks.items() if self.takes.get(sink, STATE) == name}
+            nodes[id] = Node(id, self.task, state, self.storage, sinks, self.dead_letters)
+        return nodes
+
+    def node_of(self, sink: str) -> Node:
+        """The node that a sink of results takes."""
+        return self.nodes[operator_name(self.task, self.takes.get(sink, STATE))]
 
     @property
     def all_sinks(self) -> dict[str, AnySink]:
         """The sinks of results, and that of late records."""
         return {**self.sinks, **({} if self.late_sink is None else {LATE_SINK: self.late_sink})}
 
-    @property
-    def state(self) -> PersistentState:
-        """The only state. TypeError for a job with several: ``of`` has the job of each."""
-        if not isinstance(self.declared, PersistentState):
-            raise TypeError(f"a job with the states {', '.join(self.declared)} has not one state")
-        return self.declared
-
-    @property
-    def operator(self) -> str:
-        """The name of its only state in the checkpoint."""
-        return operator_name(self.task, self.name)
-
-    def of(self, name: str) -> Job:
-        """The job of the state of that name alone, with the sinks that take it; itself, if it has no other."""
-        if isinstance(self.declared, PersistentState):
-            return self
-        sinks = {sink: one for sink, one in self.sinks.items() if self.takes[sink] == name}
-        return replace(self, declared=self.declared[name], name=name, sinks=sinks, takes={}, late_sink=None)
-
-    def of_sink(self, sink: str) -> Job:
-        """The job of the state that a sink takes."""
-        return self.of(self.takes.get(sink, self.name))
-
-    def each(self) -> dict[str, Job]:
-        """The job of each state alone, by the name of the state in the checkpoint."""
-        names = (self.name,) if isinstance(self.declared, PersistentState) else self.declared
-        return {one.operator: one for one in map(self.of, names)}
-
-    def outlets(self) -> dict[str, Outlet]:
-        """Each sink of results with the place where its outputs wait."""
-        return {name: outlet(sink, self.storage) for name, sink in self.sinks.items()}
-
     def all_outlets(self) -> dict[str, Outlet]:
-        """Those, and that of late records."""
+        """Each of these with the place where its outputs wait."""
         return {name: outlet(sink, self.storage) for name, sink in self.all_sinks.items()}
 
-    def in_zone(self, zone: Zone | None) -> Job:
-        """The same job, whose windows are by these rules of their zone; itself if they have none."""
-        state = self.state.in_zone(zone)
-        return self if state is self.state else replace(self, declared=state)
-
     def in_zones(self, zones: Mapping[str, Zone | None]) -> Job:
-        """The same job, the windows of each of whose states are by these rules of their zone, by its name in the
-        checkpoint."""
-        if isinstance(self.declared, PersistentState):
-            return self.in_zone(zones.get(self.operator))
-        states = {one.name: one.in_zone(zones.get(operator)).state for operator, one in self.each().items()}
-        return replace(self, declared=states)
+        """The same job, whose windows are by these rules of their zone, for each node."""
+        return replace(self, states={one.name: one.in_zone(zones.get(id)).state for id, one in self.nodes.items()})
 
+    @property
     def folder(self) -> str:
-        """The folder of the runs of its only state, and of late rows and dead letters until they are published."""
-        return runs_folder(self.operator)
+        """The folder of late rows and dead letters until they are published."""
+        return runs_folder(task_name(self.task))
 
 
 @dataclass(frozen=True)
-class SplitOfState:
-    """What a split is for one of several states: fields of ``MapSplit``."""
+class SplitOfNode:
+    """What a split is for one node. ``watermark``: of the previous step. ``final``: windows that end at or before it
+    take nothing more; it decides what is late. ``key_types``: of all keys so far."""
 
     watermark: int
     final: int
@@ -125,35 +133,23 @@ class SplitOfState:
 @dataclass(frozen=True)
 class MapSplit:
     """Read a split of a source and run the task over it. ``partition``: its name among those of all sources, for the
-    task and for people. ``watermark``: of the previous step. ``final``: windows that end at or before it take nothing
-    more; it decides what is late. ``limit``: which timestamps are dead. ``since``: earlier records are duplicates.
-    ``key_types``: of all keys so far. ``seen``: the seen records, by which copies are recognised; None without
-    deduplication. ``states``: of a task with several, what differs, by name."""
+    task and for people. ``nodes``: those that it feeds. ``limit``: which timestamps are dead. ``since``: earlier
+    records are duplicates. ``seen``: the seen records, by which copies are recognised; None without deduplication."""
 
     attempt: Attempt
     source: str
     partition: str
     split: Split
     recorded: Mapping[str, Any]
-    watermark: int
-    final: int
+    nodes: Mapping[str, SplitOfNode]
     limit: TimeLimit
     since: int | None = None
-    key_types: tuple[str, ...] = ()
     seen: SeenBefore | None = None
-    states: Mapping[str, SplitOfState] = field(default_factory=dict)
-
-    def of(self, name: str) -> MapSplit:
-        """The same split for the state of that name alone; itself, if there is no other."""
-        if not self.states:
-            return self
-        return replace(self, **self.states[name].__dict__, states={})
 
 
 @dataclass(frozen=True)
 class CloseShard:
-    """Publish what is due of the key groups ``low <= group < high`` of the state with the name ``state``, in rows with
-    the ``revision``.
+    """Publish what is due of the key groups ``low <= group < high`` of a ``node``, in rows with the ``revision``.
 
     windows                      those with ``closed < end <= close_at`` close
     windows that take late rows  ``delta``: the runs of the step, which count in windows with ``end > final``. Closed
@@ -170,6 +166,7 @@ class CloseShard:
     that change all are published."""
 
     attempt: Attempt
+    node: str
     runs: tuple[Run, ...]
     low: int
     high: int
@@ -186,7 +183,6 @@ class CloseShard:
     counts: bool = False
     changes: bool = False
     anew: bool = False
-    state: str = STATE
 
 
 @dataclass(frozen=True)
@@ -194,7 +190,7 @@ class FoldRuns:
     """Compact runs. ``final``: panes needed only by final windows are dropped. ``over``: sessions that end at or before
     it are dropped; they are closed, and no other run holds a part of one. ``shown_at``: the sinks do not know of lives
     that have ended since; None if nothing of the runs is published. ``seen_of``: the runs hold the seen records of that
-    source, in panes of ``seen_ms``. ``state``: the name of the state, if they do not."""
+    source, in panes of ``seen_ms``. ``node``: whose runs they are, if they are no seen records."""
 
     attempt: Attempt
     merge: Merge
@@ -203,40 +199,43 @@ class FoldRuns:
     seen_ms: int = 0
     over: int = 0
     shown_at: int | None = None
-    state: str = STATE
+    node: str = ""
+
+
+@dataclass(frozen=True)
+class MappedNode:
+    """What a split is to one node: the ``run`` of its delta, with its ``panes``, ascending; ``agenda``: of the run, if
+    its windows are sessions, or its keys expire; the types of its keys, and the late records by window."""
+
+    run: Run | None = None
+    panes: Integers | None = None
+    agenda: Agenda | None = None
+    key_types: tuple[str, ...] = ()
+    late_windows: LateWindows = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Mapped:
-    """The result of a split. ``partition``: its name in its source. ``panes``: those of the run, ascending.
-    ``largest``: timestamp processed, None if none. ``states``: of a task with several, the result for each alone, by
-    name; the other fields that a state has are then empty. ``late_output``: the late records, staged for their sink."""
+    """The result of a split. ``partition``: its name in its source. ``nodes``: what it is to each. ``largest``: the
+    largest timestamp processed, None if none. ``late_output``: the late records, staged for their sink. ``ignored``:
+    the fields that have no column, each with the first file that has it."""
 
     source: str
     partition: str
-    run: Run | None
-    panes: Integers | None
-    key_types: tuple[str, ...]
+    nodes: Mapping[str, MappedNode]
     account: Account
-    largest: int | None
-    late: Staged | None
-    dead: Staged | None
+    largest: int | None = None
+    late: Staged | None = None
+    dead: Staged | None = None
     first_dead: str = ""
     """The reason of the first dead letter."""
     seen: SeenAfter | None = None
-    agenda: Agenda | None = None
-    """Of the run, if its windows are sessions."""
-    late_windows: LateWindows = field(default_factory=dict)
     late_output: Staged | None = None
-    states: Mapping[str, Mapped] = field(default_factory=dict)
-
-    def of(self, name: str) -> Mapped:
-        """The result for the state of that name alone; itself, if there is no other."""
-        return self.states.get(name, self)
+    ignored: Mapping[str, str] = field(default_factory=dict)
 
     def runs(self) -> tuple[Run, ...]:
-        """The runs that the split has written, one of each state."""
-        return tuple(one.run for one in (self.states or {STATE: self}).values() if one.run is not None)
+        """The runs that the split has written, one of each node."""
+        return tuple(one.run for one in self.nodes.values() if one.run is not None)
 
 
 @dataclass(frozen=True)
@@ -256,7 +255,8 @@ class Closed:
 
 @dataclass(frozen=True)
 class Folded:
-    """A compacted run. ``failure``: why the fold raised; then the runs stay unchanged. ``agenda``: as of ``Mapped``."""
+    """A compacted run. ``failure``: why the fold raised; then the runs stay unchanged. ``agenda``: of its
+    sessions."""
 
     run: Run | None
     panes: Integers | None

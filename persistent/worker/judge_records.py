@@ -23,23 +23,25 @@ from persistent.worker.late_windows import PARTLY_LATE, LateWindows, added, wind
 from persistent.worker.stage_aside import RowsAside
 
 Clocks = Mapping[str, tuple[Judge | None, int]]
-"""What decides in each state which records are late, None if it takes all, and the clock up to which it does."""
+"""What decides in each node which records are late, None if it takes all, and the clock up to which it does."""
 RefusedRows = Mapping[str, tuple[Mask, Mask]]
-"""By state: the rows that it does not take, and those of which it takes only a part."""
+"""By node: the rows that it does not take, and those of which it takes only a part."""
 
 _TOO_OLD = "late: too old to know whether it is a copy (see within= of dedupe)"
 
 
 @dataclass
 class SplitTally:
-    """The account of a split so far, and its late and dead records."""
+    """The account of a split so far, its late and dead records, and what is not read."""
 
     account: Account = field(default_factory=Account)
     largest: int | None = None
     late: list[pa.RecordBatch] = field(default_factory=list)
     dead: list[pa.RecordBatch] = field(default_factory=list)
     late_windows: dict[str, LateWindows] = field(default_factory=dict)
-    """By the name of the state in the checkpoint."""
+    """By node."""
+    ignored: dict[str, str] = field(default_factory=dict)
+    """The fields that have no column, each with the first file that has it."""
 
 
 @dataclass
@@ -131,7 +133,8 @@ def _judge_times(item: MapSplit, fates: _Fates) -> int:
         dead |= nowhere if item.since is None else nowhere & (times >= item.since)
     rows = np.flatnonzero(dead)
     fates.are_dead(rows, [item.limit.reason(records, row) for row in rows.tolist()])
-    return max(lowest, 0)
+    # The least of them may itself be dead, and in no window.
+    return max(0, min(lowest, item.limit.last))
 
 
 def _judge_elsewhere(item: MapSplit, fates: _Fates, lowest: int) -> int:
@@ -172,31 +175,30 @@ def _judge_late(clocks: Clocks, fates: _Fates, lowest: int) -> None:
     partly = (np.any([partly for _, partly in found.values()], axis=0) | (refused > 0)) & ~is_late
     fates.are_late(np.flatnonzero(is_late), "late")
     rows = np.flatnonzero(partly)
-    is_only = len(clocks) == 1
-    missing = {"" if is_only else state_name(name): (late | some) & partly for name, (late, some) in found.items()}
-    fates.are_partly_late(rows, PARTLY_LATE if is_only else _refusing(found, rows), missing)
+    missing = {state_name(id): (late | some) & partly for id, (late, some) in found.items()}
+    fates.are_partly_late(rows, PARTLY_LATE if len(clocks) == 1 else _refusing(found, rows), missing)
 
 
 def _refused(clocks: Clocks, fates: _Fates, lowest: int) -> RefusedRows:
     """What each state refuses of the rows that are left; without the states that take all. Counts it by the windows of
     the state; of an only state without windows all late rows are, and it needs no count."""
     times, found = fates.records.timestamps, dict[str, tuple[Mask, Mask]]()
-    for operator, (judge, final) in clocks.items():
+    for id, (judge, final) in clocks.items():
         if judge is None or not judge.may_be_late(lowest, final):
             continue
         late, partly = judge.late(times, final)
-        found[operator] = (late, partly) if fates.left is None else (late & fates.left, partly & fates.left)
-        missed = times[found[operator][0]]
+        found[id] = (late, partly) if fates.left is None else (late & fates.left, partly & fates.left)
+        missed = times[found[id][0]]
         if len(missed) and (len(clocks) > 1 or not isinstance(judge, TimeToLive)):
             counts = fates.tally.late_windows
-            counts[operator] = added([counts.get(operator, {}), windows_missed(judge, missed)])
+            counts[id] = added([counts.get(id, {}), windows_missed(judge, missed)])
     return found
 
 
 def _refusing(refused: RefusedRows, rows: Integers) -> list[str]:
     """The reason of each of these rows, with the names of the states that refuse it, or a part of it."""
     names: list[list[str]] = [[] for _ in rows]
-    for operator, (late, partly) in refused.items():
+    for id, (late, partly) in refused.items():
         for place in np.flatnonzero((late | partly)[rows]).tolist():
-            names[place].append(state_name(operator))
+            names[place].append(state_name(id))
     return [f"{PARTLY_LATE} in {', '.join(some)}" for some in names]

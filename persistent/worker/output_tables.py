@@ -5,7 +5,6 @@
                                                          retracted    and takes back what it corrects
 <key>...  <field>... or value  revision                               of a state without: the largest revision wins
                                retracted                              and takes back what has changed, or expired
-<key>...  window_start  window_end  <field>... or value  revision     of everything(): the borders are null
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def check_names(state: PersistentState, key_names: Sequence[str]) -> None:
 
 def output_names(state: PersistentState, key_names: Sequence[str]) -> list[str]:
     """The names of the output columns."""
-    monoid, borders = state.monoid, (START, END) if state.has_borders else ()
+    monoid, borders = state.monoid, (START, END) if state.window else ()
     return [*key_names, *borders, *values_of(monoid).output_fields(), *(mark.name for mark in marks_of(state, 0))]
 
 
@@ -109,8 +108,6 @@ def key_outputs(
 ) -> pa.Table:
     """One row per key."""
     columns = _key_columns(key_names, key_types, rows)
-    if state.has_borders:
-        columns[START] = columns[END] = pa.nulls(len(rows), TIMESTAMP)
     columns |= presented_fields(state.monoid, rows.columns)
     return _marked(pa.table(columns), marks or {})
 
@@ -120,9 +117,18 @@ def empty_outputs(
 ) -> pa.Table:
     """No rows, in the columns of the outputs."""
     fields = [(name, key_types[i] if i < len(key_types) else pa.null()) for i, name in enumerate(key_names)]
-    if state.has_borders:
+    if state.window:
         fields += [(START, TIMESTAMP), (END, TIMESTAMP)]
     return pa.schema([*fields, *values_of(state.monoid).output_fields().items(), *(marks or {})]).empty_table()
+
+
+def equal_rows(before: pa.Table, after: pa.Table) -> Mask:
+    """Whether rows are equal but for the mark that they are taken back."""
+    same = np.ones(len(after), bool)
+    for name in after.column_names:
+        if name != RETRACTED:
+            same &= equal_values(before[name].combine_chunks(), after[name].combine_chunks())
+    return same
 
 
 def equal_values(before: pa.Array, after: pa.Array) -> Mask:

@@ -1,164 +1,150 @@
-"""Publishing a shard stages the results of windows that close, and of keys and windows that have changed."""
+"""Publishing a shard stages the difference of two views of its state: of what is published, and of all there is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from monoids.groupby.summing import GroupSums
 from persistent.codec import type_of
-from persistent.errors import UserCodeError
 from persistent.session_window import SessionWindow
+from persistent.sinks.outlet import stage_accepted
 from persistent.task import key_names
-from persistent.worker.close_sessions import due_count, due_sessions, due_sessions_apart
-from persistent.worker.close_windows import closing_sums, closing_sums_apart
-from persistent.worker.expire_keys import ended_lives, shown_lives, shown_lives_apart
+from persistent.views.difference import RowDifference, differences
+from persistent.views.isolation import NOT_OF_A_ROW, isolated, isolated_differences
 from persistent.worker.failing_keys import (
     FailingKey,
-    failing_key,
-    no_result,
-    present_rows,
-    presented,
+    Failures,
+    not_published,
+    refused_result,
     stage_failing_keys,
 )
-from persistent.worker.job import Closed, CloseShard, Job
-from persistent.worker.merge_runs import monoid_errors
-from persistent.worker.output_tables import Marks, key_outputs, marks_of, output_key, window_outputs
-from persistent.worker.revise_sessions import (
-    changed_sessions,
-    changed_sessions_apart,
-    taken_back_in,
-    unpublished_count,
+from persistent.worker.job import Closed, CloseShard, Node
+from persistent.worker.output_tables import (
+    END,
+    RETRACTED,
+    equal_rows,
+    key_outputs,
+    marks_of,
+    output_key,
+    window_outputs,
 )
-from persistent.worker.revise_windows import (
-    Corrected,
-    TakenBack,
-    changed_keys,
-    changed_keys_apart,
-    corrected_in,
-    corrections,
-    corrections_apart,
-)
+from persistent.worker.shard_views import comparisons_of, due_count, ended_lives, unpublished_count
 
 
-def close_shard(job: Job, item: CloseShard) -> Closed:
-    """Close the windows of one shard, or publish the changed keys of a state without windows. Without a sink, count the
-    sessions that close; with a time to live, count the lives that end."""
-    expired = 0 if job.state.time_to_live is None else ended_lives(job, item)
+def close_shard(node: Node, item: CloseShard) -> Closed:
+    """Stage what is due of one shard. Without a sink, count the sessions that close; with a time to live, count the
+    lives that end."""
+    expired = 0 if node.state.time_to_live is None else ended_lives(node, item)
     if item.counts:
-        return Closed(expired=expired, unpublished=unpublished_count(job, item) if item.changes else 0)
-    if not job.sinks:
-        return Closed(discarded=due_count(job, item))
+        return Closed(expired=expired, unpublished=unpublished_count(node, item) if item.changes else 0)
+    if not node.sinks:
+        return Closed(discarded=due_count(node, item))
     # What is for the new sinks includes all that is for the others, and every key that fails.
     shown_at = None if item.runs else item.shown_at
     unpublished = replace(item, runs=(), delta=(*item.runs, *item.delta), shown_at=shown_at, anew=False)
-    most, failing = _presented(job, unpublished if item.whole else item)
-    if failing and not job.dead_letters:
-        raise no_result(job, failing[0])
-    dead = stage_failing_keys(job, item.attempt, failing)
-    changed, _ = _presented(job, item) if item.whole and job.sinks.keys() - set(item.whole) else (most, failing)
-    outputs = {name: most if name in item.whole else changed for name in job.sinks}
-    staged = _staged(job, item, outputs)
-    return replace(staged, dead=dead, corrected=_corrected(job, item, most), expired=expired)
+    most, failing = _presented(node, unpublished if item.whole else item)
+    changed, _ = _presented(node, item) if item.whole and node.sinks.keys() - set(item.whole) else (most, failing)
+    outputs = {name: most if name in item.whole else changed for name in node.sinks}
+    staged, refused = _staged(node, item, outputs)
+    dead = stage_failing_keys(node, item.attempt, [*failing, *refused])
+    return replace(staged, dead=dead, corrected=_corrected(node, item, most), expired=expired)
 
 
-def stage_rows(job: Job, item: CloseShard, rows: Iterable[GroupSums]) -> Closed:
-    """Rows that are published to all sinks, or taken back, staged as outputs of this item. One without a result was
-    never published, and is a dead letter already."""
-    failing: list[FailingKey] = []
-    tables = _tables(job, item, rows, failing)
-    if failing and not job.dead_letters:
-        raise no_result(job, failing[0])
-    return _staged(job, item, dict.fromkeys(job.sinks, tables))
+def stage_differences(node: Node, item: CloseShard, found: Iterable[RowDifference]) -> Closed:
+    """Differences staged as outputs of this item. A row without a result was never published, and is a dead letter
+    already, as is one that a sink refuses."""
+    tables = _tables(node, item, found, Failures(node))
+    staged, _ = _staged(node, item, dict.fromkeys(node.sinks, tables))
+    return staged
 
 
-def _staged(job: Job, item: CloseShard, outputs: Mapping[str, Sequence[pa.Table]]) -> Closed:
-    """The outputs of each sink, staged. A sink that is given none stages nothing."""
-    outlets, attempt, names = job.outlets(), item.attempt, key_names(job.task)
-    staged = {
-        name: outlets[name].stage(
-            pa.concat_tables(tables), attempt.id, attempt.name(), output_key(job.state, names, job.sinks[name])
+def _staged(node: Node, item: CloseShard, outputs: Mapping[str, Sequence[pa.Table]]) -> tuple[Closed, list[FailingKey]]:
+    """The outputs of each sink, staged, and those that a sink can never hold. A sink that is given none stages nothing.
+    InvalidPipeline for a result that a sink refuses, without dead letters in the node."""
+    tables = {name: pa.concat_tables(parts) for name, parts in outputs.items() if parts}
+    outlets, names = node.outlets(), key_names(node.task)
+    found = {
+        name: stage_accepted(
+            outlets[name],
+            table,
+            item.attempt,
+            output_key(node.state, names, node.sinks[name]),
+            all_refused=node.dead_letters,
         )
-        for name, tables in outputs.items()
-        if tables
+        for name, table in tables.items()
     }
-    return Closed(staged)
+    refused = [
+        refused_result(node, tables[name], row, error) for name, (_, rows) in found.items() for row, error in rows
+    ]
+    if refused and not node.dead_letters:
+        raise not_published(node, refused[0])
+    return Closed({name: staged for name, (staged, _) in found.items() if staged is not None}), refused
 
 
-def _corrected(job: Job, item: CloseShard, outputs: list[pa.Table]) -> int:
-    """How many published results these outputs correct."""
-    if isinstance(job.state.window, SessionWindow):
-        return taken_back_in(outputs, item.closed)
-    return corrected_in(item, outputs) if item.corrected else 0
+def _corrected(node: Node, item: CloseShard, outputs: Sequence[pa.Table]) -> int:
+    """How many results that were published these outputs correct: of sessions, how many they take back."""
+    is_session = isinstance(node.state.window, SessionWindow)
+    if not (is_session or item.corrected):
+        return 0
+    count = 0
+    for table in outputs:
+        again = pc.less_equal(table[END].cast(pa.int64()), item.closed)
+        retracted = table[RETRACTED] if RETRACTED in table.column_names else pa.array(np.zeros(len(table), bool))
+        count += pc.sum(pc.and_(again, retracted if is_session else pc.invert(retracted))).as_py() or 0
+    return count
 
 
-def _presented(job: Job, item: CloseShard) -> tuple[list[pa.Table], list[FailingKey]]:
-    """The outputs of a shard, and the keys that have none because their fold or their value fails."""
-    failing: list[FailingKey] = []
+def _presented(node: Node, item: CloseShard) -> tuple[list[pa.Table], list[FailingKey]]:
+    """The outputs of a shard, and the keys that have none because their fold or their value fails. UserCodeError for
+    the first of these, without dead letters in the node."""
+    comparisons, failures = list(comparisons_of(node, item)), Failures(node)
+    kept = node.state.monoid
     try:
-        return _tables(job, item, _sums(job, item), failing), failing
-    except UserCodeError:
-        failing = []
-        return _tables(job, item, _sums_apart(job, item, failing), failing), failing
+        found = (found for one in comparisons for found in differences(one, kept))
+        return _tables(node, item, found, failures), failures.keys
+    except NOT_OF_A_ROW:
+        raise
+    except Exception:
+        failures = Failures(node)
+        found = (found for one in comparisons for found in isolated_differences(one, kept, failures.folding))
+        return _tables(node, item, found, failures), failures.keys
 
 
-def _sums(job: Job, item: CloseShard) -> Iterator[GroupSums]:
-    if job.state.time_to_live is not None:
-        return shown_lives(job, item)
-    if job.state.window is None:
-        return changed_keys(job, item)
-    if isinstance(job.state.window, SessionWindow):
-        return changed_sessions(job, item) if item.corrected or item.changes else due_sessions(job, item)
-    return chain(closing_sums(job, item), corrections(job, item))
-
-
-def _sums_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
-    if job.state.time_to_live is not None:
-        return shown_lives_apart(job, item, failing)
-    if job.state.window is None:
-        return changed_keys_apart(job, item, failing)
-    if isinstance(job.state.window, SessionWindow):
-        changes = item.corrected or item.changes
-        return (changed_sessions_apart if changes else due_sessions_apart)(job, item, failing)
-    return chain(closing_sums_apart(job, item, failing), corrections_apart(job, item, failing))
-
-
-def _tables(job: Job, item: CloseShard, sums: Iterable[GroupSums], failing: list[FailingKey]) -> list[pa.Table]:
-    """The outputs of sums, and of corrections."""
+def _tables(node: Node, item: CloseShard, found: Iterable[RowDifference], failures: Failures) -> list[pa.Table]:
+    """The outputs of differences; rows that have none go to the failures."""
+    state, names = node.state, key_names(node.task)
     types = [type_of(name) for name in item.key_types]
-    monoid, names, window = job.state.monoid, key_names(job.task), job.state.window
+    marks = {retracted: marks_of(state, item.revision, retracted=retracted) for retracted in (False, True)}
 
-    marks, taking_back = (marks_of(job.state, item.revision, retracted=taken_back) for taken_back in (False, True))
+    def outputs(rows: GroupSums, retracted: bool) -> pa.Table:
+        if state.window is None:
+            return key_outputs(state, names, types, rows, marks[retracted])
+        return window_outputs(state.monoid, names, types, state.window, rows, marks[retracted])
 
-    def outputs(rows: GroupSums, marks: Marks) -> pa.Table:
-        if window is None:
-            return key_outputs(job.state, names, types, rows, marks)
-        return window_outputs(monoid, names, types, window, rows, marks)
+    def table_of(difference: RowDifference) -> pa.Table:
+        return difference.table(outputs, equal_rows)
 
-    def table_of(rows: GroupSums) -> pa.Table:
-        if isinstance(rows, TakenBack):
-            if len(rows) > 1:
-                return outputs(rows, taking_back)
-            found = presented(lambda old: outputs(old, taking_back), rows)
-            # A value without a result was never published.
-            return outputs(rows.slice(0, 0), taking_back) if isinstance(found, Exception) else found
-        if not isinstance(rows, Corrected):
-            return outputs(rows, marks)
-        if len(rows) > 1:
-            return rows.outputs(outputs(rows, marks), outputs(rows.before, taking_back))
-        return one_of(rows)
-
-    def one_of(rows: Corrected) -> pa.Table:
+    def alone(difference: RowDifference, error: Exception) -> Iterator[pa.Table]:
         """A value without a result was never published, and what was published before it is taken back."""
-        before = presented(lambda old: outputs(old, taking_back), rows.before)
-        after = presented(lambda new: outputs(new, marks), rows)
-        if isinstance(after, Exception):
-            failing.append(failing_key(job, rows, after))
-            return outputs(rows.slice(0, 0), taking_back) if isinstance(before, Exception) else before
-        return after if isinstance(before, Exception) else rows.outputs(after, before)
+        parts = []
+        for placed, retracted in ((difference.old, True), (difference.new, False)):
+            if not len(placed):
+                continue
+            try:
+                parts.append(outputs(placed.rows, retracted))
+            except NOT_OF_A_ROW:
+                raise
+            except Exception as raised:
+                if not retracted:
+                    failures.presenting(placed.rows, raised)
+        if len(parts) == 2:
+            raise error
+        yield from parts
 
-    with monoid_errors(job):
-        return [table for part in sums for table in present_rows(job, table_of, part, failing) if table.num_rows]
+    pieces = (one for one in found if len(one.old) or len(one.new))
+    return [table for one in pieces for table in isolated(table_of, one, alone) if table.num_rows]

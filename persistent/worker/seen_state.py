@@ -28,7 +28,7 @@ from persistent.state import WindowState
 from persistent.storage import Storage
 from persistent.task import PersistentTask
 from persistent.window import Window
-from persistent.worker.job import Job
+from persistent.worker.job import Job, Node
 from persistent.worker.seen_items import SeenBefore
 
 _PIECE_BYTES = 1 << 20
@@ -51,11 +51,10 @@ class _SeenTask(PersistentTask):
         self.name = folder
 
 
-def seen_job(job: Job, source: str, pane_ms: int) -> Job:
-    """The job whose state is the seen records of this source, to write, read and fold its runs."""
-    state = WindowState(seen_monoid(), Window(pane_ms, pane_ms))
+def seen_node(job: Job, source: str, pane_ms: int) -> Node:
+    """The node whose state is the seen records of this source, to write, read and fold its runs."""
     task = _SeenTask(job.dedupe[source].keys, job.sources[source].kind)
-    return Job(task, state, job.sources, {}, job.storage, False)
+    return Node(task.name, task, WindowState(seen_monoid(), Window(pane_ms, pane_ms)), job.storage)
 
 
 def numbers_of(rows: GroupSums) -> Ragged:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from monoids.groupby.sorting import Integers
 from persistent.checkpoint.aside_columns import LATE_KEY, LATE_SCHEMA, aside_rows
@@ -17,8 +18,13 @@ from persistent.checkpoint.output_parts import LATE_SINK
 from persistent.checkpoint.runs import write_table
 from persistent.errors import InvalidPipeline
 from persistent.sinks.json_lines import json_rows
+from persistent.sinks.outlet import stage_accepted
 from persistent.sources.protocol import NO_TIMESTAMP, Records
+from persistent.text.readable import readable_list
 from persistent.worker.job import Job
+
+_TAKE_BYTES_MAX: Final = 1 << 30
+"""Larger tables are put in order without a copy: ``take`` makes one array of a column, which holds 2 GiB."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +37,13 @@ class RowsAside:
     records: Records
     checkpoint: int
     partly: dict[str, Integers] = field(default_factory=dict)
-    """The offsets of those that are partly late by their own time, by the state that lacks them; an only one is ""."""
+    """The offsets of those that are partly late by their own time, by the name of the state that lacks them."""
 
     def rows(self, chosen: Integers, reasons: str | Sequence[str]) -> pa.RecordBatch:
         """These rows of the batch."""
         batch = self.records.batch.take(pa.array(chosen))
-        value = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)) if batch.num_columns else None
+        columns = [_valid(column) for column in batch.columns]
+        value = pa.StructArray.from_arrays(columns, fields=list(batch.schema)) if columns else None
         return self._rows(self.records.offsets[chosen], self.records.timestamps[chosen], reasons, value=value)
 
     def undecoded(self) -> pa.RecordBatch:
@@ -60,6 +67,15 @@ class RowsAside:
         )
 
 
+def _valid(column: pa.Array) -> pa.Array:
+    """The column, with the bytes of a text escaped that is not UTF-8: a file that holds one cannot be read again."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array(readable_list(column), column.type)
+    return column
+
+
 def late_outputs(late: pa.Table) -> pa.Table:
     """Late records as rows for a sink."""
     kept = late.select([name for name in LATE_SCHEMA.names if name != "value"])
@@ -67,34 +83,47 @@ def late_outputs(late: pa.Table) -> pa.Table:
 
 
 def _texts(values: pa.Array) -> pa.Array:
-    """Records as JSON. A time too far away for a text is the number that it is stored as: a sink must not stop a job
-    that has set the record aside."""
+    """Records as JSON."""
     if pa.types.is_null(values.type):
         return values
     columns = pa.table(values.flatten(), names=[field.name for field in values.type])
-    try:
-        texts = list(chain.from_iterable(json_rows(columns)))
-    except InvalidPipeline:
-        plain = [
-            field.with_type(pa.int64()) if pa.types.is_timestamp(field.type) else field for field in columns.schema
-        ]
-        texts = list(chain.from_iterable(json_rows(columns.cast(pa.schema(plain)))))
-    return pa.array(texts, pa.binary()).cast(pa.string())
+    return pa.array(list(chain.from_iterable(json_rows(columns))), pa.binary()).cast(pa.string())
 
 
 def stage_aside(job: Job, attempt: Attempt, batches: Sequence[pa.RecordBatch]) -> Staged | None:
     """Rows set aside, in the order of the source, as a file of the checkpoint; None if there are none."""
-    return write_table(job.storage, job.folder(), attempt, _together(batches)) if batches else None
+    return write_table(job.storage, job.folder, attempt, _together(batches)) if batches else None
 
 
-def stage_late(job: Job, attempt: Attempt, batches: Sequence[pa.RecordBatch]) -> Staged | None:
-    """Late records for their sink; None without one, or if there are none."""
+def stage_late(
+    job: Job, attempt: Attempt, batches: Sequence[pa.RecordBatch]
+) -> tuple[Staged | None, list[pa.RecordBatch]]:
+    """Late records for their sink; None without one, or if there are none. Returns also those that the sink can never
+    hold, as dead letters. InvalidPipeline for one, without dead letters in the job."""
     if job.late_sink is None or not batches:
-        return None
-    outlet = job.all_outlets()[LATE_SINK]
-    return outlet.stage(late_outputs(_together(batches)), attempt.id, attempt.name(), LATE_KEY)
+        return None, []
+    place, late = job.all_outlets()[LATE_SINK], _together(batches)
+    staged, refused = stage_accepted(place, late_outputs(late), attempt, LATE_KEY, all_refused=job.dead_letters)
+    if refused and not job.dead_letters:
+        raise InvalidPipeline(
+            f"{refused[0][1]}. It is a late record. Nothing of this step is committed; let such late records be "
+            'dead letters, with their reason: on_error="dead-letter"'
+        ) from refused[0][1]
+    if not refused:
+        return staged, []
+    dead = late.take(pa.array([row for row, _ in refused]))
+    reasons = pa.array([f"late, and not in the sink of late records: {error}" for _, error in refused])
+    place_of = dead.schema.get_field_index("reason")
+    dead = dead.set_column(place_of, dead.schema.field(place_of), reasons.cast(dead.schema.field(place_of).type))
+    return staged, dead.combine_chunks().to_batches()
 
 
 def _together(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    """The rows in the order of the source."""
     table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="default")
-    return table.sort_by([("ordinal", "ascending"), ("offset", "ascending")])
+    order = pc.sort_indices(table, sort_keys=[("ordinal", "ascending"), ("offset", "ascending")])
+    if table.nbytes < _TAKE_BYTES_MAX:
+        return table.take(order)
+    rows = order.to_numpy()
+    runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
+    return pa.concat_tables([table.slice(int(run[0]), len(run)) for run in runs])

@@ -14,15 +14,16 @@ from monoids.groupby.summing import GroupSums
 from monoids.hashing import hash_keys, key_column, null_safe_equal
 from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import OperatorState
 from persistent.codec import KEY_GROUPS, groups_of, type_of
 from persistent.session_window import SessionWindow
 from persistent.task import key_names
+from persistent.views.difference import Comparison, differences
+from persistent.views.isolation import NOT_OF_A_ROW, isolated, isolated_differences
+from persistent.views.sessions import SessionView
+from persistent.views.windows import WindowView
 from persistent.window import WindowRange
-from persistent.worker.close_sessions import open_sessions
-from persistent.worker.close_windows import window_sums
-from persistent.worker.failing_keys import FailingKey, no_result, present_rows
-from persistent.worker.job import Job
+from persistent.worker.failing_keys import FailingKey, Failures
+from persistent.worker.job import Node
 from persistent.worker.merge_runs import fold_keys, monoid_errors, parts_of
 from persistent.worker.output_tables import empty_outputs, key_outputs, window_outputs
 
@@ -79,19 +80,14 @@ class StatePart:
 WHOLE = StatePart()
 
 
-def state_of(job: Job, manifest: Manifest) -> OperatorState:
-    """The manifest's entry for the only state of the job."""
-    return manifest.operators[job.operator]
-
-
-def empty_table(job: Job, manifest: Manifest | None) -> pa.Table:
+def empty_table(node: Node, manifest: Manifest | None) -> pa.Table:
     """No rows, in the columns that ``folded_tables`` gives."""
-    types = [type_of(name) for name in state_of(job, manifest).key_types] if manifest is not None else []
-    return empty_outputs(job.state, key_names(job.task), types)
+    types = [type_of(name) for name in manifest.operators[node.id].key_types] if manifest is not None else []
+    return empty_outputs(node.state, key_names(node.task), types)
 
 
 def folded_tables(
-    job: Job, manifest: Manifest, part: StatePart = WHOLE, omitted: list[FailingKey] | None = None
+    node: Node, manifest: Manifest, part: StatePart = WHOLE, omitted: list[FailingKey] | None = None
 ) -> Iterator[pa.Table]:
     """The state that a manifest holds, or a part of it, in pieces of bounded size, in the order of the key groups. Of a
     state with windows: every non-empty window that is not closed.
@@ -99,10 +95,10 @@ def folded_tables(
     UserCodeError names the key and window of a result that the monoid cannot present, or of a session that it cannot
     fold; a job with dead letters omits it, with a warning. With a list ``omitted`` any job omits it, and adds it there.
     """
-    job = job.in_zone(state_of(job, manifest).state.zone)
+    node = node.in_zone(manifest.operators[node.id].state.zone)
     if omitted is not None:
-        job = replace(job, dead_letters=True)
-    state, names, operator = job.state, key_names(job.task), state_of(job, manifest)
+        node = replace(node, dead_letters=True)
+    state, names, operator = node.state, key_names(node.task), manifest.operators[node.id]
     types = [type_of(name) for name in operator.key_types]
 
     def table_of(rows: GroupSums) -> pa.Table:
@@ -111,44 +107,50 @@ def folded_tables(
         return window_outputs(state.monoid, names, types, state.window, rows)
 
     for groups in shards(operator.state.runs, 1, part.low, part.high):
-        failing: list[FailingKey] = []
-        with monoid_errors(job):
-            for rows in _sums(job, manifest, groups, part, failing):
+        failures = Failures(node)
+        with monoid_errors(node.task, node.id):
+            for rows in _sums(node, manifest, groups, part, failures):
                 if part.key is not None:
                     rows = rows.take(part.key.rows(rows))
-                yield from present_rows(job, table_of, rows, failing)
-        if failing and not job.dead_letters:
-            raise no_result(job, failing[0])
+                yield from isolated(table_of, rows, failures.presenting)
         if omitted is not None:
-            omitted += failing
+            omitted += failures.keys
             continue
-        for one in failing:
+        for one in failures.keys:
             logger.warning("omitted from the state: no result for %s", one.text(names))
 
 
 def _sums(
-    job: Job, manifest: Manifest, groups: tuple[int, int], part: StatePart, failing: list[FailingKey]
+    node: Node, manifest: Manifest, groups: tuple[int, int], part: StatePart, failures: Failures
 ) -> Iterator[GroupSums]:
-    """The sums of some key groups; with windows, ``panes`` are their starts. Sessions of which the fold raises go to
-    ``failing``."""
-    runs, state, window = state_of(job, manifest).state.runs, job.state, job.state.window
+    """The sums of some key groups; with windows, ``panes`` are their starts. Sessions whose fold raises go to
+    ``failures``; if one raises, those that are closed are not folded: they may have raised when they closed."""
+    runs, state, window = manifest.operators[node.id].state.runs, node.state, node.state.window
     if window is None:
-        folded = fold_keys(job, runs, *groups, part.as_of)
+        folded = fold_keys(node, runs, *groups, part.as_of)
         if folded is not None:
             ttl = state.time_to_live
-            yield folded if ttl is None else ttl.living(folded, manifest.clocks[job.operator].watermark)
+            yield folded if ttl is None else ttl.living(folded, manifest.clocks[node.id].watermark)
         return
-    closed = manifest.clocks[job.operator].closed if part.as_of is None else part.as_of
+    closed = manifest.clocks[node.id].closed if part.as_of is None else part.as_of
     first, last = window.first_number(closed), part.window
     if last is not None:
         if last < first:
             return
         first = last
     windows = WindowRange(window, first, last, part.as_of)
+    parts = parts_of(node, runs, *groups, windows.panes())
     if not isinstance(window, SessionWindow):
-        yield from window_sums(job, runs, groups, windows)
+        yield from WindowView(windows, state.panes).rows(state.monoid, parts)
         return
-    parts = parts_of(job, runs, *groups, windows.panes())
     # Another key whose fold raises is not asked for.
     parts = parts if part.key is None else [one.take(part.key.rows(one)) for one in parts]
-    yield from open_sessions(job, [one for one in parts if len(one)], closed, failing)
+    parts = [one for one in parts if len(one)]
+    nothing = np.zeros(0, np.uint64)
+    comparison = Comparison(SessionView(window, state.panes.step, closed, closed, closed, None, nothing), [], parts)
+    try:
+        yield from [found.new.rows for found in differences(comparison, state.monoid)]
+    except NOT_OF_A_ROW:
+        raise
+    except Exception:
+        yield from (found.new.rows for found in isolated_differences(comparison, state.monoid, failures.folding))

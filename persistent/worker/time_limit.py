@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from monoids.groupby.sorting import Integers, Mask
 from persistent.sources import remedies
@@ -15,7 +15,8 @@ from persistent.window import AnyWindow
 @dataclass(frozen=True)
 class TimeLimit:
     """``ahead``: later timestamps are too far ahead of the time of day, and of the clock. ``not_after``: later ones are
-    after the limit of a clock that was set back; None without that limit.
+    after the limit of a clock that was set back; None without that limit. ``of_windows``: ``ahead`` is the last time
+    that the windows can hold.
 
     >>> limit = TimeLimit(90, not_after=70)
     >>> limit.last, limit.covers(0, 70), limit.covers(-1, 70), limit.covers(0, 71)
@@ -24,6 +25,7 @@ class TimeLimit:
 
     ahead: int
     not_after: int | None = None
+    of_windows: bool = field(default=False, compare=False)
 
     @property
     def last(self) -> int:
@@ -33,7 +35,8 @@ class TimeLimit:
     def within(self, windows: Iterable[AnyWindow | None]) -> TimeLimit:
         """The same limit, for states with these windows: no timestamp is later than the last that each of them can
         hold."""
-        return replace(self, ahead=min([self.ahead, *(one.time_max for one in windows if one is not None)]))
+        held = min((one.time_max for one in windows if one is not None), default=self.ahead)
+        return replace(self, ahead=held, of_windows=True) if held < self.ahead else self
 
     def covers(self, lowest: int, highest: int) -> bool:
         """Whether no timestamp from ``lowest`` to ``highest`` is dead."""
@@ -51,9 +54,10 @@ class TimeLimit:
         if time < 0:
             return "timestamp before 1970"
         if time > self.ahead:
+            limit = "the last time that a window can hold" if self.of_windows else "the time of day plus max_future"
             return (
-                f"timestamp too far ahead: {date_text(time)} is after {date_text(self.ahead)}, the time of day plus "
-                f"max_future; {remedies.UNIT_IS_WRONG}"
+                f"timestamp too far ahead: {date_text(time)} is after {date_text(self.ahead)}, {limit}; "
+                f"{remedies.UNIT_IS_WRONG}"
             )
         if time <= self.last:
             return records.unreadable(row)

@@ -186,11 +186,12 @@ def test_a_largest_value_of_another_window_is_told(tmp_path: Path) -> None:
 def test_a_week_that_loses_a_visit_is_told(tmp_path: Path) -> None:
     """Without it a job that forgets would need little memory."""
     (tmp_path / "results").mkdir()
-    pq.write_table(pa.table({"visits": [60, 9]}), tmp_path / "results" / "1.parquet")
-    week.check(tmp_path, {"late": 1}, rows=70, too_late=1)
+    rows = pa.table({"visits": [60, 11, 2], "retracted": [False, False, True]})
+    pq.write_table(rows, tmp_path / "results" / "1.parquet")
+    week.check(tmp_path, {"late": 1}, visits=70, too_late=1)
     for late, too_late in ((0, 1), (1, 0), (0, 0)):
         with pytest.raises(measure.RowsDiffer):
-            week.check(tmp_path, {"late": late}, rows=70, too_late=too_late)
+            week.check(tmp_path, {"late": late}, visits=70, too_late=too_late)
 
 
 def test_the_ratios_of_checkpoints_are_of_medians_and_tails() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
@@ -14,12 +16,15 @@ from persistent.checkpoint.names import Staged, new_nonce
 from persistent.checkpoint.output_parts import Aside, Inheritance, SinkBatch, SinkPart
 from persistent.checkpoint.parts import Account, OperatorState, SourcePart, StateRuns, TaskClock, default_name
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
-from persistent.checkpoint.successor import at_one
+from persistent.checkpoint.successor import at_all
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS, Run
+from persistent.codec.documents import proven, sealed_document
+from persistent.fields import Part
 from persistent.sources.protocol import Span, Split
 from persistent.storage import MemoryStorage, Put, Storage
 from persistent.task import STATE
+from tests.single import only
 
 
 def run(name: str = "e1-c1-0", rows: int = 3, first: int = 1, last: int = 1, **changes: Any) -> Run:
@@ -84,13 +89,14 @@ def with_one(
 ) -> Manifest:
     """The manifest with these parts for its only source and task."""
     (name,) = manifest.sources
-    given: dict[str, Any] = {} if operator is None else {"operator": operator}
+    (node,) = manifest.operators
+    given: dict[str, Any] = {} if operator is None else {"operators": {node: operator}}
     if clock is not None:
-        source = replace(source or manifest.source, largest=clock.largest)
-        given["clock"] = TaskClock.of(clock)
+        source = replace(source or only(manifest.sources), largest=clock.largest)
+        given["clocks"] = {node: TaskClock.of(clock)}
     given |= {} if source is None else {"sources": {name: source}}
     given |= {} if accounts is None else {"accounts": {name: accounts}}
-    return replace(manifest, **at_one(manifest, **given))
+    return replace(manifest, **at_all(manifest, **given))
 
 
 def full_manifest() -> Manifest:
@@ -134,7 +140,7 @@ def full_manifest() -> Manifest:
         fences=2,
         replan=1,
         pins=(3,),
-        bases={3: 1_000, 7: 2_000},
+        commits=((3, 1_000), (7, 2_000)),
         burnt=(5,),
         committed_ms=2_000,
         target=3,
@@ -152,7 +158,7 @@ def plan(base: int = 0, **changes: Any) -> StepPlan:
         "splits": (Split("memory", (Span(0, 0, 4, {"path": "a é"}),)),),
         "cap": {"memory": None},
     }
-    source |= {name: changes.pop(name) for name in SourceStep.__dataclass_fields__ if name in changes}
+    source |= {name: changes.pop(name) for name in SourceStep.__struct_fields__ if name in changes}
     task = TaskStep(changes.pop("close_at", 0), changes.pop("ends", False))
     fields: dict[str, Any] = {
         "job": "job",
@@ -166,6 +172,31 @@ def plan(base: int = 0, **changes: Any) -> StepPlan:
         **changes,
     }
     return StepPlan(**fields)
+
+
+P = TypeVar("P", bound=Part)
+
+
+def read_back(part: P) -> P:
+    """The part as a document gives it back."""
+    return msgspec.json.decode(msgspec.json.encode(part), type=type(part))
+
+
+def json_of(part: Part) -> Any:
+    """The part as JSON has it."""
+    return msgspec.json.decode(msgspec.json.encode(part))
+
+
+def body_of(data: bytes, place: str = "") -> Any:
+    """The fields of a document, as JSON has them."""
+    return json.loads(proven(data, place))
+
+
+def document(body: Mapping[str, Any]) -> bytes:
+    """A document of these fields, as a driver would spell them: its format is in front."""
+    fields = {name: value for name, value in body.items() if name != "format"}
+    rest = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sealed_document(f'{{"format":{json.dumps(body["format"])},{rest[1:]}'.encode())
 
 
 def logged(storage: Storage, last: int, **changes: Any) -> Log:

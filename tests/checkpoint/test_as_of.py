@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from monoids import Sum
 from persistent import CorruptCheckpoint, FingerprintChanged, NonWindowState, WindowState, tumbling
 from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.manifest import Manifest, commits_of
 from persistent.checkpoint.names import manifest_name, new_nonce
 from persistent.clock import Clock
 from persistent.errors import UnknownCheckpoint
@@ -40,7 +40,10 @@ def kept(
     of = operator(state.fingerprint(), (key,), known_from=since)
     bases = dict.fromkeys(range(1, id + 1), 0)
     return manifest(
-        id, clock=Clock(watermark, closed), operators={name: of}, **{"oldest": 1, "bases": bases, **changes}
+        id,
+        clock=Clock(watermark, closed),
+        operators={name: of},
+        **{"oldest": 1, "commits": commits_of(bases), **changes},
     )
 
 
@@ -103,6 +106,16 @@ def test_a_window_that_closes_at_the_clock_is_still_whole() -> None:
             found(log, clock, state)
 
 
+def test_windows_that_are_closed_and_not_final_answer() -> None:
+    """Their panes are there for late records: until they go, every clock within them is known."""
+    state = WindowState(Sum(), tumbling(10), allowed_lateness=20, late="retract")
+    held = operator(state.fingerprint(), ("page",)).with_state(final=40, late="retract")
+    log = log_of(replace(kept(1, 60, state=state, closed=60), operators={"Totals": held}))
+    assert [found(log, clock, state) for clock in (40, 50, 60)] == [1, 1, 1]
+    with pytest.raises(UnknownCheckpoint):
+        found(log, 30, state)
+
+
 def test_only_what_a_rollback_left_is_off_the_line() -> None:
     """The checkpoint a rollback went back to, and the one it made, are both of this timeline; between, none is."""
     line = {"left": ((2, 4, True),)}
@@ -153,7 +166,7 @@ def test_what_is_collected_while_one_looks_is_passed_over() -> None:
     four = kept(4, 130, 120)
 
     def goes_on() -> None:
-        Log(storage).put(replace(four, id=5, base=5, oldest=3, bases={3: 0, 4: 0, 5: 0}))
+        Log(storage).put(replace(four, id=5, base=5, oldest=3, commits=((3, 0), (4, 0), (5, 0))))
         storage.delete(manifest_name(2))
 
     storage = _Read(manifest_name(2), goes_on)

@@ -31,7 +31,7 @@ def test_state_as_of_every_clock_of_the_grid() -> None:
     """Without panes, the state of an hour ago can only be had by reading the source again from its beginning."""
     job = pipeline()
     job.run(engine="embedded")
-    last = int(job.run(engine="embedded").watermark)
+    last = int(job.run(engine="embedded").clock_ms)
     known = 0
     for clock in range(0, last + 1, 10):
         table = job.state(as_of=clock)

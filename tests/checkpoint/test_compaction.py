@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from persistent.checkpoint import compaction
 from persistent.checkpoint.compaction import Merge, beside, choose, choose_all, replaced, shards
@@ -72,7 +72,7 @@ def test_at_least_one_key_group_is_folded() -> None:
     """A fold of very many rows would stand still for ever."""
     huge = deltas(1, *[1 << 20] * 8)
     assert choose(huge, 1) == Merge(huge, 0, 1)
-    begun = tuple(Run(**{**run.__dict__, "low": KEY_GROUPS - 1, "rows": 1 << 30}) for run in huge)
+    begun = tuple(replace(run, low=KEY_GROUPS - 1, rows=1 << 30) for run in huge)
     assert choose(begun, 1) == Merge(begun, KEY_GROUPS - 1, KEY_GROUPS)
 
 
@@ -121,7 +121,7 @@ def test_what_was_published_ends_a_streak(published: int, chosen: tuple[int, int
 def test_the_splits_of_a_step_belong_together() -> None:
     """Folded apart, half of a step would be older than the other half."""
     steps = tuple(a_run(id, 40) for id in range(1, 5) for _ in range(2))
-    steps = tuple(Run(**{**run.__dict__, "name": str(number)}) for number, run in enumerate(steps))
+    steps = tuple(replace(run, name=str(number)) for number, run in enumerate(steps))
     found = choose((*steps, *deltas(5, *[40] * 4)), 1)
     assert found is not None and found.inputs == steps
 
@@ -152,7 +152,7 @@ def test_pieces_side_by_side_are_one_sum() -> None:
 
 def from_group(runs: Sequence[Run], low: int) -> tuple[Run, ...]:
     """As they count once a fold has come that far."""
-    return tuple(Run(**{**run.__dict__, "low": low}) for run in runs)
+    return tuple(replace(run, low=low) for run in runs)
 
 
 @pytest.mark.usefixtures("small")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from persistent.checkpoint.copies import (
     Target,
@@ -23,12 +23,13 @@ from persistent.checkpoint.copies import (
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, manifest_name, new_nonce
-from persistent.checkpoint.parts import SeenPart, SourcePart, StateRuns
+from persistent.checkpoint.parts import SeenColumns, SeenPart, SourcePart, StateRuns
 from persistent.checkpoint.successor import Entry
 from persistent.codec import Run, encode_table
 from persistent.errors import CorruptCheckpoint, NoCheckpoint, Refused, UnknownCheckpoint
 from persistent.storage import MemoryStorage
 from tests.checkpoint.samples import manifest, run, with_one
+from tests.single import only
 
 
 def written(storage: MemoryStorage, name: str, size: int) -> Run:
@@ -44,7 +45,9 @@ def with_runs(storage: MemoryStorage, id: int, **changes: Any) -> Manifest:
     runs = tuple(written(storage, f"e0-c{id}-{name}", size) for name, size in (("a", 10), ("b", 1_000)))
     index = written(storage, f"e0-c{id}-i", 5)
     one = manifest(id, **changes)
-    return with_one(one, operator=one.operator.with_state(runs=runs), source=replace(one.source, index=(index,)))
+    return with_one(
+        one, operator=only(one.operators).with_state(runs=runs), source=replace(only(one.sources), index=(index,))
+    )
 
 
 @pytest.fixture
@@ -106,7 +109,9 @@ def test_every_run_is_verified_on_the_way(storage: MemoryStorage) -> None:
 
 def test_a_checkpoint_is_found_by_its_id(storage: MemoryStorage) -> None:
     """A savepoint of another checkpoint than the one that was asked for would be a silent step in time."""
-    log = job(storage, manifest(), *(manifest(id) for id in (1, 2)), manifest(3, oldest=2, bases={0: 0, 2: 0, 3: 0}))
+    log = job(
+        storage, manifest(), *(manifest(id) for id in (1, 2)), manifest(3, oldest=2, commits=((0, 0), (2, 0), (3, 0)))
+    )
     assert newest_of(log) == checkpoint_at(log, None) == checkpoint_at(log, 3) == log.read(3)
     assert checkpoint_at(log, 2) == log.read(2) and checkpoint_at(log, 0) == log.read(0)
     newest = newest_of(log).manifest
@@ -126,7 +131,7 @@ def test_a_checkpoint_that_is_collected_meanwhile_is_kept_no_more() -> None:
     class Collected(MemoryStorage):
         def read(self, name: str) -> pa.Buffer:
             if name == manifest_name(1) and name in [f"m/{listed}" for listed in self.list("m")]:
-                log.put(manifest(3, oldest=2, bases={2: 0, 3: 0}))
+                log.put(manifest(3, oldest=2, commits=((2, 0), (3, 0))))
                 self.delete(name)
             return super().read(name)
 
@@ -238,6 +243,6 @@ def test_what_was_seen_is_numbered_anew_too() -> None:
     plain = SourcePart("MemorySource", ("memory",), {"memory": (0, 7)})
     assert renumbered_source(plain) is plain
     runs = (run("a", first=3, last=4), run("b", first=7, last=7))
-    found = renumbered_source(replace(plain, seen=SeenPart({"sequence": "n"}, 10, 20, runs)))
+    found = renumbered_source(replace(plain, seen=SeenPart(SeenColumns((), "n"), 10, 20, runs)))
     expected = renumbered(StateRuns({}, runs)).runs
-    assert expected != runs and found == replace(plain, seen=SeenPart({"sequence": "n"}, 10, 20, expected))
+    assert expected != runs and found == replace(plain, seen=SeenPart(SeenColumns((), "n"), 10, 20, expected))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
@@ -15,6 +16,7 @@ from persistent.errors import CorruptCheckpoint, Fenced, StorageError
 from persistent.operations import rollback
 from persistent.storage import MemoryStorage, Put
 from tests.checkpoint.samples import ForgetfulStorage, manifest, plan
+from tests.single import only
 
 
 def following(entry: Entry, **changes: object) -> Manifest:
@@ -27,7 +29,7 @@ def following(entry: Entry, **changes: object) -> Manifest:
         "nonce": new_nonce(),
         "fences": 0,
     }
-    return replace(old, parent=(old.id, entry.sha256), **{**fields, **changes})
+    return structs.replace(old, parent=(old.id, entry.sha256), **{**fields, **changes})
 
 
 @pytest.fixture
@@ -144,7 +146,7 @@ def test_a_fence_goes_on_top_of_a_working_driver(log: Log) -> None:
     newest = working.newest()
     assert newest is not None
     with pytest.raises(Fenced):
-        working.put(following(replace(newest, manifest=replace(newest.manifest, id=3))))
+        working.put(following(replace(newest, manifest=structs.replace(newest.manifest, id=3))))
     with pytest.raises(Fenced, match="committed 4 after our 3"):
         working.check(3)
     log.check(4)
@@ -177,8 +179,8 @@ def test_a_fence_keeps_what_it_fences(log: Log) -> None:
     assert entry is not None
     fence = log.fence(entry, "me", 0).manifest
     changed = {"id", "kind", "epoch", "nonce", "parent", "fences"}
-    same = {name: value for name, value in fence.__dict__.items() if name not in changed}
-    assert same == {name: value for name, value in entry.manifest.__dict__.items() if name not in changed}
+    same = {name: value for name, value in structs.asdict(fence).items() if name not in changed}
+    assert same == {name: value for name, value in structs.asdict(entry.manifest).items() if name not in changed}
     assert fence.parent == (0, entry.sha256)
 
 
@@ -280,7 +282,7 @@ def test_the_first_plan_is_the_plan(log: Log) -> None:
     assert log.put_plan(second) == first
     assert log.plan(0, 0) == first
     assert log.plan(0, 1) is None
-    assert log.put_plan(replace(second, number=1)).source.end == {"memory": (0, 9)}
+    assert only(log.put_plan(structs.replace(second, number=1)).sources).end == {"memory": (0, 9)}
     assert log.storage.list("p") == [plan_name(0, 1)[2:], plan_name(0, 0)[2:]]
 
 

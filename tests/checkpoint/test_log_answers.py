@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import FORMAT, Manifest
+from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import manifest_name, new_nonce, plan_name
-from persistent.codec import decode_document, encode_document
-from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, OldFormat, StorageError
+from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, Refused, StorageError
 from persistent.storage import LocalStorage, MemoryStorage, Put
-from tests.checkpoint.samples import ForgetfulStorage, logged, manifest, plan, run
+from tests.checkpoint.samples import ForgetfulStorage, body_of, document, logged, manifest, plan, run
+from tests.single import only
 
 
 class Acting(ForgetfulStorage):
@@ -35,8 +34,8 @@ class Acting(ForgetfulStorage):
 
 def rewritten(log: Log, name: str, **changes: Any) -> None:
     """The document under this name, with other fields, and hashes that fit."""
-    body = decode_document(log.storage.read(name).to_pybytes(), name)
-    put(log, name, encode_document({**body, **changes}))
+    body = body_of(log.storage.read(name).to_pybytes(), name)
+    put(log, name, document({**body, **changes}))
 
 
 def put(log: Log, name: str, data: bytes) -> None:
@@ -106,7 +105,7 @@ def test_a_newer_manifest_is_not_called_corrupt() -> None:
     """To go back behind it would throw away what a newer release has done."""
     log = logged(Acting(), 1)
     rewritten(log, manifest_name(1), format=9)
-    with pytest.raises(NewerFormat, match=r"format 9, but this release reads 1, 2, 3: use a newer release$"):
+    with pytest.raises(NewerFormat, match=r"format 9, but this release reads 4: use a newer release$"):
         log.newest()
 
 
@@ -115,9 +114,7 @@ def test_a_newer_manifest_is_no_way_back_and_no_damage() -> None:
     log = logged(Acting(), 2)
     rewritten(log, manifest_name(1), format=9)
     put(log, manifest_name(2), b"torn")
-    with pytest.raises(
-        NewerFormat, match=r"00001\.json: format 9, but this release reads 1, 2, 3: use a newer release$"
-    ):
+    with pytest.raises(NewerFormat, match=r"00001\.json: format 9, but this release reads 4: use a newer release$"):
         log.newest()
 
 
@@ -132,7 +129,7 @@ def test_without_any_that_verifies_only_a_copy_helps() -> None:
 def test_a_checkpoint_whose_runs_are_gone_is_no_way_back() -> None:
     """A fence that is kept no more may lie there longer than its runs: to go back to it would fail, in the night."""
     log = logged(Acting(), 1)
-    gone = {"Visits": manifest().operator.with_state(runs=(run(),))}
+    gone = {"Visits": only(manifest().operators).with_state(runs=(run(),))}
     log.put(manifest(2, operators=gone))
     put(log, manifest_name(3), b"torn")
     with pytest.raises(CorruptCheckpoint, match=r"Checkpoint 1 is the newest whose manifest verifies"):
@@ -191,19 +188,21 @@ def test_without_format_a_newer_manifest_is_for_a_newer_release() -> None:
     log = logged(Acting(), 2)
     rewritten(log, manifest_name(2), format=9)
     log.storage.delete("FORMAT")
-    with pytest.raises(
-        NewerFormat, match=r"00002\.json: format 9, but this release reads 1, 2, 3: use a newer release$"
-    ):
+    with pytest.raises(NewerFormat, match=r"00002\.json: format 9, but this release reads 4: use a newer release$"):
         log.newest()
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "says"),
     [
-        ({"format": 9}, NewerFormat, "FORMAT: format 9, but this release reads 1, 2, 3"),
-        ({"features": ["graphs"]}, NewerFormat, "FORMAT: needs graphs"),
-        ({"job": 5}, CorruptCheckpoint, r"FORMAT: not a FORMAT \(job: 5 is not text"),
-        ({"more": 5}, CorruptCheckpoint, r"FORMAT: not a FORMAT \('more' is unknown here"),
+        ({"format": 9}, NewerFormat, "FORMAT: format 9, but this release reads 4"),
+        (
+            {"format": 3},
+            Refused,
+            "FORMAT: format 3 is that of a tree before the first release, which nothing reads: start",
+        ),
+        ({"job": 5}, CorruptCheckpoint, r"FORMAT: not a FORMAT \(Expected `str`"),
+        ({"more": 5}, CorruptCheckpoint, r"FORMAT: not a FORMAT \(Object contains unknown field `more`"),
         ({"key_groups": 512}, CorruptCheckpoint, "key groups 512 and hash 1 are unknown here"),
         ({"hash": 2}, CorruptCheckpoint, "key groups 1024 and hash 2 are unknown here"),
     ],
@@ -225,46 +224,16 @@ def test_a_copy_begins_with_format_alone() -> None:
     assert log.storage.list("") == ["FORMAT"] and log.ids() == []
 
 
-# -- what is kept, and old formats ------------------------------------------------------------------------------------
+# -- what is kept -----------------------------------------------------------------------------------------------------
 
 
 def test_what_is_kept_is_read_once() -> None:
-    """Of the first format all that is not below the oldest, and then what the manifest names."""
+    """What the manifest names, and itself."""
     log = logged(Acting(), 4)
-    one = manifest(4, bases={0: 0, 2: 0, 4: 0})
+    one = manifest(4, commits=((0, 0), (2, 0), (4, 0)))
     assert log.kept(one) == {0: log.read(0).manifest, 2: log.read(2).manifest, 4: one}
-    fence = manifest(4, base=3, bases={1: 0, 3: 0})
+    fence = manifest(4, base=3, commits=((1, 0), (3, 0)))
     assert log.kept(fence) == {1: log.read(1).manifest, 3: log.read(3).manifest, 4: fence}
-    old = manifest(4, format=1, oldest=2, bases={})
-    assert log.kept(old) == {2: log.read(2).manifest, 3: log.read(3).manifest, 4: old}
-
-
-def test_what_goes_on_from_an_old_format_is_upgraded_first() -> None:
-    """Whoever still runs the older release could not read it any more, unasked."""
-    log = logged(Acting(), 2)
-    old = replace(log.read(2).manifest, format=1, bases={})
-    for act in (
-        lambda: log.put(replace(old, id=3)),
-        lambda: log.check_upgraded(old),
-        lambda: log.fence(replace(log.read(2), manifest=old), "me"),
-    ):
-        with pytest.raises(OldFormat, match=r"has format 1, but this release writes 3.*'persistent upgrade memory"):
-            act()
-    assert log.ids() == [0, 1, 2]
-    log.check_upgraded(log.read(2).manifest)
-
-
-def test_an_upgrade_says_what_is_kept() -> None:
-    """What it forgot is collected by the next step."""
-    log = logged(Acting(), 1, committed_ms=7)
-    log.put(manifest(2, base=1, kind="fence", committed_ms=8))
-    log.put(manifest(3, committed_ms=9, oldest=1))
-    old = replace(log.read(3), manifest=replace(log.read(3).manifest, format=1, bases={}))
-    fence = log.fence(old, "me", upgrade=True).manifest
-    assert (fence.id, fence.format, fence.bases) == (4, FORMAT, {1: 7, 3: 9})
-    # A fence of the newest format leaves them as they are.
-    kept = log.fence(log.put(manifest(5, bases={5: 1})), "me").manifest
-    assert kept.bases == {5: 1}
 
 
 def test_a_fence_may_pin() -> None:
@@ -272,7 +241,7 @@ def test_a_fence_may_pin() -> None:
     log = logged(Acting(), 1, pins=(0,))
     entry = log.newest()
     assert entry is not None
-    fence = log.fence(entry, "me", changes=lambda old: {"pins": (*old.pins, old.id)})
+    fence = log.fence(entry, "me", changes=lambda old: {"pins": (*old.manifest.pins, old.manifest.id)})
     assert fence.manifest.pins == (0, 1) and fence.manifest.replan == entry.manifest.replan
     assert log.fence(fence, "me").manifest.pins == (0, 1)
 
@@ -293,7 +262,7 @@ def test_a_newer_plan_may_not() -> None:
     log = logged(Acting(), 0)
     log.put_plan(plan())
     rewritten(log, plan_name(0, 0), format=9)
-    with pytest.raises(NewerFormat, match=r"format 9, but this release reads 1, 2, 3: use a newer release$"):
+    with pytest.raises(NewerFormat, match=r"format 9, but this release reads 4: use a newer release$"):
         log.plan(0, 0)
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import uuid
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from persistent import MemorySource, Pipeline
 from persistent.checkpoint.log import Log, Trace
 from persistent.checkpoint.names import manifest_name
 from persistent.checkpoint.successor import Entry
-from persistent.errors import CorruptCheckpoint
+from persistent.errors import CorruptCheckpoint, StorageError
 from persistent.storage import MemoryStorage
 from tests.checkpoint.samples import manifest
+from tests.driver.shop import Visits
 
 
 @pytest.fixture
@@ -91,3 +95,48 @@ def test_who_fences_in_between_goes_above_too(log: Log) -> None:
     first = newest(log)
     assert (first.manifest.id, first.manifest.burnt) == (2, (90,))
     assert log.fence(first, "another").manifest.id == 91
+
+
+class Lagging(MemoryStorage):
+    """Lists what was there a while ago: not the files ``hidden``."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.lags = True
+        self.hidden = ""
+
+    def list(self, folder: str) -> list[str]:
+        names = super().list(folder)
+        return (
+            [name for name in names if not (self.lags and f"{folder}/{name}" >= self.hidden)]
+            if folder == "m"
+            else names
+        )
+
+
+@pytest.mark.parametrize("runs", [0, 1], ids=["the first manifest", "a later one"])
+@pytest.mark.parametrize("traces", [False, True], ids=["without traces", "with a trace"])
+def test_a_store_whose_lists_lag_is_named_and_a_later_run_goes_on(runs: int, traces: bool) -> None:
+    """It was a bare AssertionError; or a manifest said to be lost, with the advice to go back behind it; or a fence was
+    put again and again."""
+    storage = Lagging(uuid.uuid4().hex)
+    rows = [{"ts": number, "page": "a", "n": 1} for number in range(8)]
+
+    def run(count: int) -> Any:
+        source = MemorySource(rows[:count])
+        return Pipeline(source=source, task=Visits(), discard_closed=True, checkpoint=storage).run(engine="embedded")
+
+    storage.lags = False
+    for _ in range(runs):
+        run(4)
+    if runs and traces:
+        storage.write(f"dead/{storage.list('m')[-1].removesuffix('.json')}-a.arrow", b"")
+    storage.lags, storage.hidden = True, f"m/{(storage.list('m') or [''])[-1]}"
+    with pytest.raises(
+        StorageError, match=r"exists, but the store does not list it\. .* Run again; .* 'persistent doctor"
+    ):
+        run(8)
+    storage.lags = False
+    run(8)
+    newest = Log(storage).newest()
+    assert newest is not None and newest.manifest.accounts["memory"].read == 8

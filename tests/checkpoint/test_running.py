@@ -5,13 +5,15 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
-from persistent.checkpoint.process import Process, this_process
-from persistent.checkpoint.running import Mark, marks, put_mark, sweep_dead_marks, sweep_marks
+from persistent.checkpoint.running import Mark, check_none_runs, marks, put_mark, sweep_dead_marks, sweep_marks
 from persistent.codec import encode_document
+from persistent.codec.declared import no_laws, write
+from persistent.errors import StillRunning
+from persistent.process import Process, this_process
 from persistent.storage import MemoryStorage, Storage
 
 NONCE = "0123456789abcdef" * 2
@@ -23,9 +25,9 @@ def storage(request: pytest.FixtureRequest) -> Storage:
 
 
 def put(storage: Storage, epoch: int, host: str, pid: int) -> str:
-    name = f"r/e{epoch}-{NONCE}.json"
-    storage.put_if_absent(name, encode_document({"epoch": epoch, "host": host, "pid": pid, "started_ms": 5}))
-    return name
+    mark = Mark(epoch, NONCE, Process(host, pid), 5)
+    storage.put_if_absent(mark.name, write(mark, "a mark", no_laws))
+    return mark.name
 
 
 def ended_pid() -> int:
@@ -45,8 +47,8 @@ def test_a_mark_says_who_runs(storage: Storage) -> None:
 def test_only_a_process_of_this_machine_is_known_to_have_ended(storage: Storage) -> None:
     """A running driver taken for dead is one that an operator restarts beside."""
     here, ended = socket.gethostname(), ended_pid()
-    assert not Mark("r/x", 1, Process(here, ended), 0).may_run
-    assert Mark("r/x", 1, Process(here + "-other", ended), 0).may_run
+    assert not Mark(1, NONCE, Process(here, ended), 0).may_run
+    assert Mark(1, NONCE, Process(here + "-other", ended), 0).may_run
     dead, far = put(storage, 1, here, ended), put(storage, 2, here + "-other", ended)
     assert {mark.name for mark in marks(storage)} == {dead, far}
     sweep_dead_marks(storage)
@@ -56,9 +58,18 @@ def test_only_a_process_of_this_machine_is_known_to_have_ended(storage: Storage)
 def test_only_a_process_that_is_seen_is_known_to_run() -> None:
     """A changed task would be taken beside a driver of the old one, or be refused for the mark of a killed one."""
     here = this_process()
-    assert Mark("r/x", 1, here, 0).runs
+    assert Mark(1, NONCE, here, 0).runs
     for process in (Process(here.host, ended_pid()), Process(here.host + "-other", here.pid)):
-        assert not Mark("r/x", 1, process, 0).runs
+        assert not Mark(1, NONCE, process, 0).runs
+
+
+def test_only_a_driver_that_runs_and_is_not_fenced_is_in_the_way(storage: Storage) -> None:
+    """One that is fenced commits nothing more, and one of another machine may be gone."""
+    put(storage, 7, socket.gethostname() + "-other", 1)
+    put_mark(storage, 3, NONCE)
+    check_none_runs(storage, 4)
+    with pytest.raises(StillRunning, match="a driver runs: "):
+        check_none_runs(storage, 3)
 
 
 def test_a_mark_that_cannot_be_read_is_left_out(storage: Storage) -> None:
@@ -66,6 +77,7 @@ def test_a_mark_that_cannot_be_read_is_left_out(storage: Storage) -> None:
     storage.put_if_absent("r/e1-torn.json", b"{")
     storage.put_if_absent("r/e2-empty.json", encode_document({}))
     name = put(storage, 3, "host", 1)
+    storage.put_if_absent("r/e4-0.json", storage.read(name).to_pybytes())
     assert [mark.name for mark in marks(storage)] == [name]
 
 
@@ -82,5 +94,5 @@ def test_a_driver_sweeps_the_marks_of_lower_epochs(storage: Storage) -> None:
 def test_after_a_reboot_nobody_needs_a_flag_to_run(storage: Storage) -> None:
     """A machine that was started again must go on by itself: what may have died is no hindrance to a run."""
     process = replace(this_process(), boot="before")
-    mark = Mark("r/x", 1, process, 0)
+    mark = Mark(1, NONCE, process, 0)
     assert mark.may_run and not mark.runs

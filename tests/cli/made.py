@@ -63,7 +63,6 @@ WRITES: dict[str, tuple[str, ...]] = {
     "gc": ("gc", "URL"),
     "compact": ("compact", "PIPELINE"),
     "correct": ("correct", "PIPELINE", "ticket", "--add", "more.jsonl"),
-    "upgrade": ("upgrade", "URL"),
     "merge": ("merge", "URL", "URL", "both"),
 }
 

@@ -18,7 +18,7 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name
 from persistent.checkpoint.running import put_mark
 from persistent.storage import LocalStorage
-from persistent.storage.disk import OsDisk
+from persistent.storage.local import OsDisk
 from tests.cli.made import COMMANDS, READS, ROOT, contents, told
 from tests.few import one_in
 
@@ -87,7 +87,7 @@ def test_what_is_no_good_checkpoint_is_told_and_left(command: str, bad: str, cop
     spoil, code, text = BAD[bad]
     spoil(copied / "checkpoint")
     before = contents(copied)
-    if bad == "half copied: no runs" and command in (*NO_RUNS, "gc", "pin", "upgrade", "correct"):
+    if bad == "half copied: no runs" and command in (*NO_RUNS, "gc", "pin", "correct"):
         if command in READS:
             assert told(COMMANDS[command])[0] == 0
             assert contents(copied) == before
@@ -140,8 +140,8 @@ def test_a_running_job_is_looked_at_and_left_alone(command: str, copied: Path) -
     put_mark(storage, newest.manifest.epoch, "0" * 32)
     before = contents(copied)
     code, said = told(COMMANDS[command])
-    if command in READS or command in ("savepoint", "upgrade"):
-        # A savepoint only reads, and there is nothing to upgrade.
+    if command in READS or command == "savepoint":
+        # A savepoint only reads.
         assert code == 0, said
     else:
         assert code == 5

@@ -124,7 +124,7 @@ def test_an_error_in_the_task_names_the_message(folder: Path) -> None:
 def test_help_and_version() -> None:
     """Without it nobody would find the commands."""
     told = command("--help").stdout
-    assert len(main.commands) == 25
+    assert len(main.commands) == 24
     for name in main.commands:
         assert re.search(rf"^  {name} ", told, re.M), name
         about = command(name, "--help").stdout

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -222,3 +224,16 @@ def test_a_monoid_without_known_inputs_says_where_and_what_to_write(
     (told,) = result.stderr.splitlines()
     assert fault.format(line) in told and helps in told
     assert f"For this command define a pair in the file: tried = ({name}(), strategies.text())" in told
+
+
+def test_laws_that_are_not_tried_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It printed "42 of 42 laws hold", on 0 examples, and exited with 0."""
+    used = itertools.count(0, 2**40)
+    monkeypatch.setattr("monoids.laws.budget._memory", lambda: next(used))
+    monkeypatch.setattr("monoids.laws.budget._CHECK_S", -1)
+    result = CliRunner().invoke(main, ["laws", "monoids:Sum"])
+    last = result.output.strip().splitlines()[-1]
+    assert result.exit_code == 1 and "not tried" in result.output
+    assert re.fullmatch(
+        r"Sum\(\): (\d+) of (\d+) laws hold, on at least \d+ examples each; [1-9]\d* not tried", last
+    ), last

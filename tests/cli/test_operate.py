@@ -145,7 +145,6 @@ def test_rollback_pin_compact_and_gc(done: Path) -> None:
     assert not stray.exists()
     (free,) = json_of("pin", "checkpoint", "2", "--remove")
     assert free["pins"] == []
-    assert command("upgrade", "checkpoint").exit_code == 0
     assert command("verify", VISITS, "--source").exit_code == 0
 
 

@@ -30,6 +30,8 @@ def test_state_of_a_key_at_a_checkpoint(done: Path) -> None:
     assert [row["visits"] for row in json_of(*state, "--at", str(at), "--key", "/home", "--key", "200")] == [2]
     assert json_of(*state, "--at", str(at), "--key", "/home", "--key", "404") == []
     assert json_of(*state, "--limit", "0") == []
+    lines = {command(*state, "--format", name).stdout for name in ("json", "jsonl", "ndjson")}
+    assert lines == {command(*state, "--json").stdout}, "FileSink calls it jsonl"
     assert "0 of 1 rows" in command(*state, "--limit", "0").stdout
     for words, text in (
         (("--key", "/home"), "the key is (page, status): give 2"),

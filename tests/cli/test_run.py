@@ -58,7 +58,7 @@ def test_run_takes_over_where_that_is_said(folder: Path) -> None:
     refused = command("run", "visits.py:pipeline", "--engine", "embedded")
     assert (refused.exit_code, LocalStorage(folder / "checkpoint").list("r")) == (5, [f"e1-{'0' * 32}.json"])
     result = command("run", "visits.py:pipeline", "--engine", "embedded", "--take-over")
-    assert result.exit_code == 0 and "\nnote: another driver seemed to run: process" in result.stdout
+    assert result.exit_code == 0 and ": another driver seemed to run: process" in result.stderr
 
 
 def test_run_goes_on_where_it_ended(done: Path) -> None:
@@ -169,3 +169,72 @@ def test_a_signal_ends_a_run_with_everything_committed(folder: Path, number: int
     published = [row for file in (folder / "visits").glob("*.parquet") for row in pq.read_table(file).to_pylist()]
     assert len(published) == rows
     assert sum(row["visits"] for row in published) == rows
+
+
+def test_the_first_line_names_the_checkpoint(folder: Path) -> None:
+    """Started in another folder, a job with a relative checkpoint would begin anew there, and nobody would see it."""
+    first = command("run", "visits.py:pipeline", "--engine", "embedded").stderr.splitlines()[0]
+    assert first == f"pipeline visits.py:pipeline, checkpoint {folder}/checkpoint"
+    named = VISITS.replace("step_rows=2,", 'step_rows=2, name="shop-visits",')
+    (folder / "visits.py").write_text(named)
+    result = command("run", "visits.py:pipeline", "--engine", "embedded")
+    assert result.stderr.startswith(f"pipeline shop-visits (visits.py:pipeline), checkpoint {folder}/checkpoint\n")
+    assert result.stdout.startswith("shop-visits: 0 rows in 0 steps")
+    assert command("explain", "visits.py:pipeline").stdout.startswith("pipeline    shop-visits, task Visits")
+    (report,) = json_of("run", "visits.py:pipeline", "--engine", "embedded")
+    assert report["name"] == "shop-visits"
+
+
+TOTALS = """
+from monoids import Count
+from persistent import FileSink, FileSource, MemorySink, NonWindowState, PersistentTask, Pipeline
+
+
+class Totals(PersistentTask):
+    def persistent_state(self):
+        return NonWindowState(Count())
+
+    def process_message(self, state, message):
+        state.update(message.timestamp, 1)
+
+
+source = FileSource("views/*.csv", timestamp="time", max_out_of_orderness=60)
+pipeline = Pipeline(source=source, task=Totals(), sink=MemorySink(), checkpoint="checkpoint")
+"""
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_each_warning_is_printed_once(folder: Path, log_format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sentence that comes again at the end is read as a second fault, and hides the line of figures."""
+    monkeypatch.setattr("persistent.driver.notes._LOGGED", set())
+    (folder / "totals.py").write_text(TOTALS)
+    words = ("run", "totals.py:pipeline", "--engine", "embedded", "--end-of-input", "--log-format", log_format)
+    result = command(*words)
+    assert result.exit_code == 0, result.output
+    for text in ("declares no key", "max_out_of_orderness=60 is 60 ms", "MemorySink() are gone when this command ends"):
+        assert result.output.count(text) == 1 == result.stderr.count(text), result.output
+    (folder / "again.py").write_text(TOTALS.replace('"checkpoint"', '"fresh"'))
+    (report,) = json_of("run", "again.py:pipeline", "--engine", "embedded")
+    assert any("MemorySink() are gone" in note for note in report["notes"]) and "logged" not in report
+
+
+def test_what_is_kept_in_this_process_alone_is_said(folder: Path) -> None:
+    """A report of published rows that nobody can read; and its advice is tried."""
+    for made, gone in (
+        (TOTALS, ["the rows of MemorySink() are gone"]),
+        (
+            TOTALS.replace('"checkpoint"', '"memory://run-totals"'),
+            ["the rows of", "the checkpoint memory://run-totals"],
+        ),
+        (VISITS, []),
+    ):
+        (folder / "job.py").write_text(made)
+        shown = command("run", "job.py:pipeline", "--engine", "embedded").stderr
+        assert [line for line in shown.splitlines() if "gone when this command ends" in line] == [
+            line for line in shown.splitlines() for text in gone if text in line
+        ]
+    kept = TOTALS.replace("MemorySink()", 'FileSink("results", format="jsonl")')
+    (folder / "job.py").write_text(kept.replace('"checkpoint"', '"results-checkpoint"'))
+    result = command("run", "job.py:pipeline", "--engine", "embedded", "--end-of-input")
+    assert "gone" not in result.output and "1 row published" in result.stdout
+    assert [json.loads(path.read_text())["value"] for path in (folder / "results").glob("*.jsonl")] == [6]

@@ -45,7 +45,9 @@ def serving(folder: Path, *words: str) -> Iterator[str]:
 def test_a_page_on_loopback(made: Path) -> None:
     """Nothing would be shown; or the page would not end."""
     with serving(made, "visits.py:pipeline", "checkpoint") as line:
-        found = re.match(rf"(http://127\.0\.0\.1:\d+/) shows {made.name}, {made.name}-2; Ctrl-C ends it", line)
+        place = re.escape(f"({made}/checkpoint)")
+        names = rf"{made.name} {place}, {made.name}-2 {place}"
+        found = re.match(rf"(http://127\.0\.0\.1:\d+/) shows {names}; Ctrl-C ends it", line)
         assert found, line
         assert "<title>persistent</title>" in httpx.get(found[1]).text
         assert httpx.get(f"{found[1]}api/{made.name}/state").json()["rows"]
@@ -67,6 +69,7 @@ def test_the_address_for_programs(made: Path) -> None:
     with serving(made, "checkpoint", "--json") as line:
         found = json.loads(line)
         assert (found["token"], found["jobs"]) == (None, [made.name])
+        assert found["checkpoints"] == {made.name: f"{made}/checkpoint"}
         assert httpx.get(f"{found['url']}api/jobs").json()["jobs"][0]["name"] == made.name
 
 

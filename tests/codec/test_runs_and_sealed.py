@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from monoids import Count, Max, Mean, SetUnion, Sum, record
 from monoids.groupby.summing import GroupSums, group_by
@@ -95,7 +96,7 @@ def test_a_slice_by_key_group_equals_the_filter(a: int, b: int, low: int, batche
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("persistent.codec.sealed.BATCH_ROWS_MAX", max(1, len(rows) // batches))
         data, run = encoded(rows)
-    run = Run(**{**run.__dict__, "low": low})
+    run = replace(run, low=low)
     start, stop = (a, b) if a <= b else (b, a)
     groups = groups_of(rows.hashes)
     expected = rows.take(np.flatnonzero((groups >= max(start, low)) & (groups < stop)))
@@ -157,7 +158,7 @@ def test_a_range_without_key_groups_has_no_rows() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("persistent.codec.sealed.BATCH_ROWS_MAX", 5)
         data, run = encoded(rows_of(400, keys=200))
-    rows = decode(data, Run(**{**run.__dict__, "low": KEY_GROUPS - 1}), 0, 1)
+    rows = decode(data, replace(run, low=KEY_GROUPS - 1), 0, 1)
     assert len(rows) == 0 and rows.keys == ()
 
 
@@ -244,11 +245,11 @@ def test_the_panes_of_a_run_are_not_looked_at_one_by_one(monkeypatch: pytest.Mon
 def test_what_the_manifest_says_bounds_what_is_read(changes: dict[str, Any], says: str) -> None:
     """Before anything is made of the bytes."""
     data, run = encoded(rows_of(50))
-    run = Run(**{**run.__dict__, "rows": len(decode(data, run)), "bytes": len(data)})
+    run = replace(run, rows=len(decode(data, run)), bytes=len(data))
     says = says.replace("50", str(run.rows)).replace("51", str(run.rows + 1))
     changes = {"rows": run.rows + 1} if "rows" in changes else changes
     with pytest.raises(CorruptCheckpoint, match=says):
-        decode(data, Run(**{**run.__dict__, **changes}))
+        decode(data, replace(run, **changes))
 
 
 def rows_file(panes: Any = (), **columns: pa.Array) -> tuple[bytes, Run]:

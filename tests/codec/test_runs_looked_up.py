@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from monoids import Sum
 from monoids.groupby.summing import GroupSums
@@ -98,3 +98,11 @@ def test_a_damaged_batch_is_found_where_it_is_needed(three: tuple[bytes, Run]) -
 
 def test_nothing_is_found_in_no_rows() -> None:
     assert not len(of_hashes(rows_of([]), np.array([1], np.uint64)))
+
+
+@given(st.lists(st.integers(0, 6), max_size=20), st.sets(st.integers(0, 6)))
+def test_rows_are_found_by_their_hashes(held: list[int], wanted: set[int]) -> None:
+    hashes = np.array(sorted(held), np.uint64)
+    rows = GroupSums(hashes, (), np.arange(len(hashes)), (np.arange(len(hashes)),))
+    found = of_hashes(rows, np.array(sorted(wanted), np.uint64))
+    assert found.panes.tolist() == [row for row, value in enumerate(sorted(held)) if value in wanted]

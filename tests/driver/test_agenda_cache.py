@@ -16,7 +16,6 @@ from monoids.hashing import hash_keys
 from persistent.agenda import agenda_of
 from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.runs import write_new
-from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS, Run, encode_run, groups_of
 from persistent.driver.agenda_cache import SessionCache
 from persistent.session_window import group_sessions, session
@@ -54,14 +53,14 @@ def test_what_is_due_is_as_defined(
             for hash_, element in zip(rows.hashes, MONOID.unpack(rows.columns))
             for _, last, _ in element
         ]
-    clock, close_at = Clock(closed + ahead, closed), closed + ahead
+    close_at = closed + ahead
     due = sorted({hash_ for end, hash_ in ends if closed < end <= close_at})
     later = [end for end, _ in ends if end > closed]
-    assert cache.is_due(runs, clock, close_at) == bool(due)
-    assert cache.largest_end(runs, clock) == max(later, default=0)
-    assert cache.first_end(runs, clock) == min(later, default=None)
-    assert cache.open_windows(runs, clock) == len({(end - 1) // 20 for end in later})
-    closing = CloseShard(Attempt(1, 9), tuple(runs), 0, KEY_GROUPS, closed, close_at, (), 1)
+    assert cache.is_due(runs, closed, close_at) == bool(due)
+    assert cache.largest_end(runs, closed) == max(later, default=0)
+    assert cache.first_end(runs, closed) == min(later, default=None)
+    assert cache.open_windows(runs, closed) == len({(end - 1) // 20 for end in later})
+    closing = CloseShard(Attempt(1, 9), "V", tuple(runs), 0, KEY_GROUPS, closed, close_at, (), 1)
     shards = [replace(closing, low=low, high=low + 256) for low in range(0, KEY_GROUPS, 256)]
     found = cache.with_due(shards)
     assert [hash_ for one in found for hash_ in ([] if one.hashes is None else one.hashes.tolist())] == due
@@ -70,7 +69,7 @@ def test_what_is_due_is_as_defined(
         assert all(one.low <= group < one.high for group in groups_of(one.hashes))
     storage.clear()
     cache.forget_all_but(runs[:1])
-    assert cache.largest_end(runs[:1], Clock(0, 0)) > 0, "read no second time"
+    assert cache.largest_end(runs[:1], 0) > 0, "read no second time"
 
 
 def test_the_hashes_are_those_of_the_keys() -> None:

@@ -7,28 +7,33 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from persistent import Dedupe, MemorySink, MemorySource, tumbling
 from persistent.checkpoint.compaction import Merge
-from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.manifest import Manifest, commits_of
 from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.output_parts import Aside, SinkBatch, SinkPart
-from persistent.checkpoint.parts import Account, SourcePart, StateRuns, TaskClock
+from persistent.checkpoint.parts import Account, SeenColumns, SourcePart, StateRuns, TaskClock
 from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS
-from persistent.driver.commit import Results, check_can_begin, first_manifest, known_from, next_manifest
+from persistent.driver.commit import check_can_begin, first_manifest, known_from
 from persistent.driver.naming import named_sinks
+from persistent.driver.results import Results
 from persistent.driver.same_job import check_same_job
 from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, OtherJob
 from persistent.storage import MemoryStorage
+from persistent.task import STATE
 from persistent.worker.job import Closed, Folded, FoldRuns, Job, Mapped
 from tests.checkpoint.samples import manifest, operator, plan, run
+from tests.driver.step_results import committed, mapped, results
 from tests.driver.visits import Visits
+from tests.single import only
 
 WINDOW = tumbling(10)
-NOTHING = Results((), (), ())
+NOTHING = results()
 THREE = Staged("s", 3, 9)
 SINKS = named_sinks(MemorySink())
 MEMORY_DOES = ("newest", "retract", "staged")
@@ -38,42 +43,31 @@ def entry(**changes: Any) -> Entry:
     return Entry(manifest(4, epoch=2, **changes), "f" * 64, 100)
 
 
-def mapped(rows: int = 4, **changes: Any) -> Mapped:
+def split(rows: int = 4, **changes: Any) -> Mapped:
     """A split of which every record was processed."""
     fields: dict[str, Any] = {
-        "source": "memory",
-        "partition": "memory",
         "run": run("e2-c5-a", first=5, last=5, pane_min=20, pane_max=20),
-        "panes": None,
         "key_types": ("string",),
         "account": Account(rows, rows, 0, 0, 0, 7),
         "largest": 25,
-        "late": None,
-        "dead": None,
         **changes,
     }
-    return Mapped(**fields)
+    return mapped(**fields)
 
 
-def commit(last: Entry, results: Results = NOTHING, step: Any = None, **changes: Any) -> Manifest:
-    sink = changes.pop("sink", MemorySink())
-    options: dict[str, Any] = {
-        "window": WINDOW,
-        "sinks": named_sinks(sink),
-        "index": {"memory": ()},
-        "lag_ms": {"memory": changes.pop("lag_ms", 0)},
-        "retention": Retention(),
-        "nonce": "mine",
-        **changes,
-    }
-    return next_manifest(last, step or plan(4), results, **options)
+def commit(last: Entry, found: Results = NOTHING, step: Any = None, **changes: Any) -> Manifest:
+    sinks, lag_ms = named_sinks(changes.pop("sink", MemorySink())), changes.pop("lag_ms", 0)
+    options = {"window": WINDOW, "sinks": sinks, "lags": {"memory": lag_ms}, **changes}
+    return committed(last, step or plan(4), found, **options)
 
 
 def test_a_sink_of_totals_that_joins_has_not_seen_the_end_of_the_input() -> None:
     """It would get its totals only once there is more input. Windows that are closed stay closed to everybody."""
     last, nothing = entry(clock=Clock(31, 31, {}, True)), plan(4, end={"memory": (0, 0)}, splits=())
     for window, known, ended in ((None, False, False), (None, True, True), (WINDOW, False, True)):
-        before = replace(last, manifest=replace(last.manifest, sinks=dict.fromkeys(SINKS, SinkPart()) if known else {}))
+        before = replace(
+            last, manifest=structs.replace(last.manifest, sinks=dict.fromkeys(SINKS, SinkPart()) if known else {})
+        )
         assert commit(before, NOTHING, nothing, window=window).clock.end_of_input == ended
 
 
@@ -87,10 +81,10 @@ def test_what_was_seen_goes_into_the_same_manifest() -> None:
     """A checkpoint that counts a record, and has not seen it, counts its copy."""
     dedupe = Dedupe(origin="origin", sequence="n", within=40)
     seen = run("e2-c5-s", first=5, last=5, pane_min=20, pane_max=20)
-    results = Results((mapped(seen=SimpleNamespace(run=seen)),), (), ())
-    (one,) = commit(entry(), results, plan(4, cap={"memory": None}), dedupe={"memory": dedupe}).sources.values()
-    assert one.seen is not None and (one.seen.columns, one.seen.runs) == (dedupe.columns(), (seen,))
-    (plain,) = commit(entry(), results, plan(4)).sources.values()
+    found = results((split(seen=SimpleNamespace(run=seen)),), (), ())
+    (one,) = commit(entry(), found, plan(4, cap={"memory": None}), dedupe={"memory": dedupe}).sources.values()
+    assert one.seen is not None and (one.seen.columns, one.seen.runs) == (SeenColumns(**dedupe.columns()), (seen,))
+    (plain,) = commit(entry(), found, plan(4)).sources.values()
     assert plain.seen is None
 
 
@@ -98,22 +92,22 @@ def test_a_fold_of_what_was_seen_counts_for_its_source() -> None:
     """Runs of one source would stand for those of another, or a fold be done again at each step."""
     dedupe = {"memory": Dedupe(origin="origin", sequence="n", within=40)}
     one, other, whole = (run(f"e2-c5-{name}", first=5, last=5, pane_min=20, pane_max=20) for name in ("s", "t", "u"))
-    results = Results(tuple(mapped(seen=SimpleNamespace(run=seen)) for seen in (one, other)), (), ())
-    last = entry(sources=commit(entry(), results, plan(4), dedupe=dedupe).sources)
+    found = results(tuple(split(seen=SimpleNamespace(run=seen)) for seen in (one, other)), (), ())
+    last = entry(sources=commit(entry(), found, plan(4), dedupe=dedupe).sources)
     for source, expected in (("memory", (whole,)), ("another", (one, other))):
         fold = FoldRuns(Attempt(1, 1), Merge((one, other), 0, KEY_GROUPS), 0, source, 10)
-        results = Results((), (), (), 0, ((fold, Folded(whole, None)),))
-        seen = commit(last, results, plan(4), dedupe=dedupe).source.seen
+        found = results((), (), (), 0, ((fold, Folded(whole, None)),))
+        seen = only(commit(last, found, plan(4), dedupe=dedupe).sources).seen
         assert seen is not None and seen.runs == expected
 
 
 def test_what_splits_have_seen_is_of_their_source() -> None:
     """A copy in one source would hide a record of another."""
     one, other = (run(f"e2-c5-{name}", first=5, last=5) for name in ("s", "t"))
-    splits = (mapped(seen=SimpleNamespace(run=one)), mapped(source="files", seen=SimpleNamespace(run=other)), mapped())
-    results = Results(splits, (), ())
-    assert (results.seen_runs("memory"), results.seen_runs("files")) == ((one,), (other,))
-    assert results.seen_runs() == (one, other)
+    splits = (split(seen=SimpleNamespace(run=one)), split(source="files", seen=SimpleNamespace(run=other)), split())
+    found = results(splits, (), ())
+    assert (found.seen_runs("memory"), found.seen_runs("files")) == ((one,), (other,))
+    assert found.seen_runs() == (one, other)
 
 
 def test_a_step_moves_state_clock_and_positions_together() -> None:
@@ -123,45 +117,45 @@ def test_a_step_moves_state_clock_and_positions_together() -> None:
         operators={"Visits": operator({}, ("page",), ("string",), (old_run,))}, accounts={"memory": Account(3, 3)}
     )
     late, dead = Staged("l", 1, 9), Staged("d", 2, 9)
-    results = Results(
-        (mapped(account=Account(7, 4, 1, 2, 0, 7), late=late, dead=dead), mapped(run=None, largest=31)),
+    found = results(
+        (split(account=Account(7, 4, 1, 2, 0, 7), late=late, dead=dead), split(run=None, largest=31)),
         (Closed(),),
         (),
     )
-    new = commit(last, results)
-    assert (new.id, new.base, new.kind, new.epoch, new.nonce) == (5, 5, "checkpoint", 2, "mine")
+    new = commit(last, found)
+    assert (new.id, new.base, new.kind, new.epoch) == (5, 5, "checkpoint", 2)
     assert new.parent == (4, "f" * 64)
-    assert new.source.positions == {"memory": (0, 4)}
+    assert only(new.sources).positions == {"memory": (0, 4)}
     assert new.clock == Clock(31, 0, {"memory": 31})
-    assert new.operator.state.runs == (old_run, results.mapped[0].run)
-    assert new.operator.state.lowest == 10
+    assert only(new.operators).state.runs == (old_run, found.mapped[0].nodes["Visits"].run)
+    assert only(new.operators).state.lowest == 10
     assert new.ledger == {"Visits": {"memory": {"memory": Account(14, 11, 1, 2, 0, 14)}}}
-    assert new.aside == (Aside(5, (late,), (dead,)),) and not new.sink.unpublished
+    assert new.aside == (Aside(5, (late,), (dead,)),) and not only(new.sinks).unpublished
 
 
 def test_a_step_tells_why_its_first_dead_letter_is_one() -> None:
-    """Of a million, the one that a report shows; and without any, none, nor a window that was discarded."""
-    of = [mapped(first_dead=reason) for reason in ("", "no number", "no time")]
-    assert Results(tuple(of)).first_dead == "no number"
-    assert Results((of[0],)).first_dead == Results().first_dead == "" and Results().discarded == 0
+    """Of a million, the one that a report shows; and without any, none."""
+    of = [split(first_dead=reason) for reason in ("", "no number", "no time")]
+    assert results(tuple(of)).first_dead == "no number"
+    assert results((of[0],)).first_dead == results().first_dead == ""
 
 
 def test_what_a_source_has_no_longer_is_accounted_for() -> None:
     """Records that expired before they were read would be missing from every total, and nothing say so."""
     last = entry(accounts={"memory": Account(3, 3, skipped=1)})
-    new = commit(last, Results((mapped(),)), plan(4, skipped={"memory": 5}))
+    new = commit(last, results((split(),)), plan(4, skipped={"memory": 5}))
     assert new.accounts == {"memory": Account(7, 7, 0, 0, 0, 7, 6)}
 
 
 def test_the_watermark_waits_for_what_is_listed_but_unread() -> None:
     """A backfill in any order has no late data."""
-    results = Results((mapped(largest=50),), (), ())
-    assert commit(entry(), results, plan(4, cap={"memory": None})).clock.watermark == 50
-    assert commit(entry(), results, plan(4, cap={"memory": 12})).clock.watermark == 12
-    assert commit(entry(), results, plan(4, cap={"memory": -1})).clock.watermark == 0
-    assert commit(entry(), results, plan(4), lag_ms=8).clock.watermark == 42
+    found = results((split(largest=50),), (), ())
+    assert commit(entry(), found, plan(4, cap={"memory": None})).clock.watermark == 50
+    assert commit(entry(), found, plan(4, cap={"memory": 12})).clock.watermark == 12
+    assert commit(entry(), found, plan(4, cap={"memory": -1})).clock.watermark == 0
+    assert commit(entry(), found, plan(4), lag_ms=8).clock.watermark == 42
     behind = entry(clock=Clock(40, 0, {"memory": 40}))
-    assert commit(behind, Results((mapped(largest=5),), (), ()), plan(4, cap={"memory": 3})).clock.watermark == 40
+    assert commit(behind, results((split(largest=5),), (), ()), plan(4, cap={"memory": 3})).clock.watermark == 40
 
 
 def test_what_is_closed_is_closed_once() -> None:
@@ -169,13 +163,13 @@ def test_what_is_closed_is_closed_once() -> None:
     held = (run("a", pane_min=0, pane_max=0), run("b", pane_min=0, pane_max=10), run("c", pane_min=20, pane_max=20))
     last = entry(clock=Clock(15, 0, {"memory": 15}), operators={"Visits": operator({}, (), (), held)})
     staged = Staged("s", 3, 9)
-    new = commit(last, Results((), (Closed({"memory": staged}), Closed()), ()), plan(4, close_at=15))
+    new = commit(last, results((), (Closed({"memory": staged}), Closed()), ()), plan(4, close_at=15))
     assert (new.clock.closed, new.clock.watermark) == (15, 15)
-    assert [run.name for run in new.operator.state.runs] == [held[1].name, held[2].name]
-    assert new.operator.state.lowest == 10
-    assert new.sink.unpublished == (SinkBatch(5, None, (staged,)),) and not new.aside
+    assert [run.name for run in only(new.operators).state.runs] == [held[1].name, held[2].name]
+    assert only(new.operators).state.lowest == 10
+    assert only(new.sinks).unpublished == (SinkBatch(5, None, (staged,)),) and not new.aside
     assert commit(Entry(new, "0" * 64, 1), NOTHING, plan(5, close_at=0)).clock.closed == 15
-    assert commit(last, NOTHING, plan(4, close_at=15), window=None).operator.state.runs == held
+    assert only(commit(last, NOTHING, plan(4, close_at=15), window=None).operators).state.runs == held
 
 
 def test_a_checkpoint_lists_its_own_outputs_only() -> None:
@@ -184,21 +178,21 @@ def test_a_checkpoint_lists_its_own_outputs_only() -> None:
     old = (Staged("old", 1, 1),)
     last = entry(sinks={"memory": SinkPart((), 4, (SinkBatch(4, None, old),))}, aside=(Aside(4, old, old),))
     new = commit(last)
-    assert new.sink.unpublished == () and new.aside == ()
+    assert only(new.sinks).unpublished == () and new.aside == ()
 
 
 def test_each_batch_names_the_one_before_it_for_its_sink() -> None:
     """A store that publishes in one transaction moves its mark from there, or finds that another has moved it."""
-    staged = Results((), (Closed({"memory": THREE, "other": THREE}),), ())
+    staged = results((), (Closed({"memory": THREE, "other": THREE}),), ())
     one = commit(entry(), staged)
     assert one.sinks == {"memory": SinkPart(MEMORY_DOES, 5, (SinkBatch(5, None, (THREE,)),))}
     without = commit(Entry(one, "0" * 64, 1), NOTHING, plan(5))
-    assert without.sink == SinkPart(MEMORY_DOES, 5)
+    assert only(without.sinks) == SinkPart(MEMORY_DOES, 5)
     three = commit(Entry(without, "0" * 64, 1), staged, plan(6))
-    assert three.sink.unpublished == (SinkBatch(7, 5, (THREE,)),) and three.sink.last == 7
+    assert only(three.sinks).unpublished == (SinkBatch(7, 5, (THREE,)),) and only(three.sinks).last == 7
     gone = commit(Entry(three, "0" * 64, 1), NOTHING, plan(7), sink=None)
     assert gone.sinks == {"memory": SinkPart(MEMORY_DOES, 7, (SinkBatch(7, 5, ()),))} and gone.publishes is False
-    assert not gone.sink.owed and gone.unpublished() == set()
+    assert not only(gone.sinks).owed and gone.unpublished() == set()
 
     class Other(MemorySink):
         def tidy(self) -> None: ...
@@ -211,11 +205,11 @@ def test_each_batch_names_the_one_before_it_for_its_sink() -> None:
 def test_a_partition_joins_with_the_step_that_reads_it() -> None:
     """Behind those there were: nobody else's position, account or clock moves with it."""
     step = plan(4, joins=("late",), end={"memory": (0, 4), "late": (0, 2)}, idle=("memory",))
-    new = commit(entry(), Results((mapped(), mapped(partition="late", account=Account(2, 2))), (), ()), step)
-    assert new.source.partitions == ("memory", "late") and new.source.idle == ("memory",)
-    assert new.source.positions == {"memory": (0, 4), "late": (0, 2)}
+    new = commit(entry(), results((split(), split(partition="late", account=Account(2, 2))), (), ()), step)
+    assert only(new.sources).partitions == ("memory", "late") and only(new.sources).idle == ("memory",)
+    assert only(new.sources).positions == {"memory": (0, 4), "late": (0, 2)}
     assert new.accounts == {"memory": Account(4, 4, 0, 0, 0, 7), "late": Account(2, 2)}
-    assert commit(Entry(new, "0" * 64, 1), NOTHING, plan(5, splits=())).source.idle == ()
+    assert only(commit(Entry(new, "0" * 64, 1), NOTHING, plan(5, splits=())).sources).idle == ()
 
 
 def test_the_end_of_the_input_is_taken_back_by_more_of_it() -> None:
@@ -224,15 +218,15 @@ def test_the_end_of_the_input_is_taken_back_by_more_of_it() -> None:
     assert ended.clock.end_of_input and ended.clock.closed == 30
     last = Entry(ended, "0" * 64, 1)
     assert commit(last, NOTHING, plan(5, splits=())).clock.end_of_input
-    assert not commit(last, Results((mapped(),), (), ()), plan(5)).clock.end_of_input
+    assert not commit(last, results((split(),), (), ()), plan(5)).clock.end_of_input
 
 
 def test_published_is_remembered_only_where_something_was_published() -> None:
     """Without a sink nothing was seen: a sink given later gets it all."""
     ends = plan(4, ends=True, splits=())
-    assert commit(entry(), NOTHING, ends, window=None).operator.state.published == 5
-    assert commit(entry(), NOTHING, ends, window=None, sink=None).operator.state.published == 0
-    assert commit(entry(), NOTHING, ends).operator.state.published == 0
+    assert only(commit(entry(), NOTHING, ends, window=None).operators).state.published == 5
+    assert only(commit(entry(), NOTHING, ends, window=None, sink=None).operators).state.published == 0
+    assert only(commit(entry(), NOTHING, ends).operators).state.published == 0
 
 
 def test_a_fold_takes_the_place_of_its_inputs() -> None:
@@ -240,24 +234,24 @@ def test_a_fold_takes_the_place_of_its_inputs() -> None:
     a, b, sum_ = run("a"), run("b"), run("sum")
     last = entry(operators={"Visits": operator({}, (), (), (a, b))})
     item = FoldRuns(Attempt(2, 5), Merge((a, b), 0, KEY_GROUPS), 0)
-    new = commit(last, Results((mapped(),), (), ((item, Folded(sum_, None)),)), window=None)
-    assert [one.name for one in new.operator.state.runs] == [sum_.name, "d/Visits/e2-c5-a.arrow"]
+    new = commit(last, results((split(),), (), ((item, Folded(sum_, None)),)), window=None)
+    assert [one.name for one in only(new.operators).state.runs] == [sum_.name, "d/Visits/e2-c5-a.arrow"]
 
 
 def test_ten_checkpoints_are_kept() -> None:
     """``oldest`` says what may be deleted: never forward past what is kept, never back."""
-    assert commit(entry(bases=dict.fromkeys(range(5), 0))).oldest == 0
+    assert commit(entry(commits=tuple((id, 0) for id in range(5)))).oldest == 0
     kept = dict.fromkeys(range(3, 31), 0)
-    newest = commit(Entry(manifest(30, oldest=3, bases=kept), "0" * 64, 1), NOTHING, plan(30))
+    newest = commit(Entry(manifest(30, oldest=3, commits=commits_of(kept)), "0" * 64, 1), NOTHING, plan(30))
     assert newest.oldest == 22 and newest.bases == {**dict.fromkeys(range(22, 31), 0), 31: plan(30).wall_ms}
-    assert commit(entry(oldest=4, bases={0: 0, 4: 0})).oldest == 4
+    assert commit(entry(oldest=4, commits=((0, 0), (4, 0)))).oldest == 4
 
 
 def test_a_split_without_records_moves_no_clock() -> None:
     """Without a time of its own it would set the clock to that of another, or fail."""
-    new = commit(entry(), Results((mapped(run=None, largest=None, key_types=()),), (), ()))
+    new = commit(entry(), results((split(run=None, largest=None, key_types=()),), (), ()))
     assert new.clock.largest == {} and new.clock.watermark == 0
-    assert new.operator.state.runs == () and new.operator.state.lowest is None
+    assert only(new.operators).state.runs == () and only(new.operators).state.lowest is None
 
 
 def test_input_without_an_end_has_none() -> None:
@@ -276,14 +270,14 @@ def test_a_window_that_ends_at_the_clock_is_over() -> None:
     """Its run would be read in every step, for nothing, and its pane be needed for ever."""
     held = (run("a", pane_min=0, pane_max=0), run("b", pane_min=0, pane_max=10))
     last = entry(clock=Clock(10, 0, {"memory": 10}), operators={"Visits": operator({}, (), (), held)})
-    assert commit(last, NOTHING, plan(4, close_at=10)).operator.state.runs == held[1:]
-    assert commit(last, NOTHING, plan(4, close_at=9)).operator.state.runs == held
+    assert only(commit(last, NOTHING, plan(4, close_at=10)).operators).state.runs == held[1:]
+    assert only(commit(last, NOTHING, plan(4, close_at=9)).operators).state.runs == held
 
 
 def test_pins_and_what_rollbacks_left_are_kept_as_long_as_they_matter() -> None:
     """A pin collected is a promise broken; a branch forgotten, and its outputs are published a second time."""
     last = entry(
-        bases={0: 0, 1: 0, 2: 0, 4: 0},
+        commits=((0, 0), (1, 0), (2, 0), (4, 0)),
         pins=(1,),
         burnt=(2, 3, 4),
         left=((0, 1, True), (0, 2, True), (1, 2, False), (2, 4, True), (3, 5, True), (4, 6, False), (6, 8, True)),
@@ -313,13 +307,13 @@ def test_the_kind_of_a_source_names_a_folder() -> None:
 def test_a_first_manifest_holds_nothing() -> None:
     """It stands for the beginning of the source and an empty state: anything else would be invented."""
     task, source = Visits(), MemorySource([{"ts": 1}], timestamp="ts")
-    job = Job(task, task.persistent_state(), {"memory": source}, {}, MemoryStorage("first"), False)
+    job = Job(task, {STATE: task.persistent_state()}, {"memory": source}, {}, MemoryStorage("first"), False)
     expected = manifest(
         job="mine",
         nonce="mine",
         source=SourcePart("MemorySource", ("memory",), {"memory": (0, 0)}),
         operators={"Visits": operator(task.persistent_state().fingerprint(), ("page",), ())},
-        bases={0: 0},
+        commits=((0, 0),),
     )
     assert first_manifest(job, "mine") == expected
 
@@ -327,10 +321,10 @@ def test_a_first_manifest_holds_nothing() -> None:
 def test_key_columns_keep_their_type() -> None:
     """The type is fixed by the first manifest that holds one."""
     last = entry(operators={"Visits": operator({}, ("page",), ("null",))})
-    assert commit(last, Results((mapped(),), (), ())).operator.key_types == ("string",)
+    assert only(commit(last, results((split(),))).operators).key_types == ("string",)
     fixed = entry(operators={"Visits": operator({}, ("page",), ("int64",))})
     with pytest.raises(InvalidPipeline, match=r"key \(page\): key column 0 holds both int64 and string"):
-        commit(fixed, Results((mapped(),), (), ()))
+        commit(fixed, results((split(),), (), ()))
 
 
 # -- whose checkpoint it is -------------------------------------------------------------------------------------------
@@ -340,11 +334,14 @@ def test_another_job_is_refused() -> None:
     """Its positions mean nothing here, and what it holds would be overwritten."""
     ours = manifest()
     check_same_job(ours, ours, "url")
-    state = ours.operator
+    state, source = only(ours.operators), only(ours.sources)
     for other, says in (
-        (manifest(operators={"Clicks": state}), r"its operators: \['Clicks'\], this pipeline's: \['Visits'\]"),
-        (manifest(source=replace(ours.source, kind="FileSource")), "source: FileSource, this pipeline's: MemorySource"),
-        (manifest(source=replace(ours.source, partitions=("a",))), "partitions"),
+        (manifest(operators={"Clicks": state}), r"its states: \['Clicks'\], this pipeline's: \['Visits'\]"),
+        (
+            manifest(source=structs.replace(source, kind="FileSource")),
+            "source: FileSource, this pipeline's: MemorySource",
+        ),
+        (manifest(source=structs.replace(source, partitions=("a",))), "partitions"),
     ):
         with pytest.raises(OtherJob, match=says):
             check_same_job(other, ours, "url")

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from monoids import Sum, record
 from persistent import (
@@ -28,11 +29,10 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import new_nonce, plan_name
 from persistent.checkpoint.parts import Account, SourcePart
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
-from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry
-from persistent.codec import decode_document
-from persistent.driver.commit import Results, next_manifest, watermark_after, with_sources
-from persistent.driver.next_step import _budget, awake, plan_number
+from persistent.driver.commit import watermark_after, with_sources
+from persistent.driver.next_step import _budget, awake
+from persistent.driver.put_plan import plan_number
 from persistent.errors import CorruptCheckpoint, OtherJob
 from persistent.operations import merge, restart, rollback, savepoint
 from persistent.reading import diff
@@ -42,8 +42,9 @@ from persistent.storage import MemoryStorage
 from persistent.testing.faults import Killed
 from persistent.verify import verify
 from persistent.verify.source import verify_source
-from persistent.worker.job import Mapped
 from tests.checkpoint.samples import manifest, operator
+from tests.driver.step_results import committed, mapped, results
+from tests.single import only
 
 ROWS = tuple({"ts": 7 * n % 60, "page": "ab"[n % 2], "n": n} for n in range(24))
 EVEN, ODD = ROWS[::2], ROWS[1::2]
@@ -129,21 +130,6 @@ def test_two_sources_come_to_what_one_with_all_rows_does(step_rows: int | None, 
     assert found.ok and sum(part.rows for part in found.parts.values()) == 24
 
 
-def test_a_document_of_several_names_a_feature() -> None:
-    """A release that knows jobs with one must refuse it by name, not take it for damaged."""
-    shop = Shop()
-    shop.run(both(), end=False)
-    body = decode_document(Log(shop.storage).newest().manifest.encode(), "m")  # type: ignore[union-attr]
-    assert body["features"] == ["several sources"] and [*body["sources"]] == ["even", "odd"]
-    plan = Log(shop.storage).plan(0, 0)
-    assert plan is not None and decode_document(plan.encode(), "p")["features"] == ["several sources"]
-    one = Shop()
-    one.run(source(), end=False)
-    assert decode_document(one.newest.encode(), "m")["features"] == []
-    plan = Log(one.storage).plan(0, 0)
-    assert plan is not None and decode_document(plan.encode(), "p")["features"] == []
-
-
 def test_late_rows_and_dead_letters_tell_their_source() -> None:
     """Of two topics with a partition 0 each, nobody would know where to look for the record."""
     shop = Shop()
@@ -196,8 +182,8 @@ def test_each_source_has_its_own_disorder() -> None:
     step = SourceStep({}, {}, (), {"0": None})
     assert watermark_after({"a": step, "b": step}, sources, {"a": 20, "b": 5}) == 30
     assert watermark_after({"a": step, "b": step}, sources, {"a": 0, "b": 5}) == 35
-    assert watermark_after({"a": step, "b": replace(step, cap={})}, sources, {"a": 0, "b": 5}) == 50
-    assert watermark_after({"a": replace(step, cap={})}, sources, {"a": 0}) == 0
+    assert watermark_after({"a": step, "b": structs.replace(step, cap={})}, sources, {"a": 0, "b": 5}) == 50
+    assert watermark_after({"a": structs.replace(step, cap={})}, sources, {"a": 0}) == 0
 
 
 def test_a_source_without_a_record_yet_holds_the_clock() -> None:
@@ -226,7 +212,7 @@ def test_a_source_that_is_idle_holds_nobody_back() -> None:
     none = SourcePlan((), {}, {}, idle=("0",))
     assert awake({"a": none, "b": none}, parts) == {"a": none, "b": none}
     assert awake(plans(a=("0",)), parts) == plans(a=("0",)), "of one source its own choice stands"
-    even = {name: replace(part, largest={"0": 5}) for name, part in parts.items()}
+    even = {name: structs.replace(part, largest={"0": 5}) for name, part in parts.items()}
     last = awake(plans(b=("0",), a=("0",)), even)
     assert (dict(last["a"].cap), dict(last["b"].cap)) == ({}, {"0": None}), "by name, where both are as far"
     new = {"a": parts["a"], "b": SourcePart("B", ("0",), {})}
@@ -247,19 +233,19 @@ def test_a_source_may_join_a_job_that_has_begun(expected: Mapping[Any, int]) -> 
     report = shop.run(both())
     assert shop.totals() == expected and report.rows == 12
     assert any("the source 'odd' is new" in note for note in report.notes)
-    assert shop.newest.operator.inputs == ("even", "odd")
+    assert only(shop.newest.operators).inputs == ("even", "odd")
     assert verify(shop.storage).ok and not shop.run(both()).steps
     changes = diff(place(shop.storage, first.id), place(shop.storage)).changes
     assert ("odd/memory", None, [0, 12]) in [(one.name, one.before, one.after) for one in changes]
 
 
-def test_an_unnamed_source_keeps_its_name_when_another_is_appended(expected: Mapping[Any, int]) -> None:
-    """The list grows at its end."""
+def test_an_unnamed_source_keeps_its_name_when_another_joins(expected: Mapping[Any, int]) -> None:
+    """Its name is its kind."""
     shop = Shop()
     even = source(EVEN)
     shop.run(even, end=False)
-    shop.run([even, source(ODD)])
-    assert shop.totals() == expected and [*shop.newest.sources] == ["memory", "memory-2"]
+    shop.run({"memory": even, "odd": source(ODD)})
+    assert shop.totals() == expected and [*shop.newest.sources] == ["memory", "odd"]
 
 
 def test_a_plan_from_before_a_source_joined_is_run_as_it_was_planned(expected: Mapping[Any, int]) -> None:
@@ -324,18 +310,18 @@ def test_the_order_of_names_means_nothing(expected: Mapping[Any, int]) -> None:
     assert shop.totals() == expected
 
 
-def test_files_without_names_that_change_places_are_refused(tmp_path: Path) -> None:
+def test_files_that_change_names_are_refused(tmp_path: Path) -> None:
     """The second folder would be read from where the first was, and its beginning be lost."""
 
-    def files(*folders: str) -> list[FileSource]:
-        return [FileSource(tmp_path / folder, timestamp="ts", timestamp_unit="ms") for folder in folders]
+    def files(*folders: str) -> dict[str, FileSource]:
+        sources = [FileSource(tmp_path / folder, timestamp="ts", timestamp_unit="ms") for folder in folders]
+        return dict(zip("ab", sources))
 
     for folder, rows in (("even", EVEN), ("odd", ODD)):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     shop = Shop()
     shop.run(files("even", "odd"), end=False)
-    assert [*shop.newest.sources] == ["file", "file-2"]
     before = shop.storage.list("m")
     with pytest.raises(InvalidPipeline, match="the checkpoint has read files below"):
         shop.run(files("odd", "even"))
@@ -362,36 +348,27 @@ def test_a_commit_moves_each_source_by_its_own_results() -> None:
     old = manifest(4, operators={"Visits": operator({}, ("page",), (), inputs=("memory",))})
     joined = with_sources(
         old,
-        replace(
+        structs.replace(
             old,
             sources={"kafka": SourcePart("K", ("memory",), {"memory": 0}, codec="offset/1"), **old.sources},
             ledger={"Visits": {"kafka": {"memory": Account()}}},
         ),
     )
-    assert [*joined.sources] == ["kafka", "memory"] and joined.operator.inputs == ("kafka", "memory")
+    assert [*joined.sources] == ["kafka", "memory"] and only(joined.operators).inputs == ("kafka", "memory")
     assert with_sources(joined, joined) is joined
     steps = {
         "kafka": SourceStep({"memory": 0}, {"memory": 7}, (), {"memory": None}, skipped={"memory": 2}),
         "memory": SourceStep({"memory": (0, 0)}, {"memory": (0, 4)}, (), {"memory": None}, joins=()),
     }
-    results = Results(
+    found = results(
         (
-            Mapped("kafka", "memory", None, None, (), Account(5, 5), 90, None, None),
-            Mapped("memory", "memory", None, None, (), Account(4, 4), 25, None, None),
-            Mapped("memory", "memory", None, None, (), Account(1, 1), 20, None, None),
+            mapped(source="kafka", account=Account(5, 5), largest=90),
+            mapped(account=Account(4, 4), largest=25),
+            mapped(account=Account(1, 1), largest=20),
         )
     )
     plan = StepPlan("job", 4, 0, "n", 1, steps, {"Visits": TaskStep()})
-    new = next_manifest(
-        Entry(joined, "0" * 64, 1),
-        plan,
-        results,
-        window=None,
-        sinks={},
-        index={"kafka": (), "memory": ()},
-        lag_ms={"kafka": 0, "memory": 5},
-        retention=Retention(),
-    )
+    new = committed(Entry(joined, "0" * 64, 1), plan, found, lags={"memory": 5})
     assert {name: dict(one.positions) for name, one in new.sources.items()} == {
         "kafka": {"memory": 7},
         "memory": {"memory": (0, 4)},
@@ -495,7 +472,7 @@ def test_jobs_over_two_sources_that_have_a_partition_of_one_name_are_merged(expe
         "memory": {"memory": (0, 12)},
         "memory-2": {"memory": (0, 12)},
     }
-    report = merged.run([topic("a", EVEN), topic("b", ODD)])
+    report = merged.run({"memory": topic("a", EVEN), "memory-2": topic("b", ODD)})
     assert merged.totals() == expected and report.rows == 0
     assert verify(merged.storage).ok
 
@@ -510,9 +487,9 @@ def test_a_plan_that_starts_elsewhere_names_every_source() -> None:
     log, newest = Log(shop.storage), shop.newest
     put = log.plan(newest.base, 0)
     assert put is not None
-    wrong = replace(put.sources["even"], start={"memory": (0, 11)}, end={"memory": (0, 12)})
+    wrong = structs.replace(put.sources["even"], start={"memory": (0, 11)}, end={"memory": (0, 12)})
     shop.storage.delete(plan_name(newest.base, 0))
-    shop.storage.write(plan_name(newest.base, 0), replace(put, sources={**put.sources, "even": wrong}).encode())
+    shop.storage.write(plan_name(newest.base, 0), structs.replace(put, sources={**put.sources, "even": wrong}).encode())
     with pytest.raises(
         CorruptCheckpoint, match=r"starts at \{'even': \{'memory': \(0, 11\)\}, 'odd'.* the checkpoint is"
     ):
@@ -532,7 +509,7 @@ def test_a_plan_that_leaves_out_a_source_is_refused() -> None:
     assert put is not None
     name = plan_name(shop.newest.base, 0)
     shop.storage.delete(name)
-    shop.storage.write(name, replace(put, sources={"even": put.sources["even"]}).encode())
+    shop.storage.write(name, structs.replace(put, sources={"even": put.sources["even"]}).encode())
     with pytest.raises(
         CorruptCheckpoint, match=r"starts at \{'memory': \(0, 12\)\}, but the checkpoint is at \{'even'"
     ):
@@ -545,7 +522,13 @@ def test_a_plan_that_leaves_out_a_source_is_refused() -> None:
 def bench(**values: Any) -> Any:
     """What a step is planned with."""
     options = SimpleNamespace(step_rows=values.pop("step_rows", None), end_of_input=values.pop("ends", False))
-    fields = {"busy": 2, "adopts": False, "options": options, "engine": SimpleNamespace(parallelism=4)}
+    fields = {
+        "busy": 2,
+        "adopts": False,
+        "corrects": None,
+        "options": options,
+        "engine": SimpleNamespace(parallelism=4),
+    }
     return SimpleNamespace(**{**fields, **values})
 
 

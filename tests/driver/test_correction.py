@@ -36,7 +36,6 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.running import put_mark
 from persistent.checkpoint.subfolder import savepoint_folder
-from persistent.codec import decode_document
 from persistent.driver import step
 from persistent.driver.commit import first_manifest
 from persistent.engines.embedded import Embedded
@@ -52,7 +51,9 @@ from persistent.errors import (
 from persistent.operations import compact, merge, restart, rollback, savepoint
 from persistent.storage import MemoryStorage
 from persistent.verify import verify, verify_source
+from tests.checkpoint.samples import body_of
 from tests.few import examples
+from tests.single import only
 from tests.sinks.ledger import Ledger, LedgerSink
 
 Row = dict[str, Any]
@@ -239,7 +240,7 @@ def test_a_correction_comes_to_what_the_right_records_would(window: Any, options
     job.storage.clear()
 
 
-@pytest.mark.parametrize("late", ["accumulate", "retract", "delta"])
+@pytest.mark.parametrize("late", ["accumulate", "retract"])
 def test_a_closed_window_is_corrected_as_late_records_correct_it(late: str) -> None:
     """In the words of its option, under the revision of the correction, and at once."""
     job = Job(Task(tumbling(20), allowed_lateness=1_000, late=late))
@@ -253,7 +254,6 @@ def test_a_closed_window_is_corrected_as_late_records_correct_it(late: str) -> N
         == {
             "accumulate": [(2, 100, None)],
             "retract": [(2, 3, True), (2, 100, False)],
-            "delta": [(0, 97, None)],
         }[late]
     )
     assert len(job.sink.rows()) == before + len(rows)
@@ -298,7 +298,7 @@ def test_an_option_that_changes_with_it_counts_from_then_on() -> None:
     job = Job(Task(None, early=15))
     job.run()
     job.correct(add=[row(5, "a", 100)], options={"task": Task()})
-    assert job.newest.operator.state.passed is None
+    assert only(job.newest.operators).state.passed is None
     job.run(end=True, task=Task())
     assert job.table() == sums([*ROWS, row(5, "a", 100)], None)
 
@@ -308,10 +308,10 @@ def test_a_state_as_of_a_clock_that_it_can_no_longer_tell_is_refused() -> None:
     checkpoint is without it, and nothing tells there whether it came before the clock."""
     job = Job(Task(None, history=30, interval_ms=10))
     job.run()
-    known = job.newest.operator.state.known_from
+    known = only(job.newest.operators).state.known_from
     assert known is not None
     job.correct(add=[row(known + 5, "a", 100)])
-    now_known = job.newest.operator.state.known_from
+    now_known = only(job.newest.operators).state.known_from
     assert now_known is not None and now_known > known + 5
     with pytest.raises(UnknownCheckpoint, match="with the correction 'ticket', which has changed it in checkpoint"):
         job.pipeline().state(as_of=known)
@@ -342,14 +342,14 @@ def test_its_account_stands_beside_the_ledger() -> None:
     """The ledger is that of the source, and is still what the source says."""
     job = Job(Task(tumbling(20), allowed_lateness=1_000))
     job.run()
-    ledger, positions = job.newest.ledger, job.newest.source.positions
+    ledger, positions = job.newest.ledger, only(job.newest.sources).positions
     made = job.correct(add=[row(5, "a", 1), row(45, "b", 2)], remove=[ROWS[0]])
     newest = job.newest
     assert (newest.kind, newest.base, newest.ledger) == ("correction", newest.id, ledger)
-    assert newest.source.positions == positions
+    assert only(newest.sources).positions == positions
     assert newest.corrections == {"ticket": made} and made.panes == (0, 40)
-    body = decode_document(newest.encode(), "m")
-    assert "corrections" in body["features"] and body["corrections"]["ticket"]["added"] == 2
+    body = body_of(newest.encode(), "m")
+    assert body["corrections"]["ticket"]["added"] == 2
     found = Log(job.storage).newest()
     assert found is not None and verify_source(job.pipeline(), found).ok and verify(job.storage).ok
     job.rows += [row(120, "a", 1)]
@@ -498,7 +498,7 @@ def test_a_state_as_of_a_clock_without_it_is_refused() -> None:
     job.run(end=True)
     job.rows = list(ROWS)
     job.run()
-    asked = job.newest.operator.state.known_from
+    asked = only(job.newest.operators).state.known_from
     assert asked is not None
     asked -= 10
     assert shown(job.pipeline().state(as_of=asked).to_pylist())
@@ -700,6 +700,37 @@ def test_a_column_of_the_names_of_folders_is_asked_for(tmp_path: Any) -> None:
             job.correct(remove=tmp_path / "bare.jsonl", options=source)
         job.correct(remove=tmp_path / name, options=source)
         assert [one["rows"] for one in job.pipeline(**source).state().to_pylist()] == [0]
+
+
+def test_a_column_of_folders_that_schema_leaves_out_is_not_asked_for(tmp_path: Any) -> None:
+    """The correction ended with a KeyError."""
+    (tmp_path / "in/day=mon").mkdir(parents=True)
+    for name in ("in/day=mon/a.jsonl", "wrong.jsonl"):
+        (tmp_path / name).write_text('{"ts": 1, "key": "a", "value": 5}\n')
+    schema = {"ts": "int64", "key": "string", "value": "int64"}
+    files = FileSource(str(tmp_path / "in"), timestamp="ts", timestamp_unit="ms", schema=schema)
+    job = Job(Task())
+    job.run(source=files)
+    job.correct(remove=tmp_path / "wrong.jsonl", options={"source": files})
+    assert [one["rows"] for one in job.pipeline(source=files).state().to_pylist()] == [0]
+
+
+@pytest.mark.parametrize("records", ['{"ts": 1, "kye": "a", "value": 5}', '{"ts": 1, "key": "a", "vlaue": 5}'])
+def test_a_field_that_is_misspelt_in_a_file_is_refused(records: str, tmp_path: Any) -> None:
+    """Null was the key, or the value, and the correction said that it had added a record."""
+    (tmp_path / "in.jsonl").write_text('{"ts": 1, "key": "a", "value": 5}\n')
+    (tmp_path / "wrong.jsonl").write_text('{"ts": 2, "key": "a", "value": 5}\n' + records + "\n")
+    (tmp_path / "more.jsonl").write_text('{"ts": 2, "key": "a", "value": 5, "by": "me"}\n')
+    files = FileSource(str(tmp_path / "in.jsonl"), timestamp="ts", timestamp_unit="ms")
+    job = Job(Task())
+    job.run(source=files)
+    id = job.newest.id
+    says = r"the field '(kye|vlaue)' of '.*wrong.jsonl' is no column of the sources, and a record has no '(key|value)'"
+    with pytest.raises(Refused, match=says):
+        job.correct(add=tmp_path / "wrong.jsonl", options={"source": files})
+    assert job.newest.id == id
+    job.correct(add=tmp_path / "more.jsonl", options={"source": files})
+    assert [one["rows"] for one in job.pipeline(source=files).state().to_pylist()] == [2]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from persistent.storage import MemoryStorage
 from persistent.verify import verify, verify_source
 from tests.driver.shop import Visits
 from tests.few import examples
+from tests.single import only
 from tests.topics import Topic, TopicSource
 
 
@@ -106,7 +107,7 @@ def test_the_state_does_not_hold_the_hours_of_a_fast_partition() -> None:
         return TopicSource(Topic(slow=list(range(200)), fast=list(range(0, 200, 20))))
 
     def drift(shop: Shop) -> int:
-        return max(one.source.largest["fast"] - one.source.largest["slow"] for one in shop.steps)
+        return max(only(one.sources).largest["fast"] - only(one.sources).largest["slow"] for one in shop.steps)
 
     free, bound = Shop(backlog(), max_drift=None), Shop(backlog())
     for shop in (free, bound):
@@ -183,7 +184,9 @@ def test_the_rows_of_a_step_depend_on_the_positions_alone() -> None:
     one_by_one = Shop(TopicSource(backlog()))
     while one_by_one.pipeline.run(engine="embedded", on_step=lambda step: stop_after(one_by_one, step)).steps:
         pass
-    assert [one.source.positions for one in one_by_one.steps] == [one.source.positions for one in once.steps]
+    assert [only(one.sources).positions for one in one_by_one.steps] == [
+        only(one.sources).positions for one in once.steps
+    ]
 
 
 def stop_after(shop: Shop, step: StepReport) -> None:
@@ -220,11 +223,11 @@ def test_any_backlog_is_counted_whole_and_none_runs_ahead(
             expected[name, time // 10 * 10] = expected.get((name, time // 10 * 10), 0) + 1
     assert shop.published() == sorted((*place, count) for place, count in expected.items())
     for before, after in pairwise(shop.steps):
-        at = before.source.positions
+        at = only(before.sources).positions
         unread = [name for name, times in backlog.items() if at.get(name, 0) < len(times)]
-        clock = {name: max(before.source.largest.get(name, 0), before.clock.watermark) for name in unread}
+        clock = {name: max(only(before.sources).largest.get(name, 0), before.clock.watermark) for name in unread}
         for name in unread:
-            is_read = after.source.positions[name] > at.get(name, 0)
+            is_read = only(after.sources).positions[name] > at.get(name, 0)
             assert not is_read or clock[name] - min(clock.values()) <= drift
 
 

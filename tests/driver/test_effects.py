@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 from persistent.driver import step, step_effects
 from persistent.driver.commit import next_manifest
 from persistent.driver.effects import EFFECTS, Effect, OutOfOrder
+from persistent.driver.results import NodeResults
 from tests.crash.sweep import Calm, calm, overtaken_in_the_last_commit, sleep_everywhere, sweep
 from tests.crash.worlds import JOBS, LONG
 from tests.operations.conftest import _quiet, folder
@@ -56,9 +57,12 @@ def prove(expected: Expected, folder: Path, *, whole: bool) -> None:
     sweep(FILES, folder, expected.files, whole=whole)
 
 
-def with_what_there_is(last: Any, plan: Any, *results: Any, index: Any, **more: Any) -> Any:
-    """A commit before the map has no index, which the driver takes for an error: here it is to go on, and be found."""
-    return next_manifest(last, plan, *results, index={name: index.get(name, ()) for name in plan.sources}, **more)
+def with_what_there_is(job: Any, made: Any, retention: Any) -> Any:
+    """A commit before the map has no index and no results, which the driver takes for an error: here it is to go on,
+    and be found."""
+    index = {name: made.index.get(name, ()) for name in made.plan.sources}
+    nodes = {id: made.results.nodes.get(id, NodeResults()) for id in made.nodes}
+    return next_manifest(job, replace(made, index=index, results=replace(made.results, nodes=nodes)), retention)
 
 
 def test_a_commit_without_the_index_of_a_source_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

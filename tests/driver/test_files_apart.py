@@ -110,5 +110,5 @@ def test_beside_a_source_of_another_kind(tmp_path: Path) -> None:
     put(tmp_path, "x/a.jsonl")
     files = FileSource(tmp_path / "x", timestamp="ts", timestamp_unit="ms")
     memory = MemorySource([{"ts": 1, "name": "m"}])
-    made = Pipeline(source=[files, memory], task=Total(), checkpoint=f"{tmp_path}/checkpoint")
+    made = Pipeline(source={"files": files, "memory": memory}, task=Total(), checkpoint=f"{tmp_path}/checkpoint")
     assert run(made) == 2

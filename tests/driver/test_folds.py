@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import SeenPart
+from persistent.checkpoint.parts import SeenColumns, SeenPart
 from persistent.codec import KEY_GROUPS, Run
 from persistent.dedupe import Dedupe
 from persistent.driver.folds import Fold, runs_after, unfolded
@@ -52,5 +52,5 @@ def test_what_was_seen_is_folded_whole_too() -> None:
         fold((ONE, OTHER), HALF, KEY_GROUPS, run("upper", 1, 2, HALF, KEY_GROUPS)),
     ]
     dedupe = Dedupe(origin="origin", sequence="n", within=40)
-    seen = seen_after(SeenPart(dedupe.columns(), 10, 0, (ONE, OTHER)), dedupe, (NEXT,), pieces, 50)
+    seen = seen_after(SeenPart(SeenColumns(**dedupe.columns()), 10, 0, (ONE, OTHER)), dedupe, (NEXT,), pieces, 50)
     assert [one.name for one in seen.runs] == ["one", "other", "next"]

@@ -26,7 +26,7 @@ from persistent import (
     tumbling,
 )
 from persistent.checkpoint.running import put_mark
-from persistent.driver.likely_mistakes import of_records
+from persistent.driver.likely_mistakes import of_records, of_refused
 
 ROWS = [{"ts": 60_000 * n, "page": "ab"[n % 2]} for n in range(10)]
 
@@ -54,7 +54,7 @@ def pipeline_of(task: PersistentTask, rows: Any = ROWS, url: str = "", **options
     return Pipeline(
         source=MemorySource(rows, timestamp="ts", ordered=True),
         task=task,
-        sink=MemorySink(),
+        sink=options.pop("sink", None) or MemorySink(),
         checkpoint=url or f"memory://{uuid.uuid4().hex}",
         on_error="dead-letter",
         **options,
@@ -80,7 +80,8 @@ def test_records_that_are_all_dead_or_late_are_told(caplog: pytest.LogCaptureFix
         "WARNING: all 10 records read became dead letters and count nowhere, the first of them: ValueError: no page "
     )
     assert str(dead).endswith(f"\n{note}") and "into a new checkpoint and sink" in note
-    assert [one.name for one in caplog.records].count("persistent.driver") == 1, "once, however many steps"
+    (logged,) = (one.getMessage() for one in caplog.records if one.name == "persistent.driver")  # Once a run.
+    assert "WARNING" not in logged and logged.endswith(note.removeprefix("WARNING: ")), "the log shows its level"
     behind = [ROWS[-1], *({**row, "ts": row["ts"] % 180_000} for row in ROWS)]
     (note,) = run(Visits(), behind, step_rows=1).notes
     assert note.startswith("10 of 11 records read came too late") and "max_out_of_orderness=" in note
@@ -310,3 +311,57 @@ def test_files_of_others_in_the_folder_of_a_sink_are_told(tmp_path: Path) -> Non
         "holds a file already, of others, such as more.jsonl" in note and "a folder of its own, or remove them" in note
     )
     assert not [note for note in jobs[1].run(engine="embedded").notes if "folder" in note], "they are its own now"
+
+
+def test_late_records_name_the_repair_of_a_clock_that_one_record_set_ahead() -> None:
+    """One record far ahead made the next 20 late, and only the disorder was spoken of."""
+    texts = [text for _, text in (*of_records(21, 20, 0, "", ended=True), *of_refused(21, 1, {"a": 20}, ended=True))]
+    assert len(texts) == 2
+    for text in texts:
+        assert "--find' names it" in text and "--set-back" in text and "max_future=" in text
+
+
+class Totals(Visits):
+    options: Any = {}
+    names: Any = ()
+
+    def persistent_state(self) -> Any:
+        state = NonWindowState(Count(), **self.options)
+        return {"total": state, "minutes": WindowState(Count(), self.window)} if self.names else state
+
+    def process_message(self, state: Any, message: Any) -> None:
+        for one in (state[name] for name in self.names) if self.names else (state,):
+            one.update(message.timestamp, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "a run that follows publishes nothing of the state: without windows"),
+        ({"names": ("total", "minutes")}, "a run that follows publishes nothing of the state 'total': without windows"),
+        ({"options": {"emit": "change"}}, ""),
+        ({"options": {"early": "1 min"}}, ""),
+    ],
+)
+def test_a_state_that_a_run_which_follows_never_publishes_is_told(
+    caplog: pytest.LogCaptureFixture, given: dict[str, Any], says: str
+) -> None:
+    """Hours of an empty sink, and not a word. Each advice is tried: what it says is published while the run follows."""
+    task = type("Totals", (Totals,), given)()
+    sinks = {name: MemorySink() for name in given.get("names", ())}
+    job = pipeline_of(task, **({"sink": sinks} if sinks else {}))
+    published = []
+
+    def stop(idle: Any) -> None:
+        published.append(len(job.all_sinks[next(iter(job.all_sinks))].rows()))
+        raise KeyboardInterrupt
+
+    with caplog.at_level(logging.WARNING, "persistent"), pytest.raises(KeyboardInterrupt):
+        job.run(engine="embedded", follow=True, on_idle=stop)
+    notes = [text for text in caplog.messages if "follows publishes nothing" in text]
+    assert [says in text and 'emit="change"' in text for text in notes] == [True] * bool(says)
+    assert (published[0] > 0) == (not says)
+    caplog.clear()
+    assert not [note for note in job.run(engine="embedded", end_of_input=True).notes if "follows" in note]
+    assert len(job.all_sinks[next(iter(job.all_sinks))].rows()) >= 2, "the other advice: at the end of the input"
+    assert ("(--follow) publishes nothing" in str(job.explain())) == bool(says)

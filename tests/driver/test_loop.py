@@ -28,7 +28,7 @@ from persistent import (
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import DRIVERS
-from persistent.driver import loop
+from persistent.driver import open_job
 from persistent.driver.loop import Driver
 from persistent.driver.options import Options
 from persistent.engines.embedded import Embedded
@@ -62,7 +62,7 @@ def test_nothing_to_do_beside_a_driver_that_goes_on_is_no_damage(monkeypatch: py
         for run in runs:
             shop.storage.delete(run.name)
 
-    monkeypatch.setattr(loop, "sweep_dead_marks", gone_on)
+    monkeypatch.setattr(open_job, "sweep_dead_marks", gone_on)
     with pytest.raises(Fenced, match="another driver committed"):
         shop.run()
 
@@ -172,7 +172,7 @@ def test_a_signal_is_heard_while_the_server_of_a_source_is_away(number: signal.S
 
 def test_a_signal_is_heard_while_the_server_of_a_sink_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is committed and not published is an error, not the end of a step; the next run publishes it."""
-    monkeypatch.setattr(loop, "_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(open_job, "_GRACE_SECONDS", 0.0)
     shop = Shop()
     shop.sink = Unreached()
     shop.sink.waits = lambda: signal.raise_signal(signal.SIGTERM)
@@ -240,7 +240,7 @@ class ByNumber(Visits):
 @pytest.mark.parametrize(
     ("task", "error", "says"),
     [
-        (Clicks, OtherJob, r"operators: \['Visits'\], this pipeline's: \['Clicks'\]"),
+        (Clicks, OtherJob, r"states: \['Visits'\], this pipeline's: \['Clicks'\]"),
         (Largest, FingerprintChanged, r"monoid: Count\(\) -> Max\(int\)"),
         (Wider, FingerprintChanged, r'window: tumbling\("10 ms"\) -> tumbling\("20 ms"\)'),
         (ByNumber, FingerprintChanged, "key: page -> n"),
@@ -286,7 +286,7 @@ def test_a_job_that_has_begun_with_another_kind_goes_on() -> None:
         return pipeline.run(engine=Embedded(threads=1), **options)
 
     with pytest.MonkeyPatch.context() as before:
-        before.setattr(loop, "check_can_begin", lambda first: None)
+        before.setattr(open_job, "check_can_begin", lambda first: None)
         run()
     shop.add(6)
     assert run(end_of_input=True).rows == 6

@@ -19,25 +19,30 @@ from persistent import (
     SqliteSink,
     then,
 )
-from persistent.driver.naming import named_sinks, named_sources, several
+from persistent.driver.naming import named_sinks, named_sources
 
 ONE, OTHER = MemorySource([{"ts": 1}]), MemorySource([{"ts": 2}])
 
 
-def test_one_is_called_by_its_kind_and_others_are_numbered() -> None:
-    """A name that changes with what stands beside it would make another job of a pipeline that got a second source."""
-    third = MemorySource([{"ts": 3}])
+def test_one_is_called_by_its_kind() -> None:
+    """A job that is given a second source, or sink, under a name goes on."""
+    sink = MemorySink()
     assert named_sources(ONE) == {"memory": ONE}
-    assert named_sources([ONE, OTHER, third]) == {"memory": ONE, "memory-2": OTHER, "memory-3": third}
-    sink, file = MemorySink(), FileSink("memory://naming")
-    assert named_sinks((sink, file)) == {"memory": sink, "file": file}
-    assert named_sinks(None) == {}
+    assert named_sinks(sink) == {"memory": sink} and named_sinks(None) == {}
+
+
+def test_a_list_is_refused_with_the_names_to_give() -> None:
+    """A place in a list would be a name, which changes if the list does."""
+    with pytest.raises(InvalidPipeline, match=r"is a list, .* give the names, source=\{'one': \.\.\.,"):
+        named_sources([ONE, OTHER])  # type: ignore[arg-type]
+    sinks = (MemorySink(), FileSink("memory://naming"))
+    with pytest.raises(InvalidPipeline, match=r"give the names, sink=\{'one': \.\.\.,"):
+        named_sinks(sinks)  # type: ignore[arg-type]
 
 
 def test_a_mapping_names_them() -> None:
     """So that the order in which they are written means nothing."""
     assert named_sources({"clicks": ONE, "orders": OTHER}) == {"clicks": ONE, "orders": OTHER}
-    assert several({"clicks": ONE}) == several([ONE]) == several(ONE) == (ONE,)
 
 
 @pytest.mark.parametrize("name", ["a/b", "", "-a", ".a", "é", 5, None])
@@ -48,13 +53,12 @@ def test_a_name_that_a_checkpoint_cannot_hold_is_refused(name: Any) -> None:
             named({name: part})  # type: ignore[arg-type]
 
 
-def test_none_is_no_source_and_no_list_of_sinks() -> None:
-    """An empty list is a mistake of the program that made it: nothing would be read, or published, and nobody told."""
-    for nothing in ([], {}, ()):
-        with pytest.raises(InvalidPipeline, match="contains no source"):
-            named_sources(nothing)  # type: ignore[arg-type]
-        with pytest.raises(InvalidPipeline, match="contains no sink: for none give sink=None"):
-            named_sinks(nothing)  # type: ignore[arg-type]
+def test_an_empty_mapping_names_nothing() -> None:
+    """It is a mistake of the program that made it: nothing would be read, or published, and nobody told."""
+    with pytest.raises(InvalidPipeline, match="contains no source"):
+        named_sources({})
+    with pytest.raises(InvalidPipeline, match="contains no sink: for none give sink=None"):
+        named_sinks({})
 
 
 def test_the_same_source_twice_is_refused(tmp_path: Path) -> None:
@@ -63,12 +67,12 @@ def test_the_same_source_twice_is_refused(tmp_path: Path) -> None:
     one, again, url = (FileSource(path, timestamp="ts") for path in paths)
     other = FileSource(tmp_path / "b.jsonl", timestamp="ts")
     logs = [LogSource(tmp_path / "log"), LogSource(tmp_path / "log", max_out_of_orderness=1_000)]
-    for two in ([ONE, ONE], {"a": one, "b": again}, [one, url], logs):
+    for two in ((ONE, ONE), (one, again), (one, url), logs):
         with pytest.raises(
             InvalidPipeline, match=r"source: .* and .* are the same, .*: records that both read would count"
         ):
-            named_sources(two)  # type: ignore[arg-type]
-    assert len(named_sources([one, other, ONE, OTHER])) == 4
+            named_sources(dict(zip("ab", two)))
+    assert len(named_sources({"a": one, "b": other, "c": ONE, "d": OTHER})) == 4
 
 
 def test_the_half_of_a_source_is_not_read_by_another(tmp_path: Path) -> None:
@@ -78,7 +82,7 @@ def test_the_half_of_a_source_is_not_read_by_another(tmp_path: Path) -> None:
     for two in ({"a": both, "b": FileSource(tmp_path / "a.jsonl", timestamp="ts")}, {"a": ONE, "b": both}):
         with pytest.raises(InvalidPipeline, match="records that both read would count twice"):
             named_sources(two)
-    assert list(named_sources([both, OTHER])) == ["then", "memory"]
+    assert list(named_sources({"a": both, "b": OTHER})) == ["a", "b"]
 
 
 def test_two_sinks_at_one_place_are_refused(tmp_path: Path) -> None:
@@ -93,9 +97,9 @@ def test_two_sinks_at_one_place_are_refused(tmp_path: Path) -> None:
     ]
     for two in both:
         with pytest.raises(InvalidPipeline, match=r"are the same, .*: it has one set of rows, and one mark"):
-            named_sinks(two)
-    apart = [FileSink(tmp_path / "a"), FileSink(tmp_path / "b"), SqliteSink(tmp_path / "db", "t")]
-    assert list(named_sinks([*apart, SqliteSink(tmp_path / "db", "u")])) == ["file", "file-2", "sqlite", "sqlite-2"]
+            named_sinks(dict(zip("ab", two)))
+    tables = [SqliteSink(tmp_path / "db", name) for name in "tu"]
+    assert len(named_sinks(dict(zip("abcd", [FileSink(tmp_path / "a"), FileSink(tmp_path / "b"), *tables])))) == 4
 
 
 class Half:
@@ -124,8 +128,8 @@ class Half:
     ],
 )
 def test_what_is_none_is_told_with_what_to_write(part: str, given: Any, says: str) -> None:
-    """Also as the second of a list: it would fail in the first step, in words of the driver."""
+    """Also as the second of a mapping: it would fail in the first step, in words of the driver."""
     good, named = (ONE, named_sources) if part == "source" else (MemorySink(), named_sinks)
-    for one in (given, [good, given], {"good": good, "other": given}):
+    for one in (given, {"good": good, "other": given}):
         with pytest.raises(InvalidPipeline, match=says):
             named(one)  # type: ignore[operator]

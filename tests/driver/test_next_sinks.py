@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from monoids import Count
 from persistent import (
@@ -30,7 +30,6 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.output_parts import LATE_SINK
 from persistent.checkpoint.subfolder import savepoint_folder
-from persistent.codec import decode_document
 from persistent.driver.publish import check_folder
 from persistent.engines.embedded import Embedded
 from persistent.errors import InvalidPipeline, Refused, SinkMismatch, StorageError
@@ -38,7 +37,7 @@ from persistent.operations import collect_garbage, rollback, savepoint
 from persistent.promises import AT_LEAST_ONCE
 from persistent.storage import MemoryStorage
 from persistent.verify import verify
-from tests.checkpoint.samples import manifest
+from tests.checkpoint.samples import body_of, manifest
 from tests.sinks.ledger import Ledger, LedgerSink
 
 TIMES = (1, 12, 3, 25, 14, 26, 2, 38, 4, 39, 55, 27)
@@ -342,12 +341,12 @@ def test_the_guarantee_names_it() -> None:
     assert guarantee.startswith(AT_LEAST_ONCE) and guarantee.parts["late_sink"].level == AT_LEAST_ONCE
 
 
-def test_its_manifest_names_the_feature() -> None:
-    """A release that does not know it would take the sink for one of results."""
+def test_its_manifest_says_so() -> None:
+    """Or it would be taken for one of results."""
     job = Job()
     job.run(MemorySink())
-    body = decode_document(job.newest.encode(), "m")
-    assert "late outputs" in body["features"] and body["sinks"]["late"]["late"] is True
+    body = body_of(job.newest.encode(), "m")
+    assert body["sinks"]["late"]["late"] is True
     assert "late" not in body["sinks"]["memory"]
 
 

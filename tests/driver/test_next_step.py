@@ -8,16 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from persistent import MemorySource, Pipeline
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import plan_name
-from persistent.driver import loop
+from persistent.driver import open_job
 from persistent.errors import CorruptCheckpoint
 from persistent.sources.protocol import SourcePlan
 from persistent.storage import MemoryStorage
 from tests.driver.shop import Shop, Visits
 from tests.faults import Killed
+from tests.single import only
 
 
 class Hungry(Visits):
@@ -33,8 +35,8 @@ def test_a_step_that_kills_its_driver_is_tried_smaller(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One plan too large for the machine would be repeated for ever."""
-    monkeypatch.setattr(loop, "ROWS_FIRST", 8)
-    monkeypatch.setattr(loop, "_ROWS_MIN", 1)
+    monkeypatch.setattr(open_job, "ROWS_FIRST", 8)
+    monkeypatch.setattr(open_job, "_ROWS_MIN", 1)
     shop, deaths = Shop(rows=8, task=Hungry, step_rows=None), 0
     while True:
         try:
@@ -68,7 +70,7 @@ def test_a_plan_of_another_source_is_named_by_it() -> None:
     put = Log(shop.storage).plan(0, 0)
     assert put is not None
     shop.storage.delete(plan_name(0, 0))
-    shop.storage.write(plan_name(0, 0), replace(put, sources={"clicks": put.source}).encode())
+    shop.storage.write(plan_name(0, 0), structs.replace(put, sources={"clicks": only(put.sources)}).encode())
     with pytest.raises(CorruptCheckpoint, match="reads clicks, but the sources of the checkpoint and of this"):
         shop.run()
 
@@ -86,4 +88,4 @@ def test_the_disorder_of_what_is_read_stands_in_the_plan(said: int | None, stand
     with pytest.raises(Killed):
         Pipeline(source=source, task=Hungry(), discard_closed=True, checkpoint=storage).run(engine="embedded")
     put = Log(storage).plan(0, 0)
-    assert put is not None and put.source.max_out_of_orderness_ms == stands
+    assert put is not None and only(put.sources).max_out_of_orderness_ms == stands

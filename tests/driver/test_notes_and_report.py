@@ -27,7 +27,7 @@ def test_every_manifest_balances_and_every_step_is_reported() -> None:
     assert sum(step.outputs for step in reports) == report.outputs == len(shop.sink.rows())
     for manifest, step in zip(manifests, reports):
         assert all(account.balances for account in manifest.accounts.values())
-        assert step.watermark == manifest.clock.watermark
+        assert step.clock_ms == manifest.clock.watermark
         assert step.checkpoint_bytes >= step.manifest_bytes > 0
 
 
@@ -73,3 +73,25 @@ def test_a_source_explains_its_accounts() -> None:
     pipeline = Pipeline(source=source, task=Totals(), checkpoint=f"memory://{storage}")
     for _ in range(2):
         assert "memory: 1 in all" in pipeline.run(engine="embedded").notes
+
+
+def test_a_run_reports_its_own_duplicates() -> None:
+    """The figures of a run would be those of all runs beside those of one; and the line would leave them out."""
+    rows = [{"ts": n, "page": "a", "n": n % 3} for n in range(5)]
+    url, by_id = f"memory://{uuid.uuid4().hex}", Dedupe.by_id("n")
+    for count, duplicates, said in ((4, 1, ", 1 duplicate;"), (5, 1, ", 1 duplicate;"), (5, 0, "0 dead letters;")):
+        source = MemorySource(rows[:count], ordered=True)
+        report = Pipeline(source=source, task=Totals(), checkpoint=url, dedupe=by_id).run(engine="embedded")
+        assert report.duplicates == duplicates and said in str(report)
+    assert sum(account.duplicate for account in report.ledger.values()) == 2
+    shown = MemorySource([*rows, {"ts": 9, "page": "a", "n": 0}], ordered=True)
+    report = Pipeline(source=shown, task=Totals(), checkpoint=url, dedupe=by_id).run(engine="embedded")
+    assert "duplicates" in report._repr_html_()
+
+
+def test_a_run_reports_what_it_has_logged() -> None:
+    """The command line would print each warning twice: as it arises, and in the report."""
+    url, rows = f"memory://{uuid.uuid4().hex}", [{"ts": 1, "page": "a"}]
+    report = Pipeline(source=MemorySource(rows, max_out_of_orderness=61), task=Totals(), checkpoint=url).run()
+    (note,) = report.notes
+    assert report.logged == (note,) and note in str(report)

@@ -38,6 +38,7 @@ from tests.faults import FaultyStorage, Killed, Operations
 from tests.few import one_in
 from tests.sessions import Visits as SessionVisits
 from tests.sessions import run_of, straggling
+from tests.single import only
 from tests.sinks.ledger import Ledger, LedgerSink
 from tests.test_session_window_lateness import small_folds
 
@@ -146,7 +147,7 @@ def test_a_rollback_settles_what_was_published_since(outputs: str, part: int) ->
         ]
         with pytest.raises(Killed):
             run(pipeline(FaultyStorage(storage, Operations(last, "after")), LedgerSink(ledger)), ends=False)
-        assert newest(storage).sink.owed, "committed, and not published"
+        assert only(newest(storage).sinks).owed, "committed, and not published"
         target = newest(storage).id if outputs == "again" else sorted(newest(storage).bases)[1]
         rollback(storage, target, outputs=outputs, take_over=True)
 

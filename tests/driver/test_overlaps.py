@@ -23,7 +23,7 @@ from persistent.driver.overlaps import set_apart, shared_hashes
 from persistent.driver.workbench import Workbench
 from persistent.sources.protocol import Budget, SourceState
 from persistent.storage import MemoryStorage
-from persistent.worker.job import Mapped, MapSplit
+from persistent.worker.job import Mapped, MapSplit, SplitOfNode
 from persistent.worker.seen_items import SeenBefore, SeenSpan
 from persistent.worker.seen_state import seen_monoid
 from persistent.worker.time_limit import TimeLimit
@@ -59,7 +59,7 @@ def mapped(
     plan = source.plan(SourceState({"memory": (0, 0)}), Budget(len(rows), True, len(sent)))
     assert len(plan.splits) == len(sent)
     seen = SeenBefore((), horizon, 10)
-    given = plan.recorded, 0, 0, TimeLimit(10_000), None, (), seen
+    given = plan.recorded, dict.fromkeys(job.nodes, SplitOfNode(0, 0)), TimeLimit(10_000), None, seen
     items = [MapSplit(Attempt(1, 1), "memory", "memory", split, *given) for split in plan.splits]
     return bench, items, [bench.work(item) for item in items]  # type: ignore[misc]
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from monoids import Count, Max, Sum, record
 from persistent import Evolution, InvalidPipeline, MemorySink, PersistentTask, Retention, WindowState
 from persistent.checkpoint.log import Log
-from persistent.codec import decode_document
 from persistent.driver import next_step, step_effects
 from persistent.driver.options import Options
 from persistent.driver.workbench import Workbench
@@ -24,29 +22,15 @@ from persistent.operations import compact, rollback, savepoint
 from persistent.verify import verify
 from persistent.window import tumbling
 from tests.changes import World, expected
+from tests.checkpoint.samples import body_of
 from tests.crash.worlds import InTurn
 from tests.driver.test_publish_after_of_changes import Counting
 from tests.faults import FaultyStorage, Killed, Operations
+from tests.single import only
 
 DAY = tumbling(100)
 ROWS = [{"ts": 5 * number, "key": "abcd"[number % 4], "value": number} for number in range(20)]
 """All in one window."""
-
-
-class Wall:
-    """A time of day that is set by hand."""
-
-    now = 1_000_000
-
-    def __call__(self) -> int:
-        return self.now
-
-
-@pytest.fixture
-def wall(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wall]:
-    manual = Wall()
-    monkeypatch.setattr(next_step, "wall_ms", manual)
-    yield manual
 
 
 def world_of(*sinks: str, **options: Any) -> World:
@@ -63,89 +47,58 @@ def newest(world: World) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("lateness", "before", "wall_ms", "found"),
+    ("lateness", "before", "found"),
     [
-        (Lateness(), {}, 7, (None, None)),
-        (Lateness(0, "accumulate", CHANGE), {}, 7, (CHANGE, None)),
-        (Lateness(early_ms=20), {}, 7, (EARLY, {"event": 45})),
-        (Lateness(early_ms=20), {"event": 40}, 7, (EARLY, {"event": 45})),
-        (Lateness(early_ms=20), {"event": 39}, 7, (CHANGE, {"event": 45})),
-        (Lateness(early_ms=45), {"event": 44}, 7, (CHANGE, {"event": 45})),
-        (Lateness(early_ms=46), {"event": 44}, 7, (EARLY, {"event": 45})),
-        (Lateness(early_ms=20), {"processing": 1}, 99, (EARLY, {"event": 45})),
-        (Lateness(early_ms=20, early_by="processing"), {"event": 1}, 99, (EARLY, {"processing": 99})),
-        (Lateness(early_ms=20, early_by="processing"), {"processing": 80}, 99, (EARLY, {"processing": 99})),
-        (Lateness(early_ms=20, early_by="processing"), {"processing": 79}, 99, (CHANGE, {"processing": 99})),
-        (Lateness(early_ms=20, early_by="processing"), {"processing": 80}, 7, (EARLY, {"processing": 80})),
+        (Lateness(), None, (None, None)),
+        (Lateness(0, "accumulate", CHANGE), None, (CHANGE, None)),
+        (Lateness(early_ms=20), None, (EARLY, 45)),
+        (Lateness(early_ms=20), 40, (EARLY, 45)),
+        (Lateness(early_ms=20), 39, (CHANGE, 45)),
+        (Lateness(early_ms=45), 44, (CHANGE, 45)),
+        (Lateness(early_ms=46), 44, (EARLY, 45)),
     ],
 )
 def test_a_step_publishes_once_its_clock_has_passed_a_multiple(
-    lateness: Lateness, before: dict[str, int], wall_ms: int, found: Any
+    lateness: Lateness, before: int | None, found: Any
 ) -> None:
-    """A clock that has moved on within a multiple, another clock, or a time of day that was set back, is none."""
-    assert lateness.planned(before or None, 45, wall_ms) == found
+    """A clock that has moved on within a multiple is none."""
+    assert lateness.planned(before, 45) == found
 
 
-def test_a_run_that_reads_nothing_publishes_what_is_due(wall: Wall) -> None:
+def test_a_step_that_reads_nothing_publishes_what_is_due() -> None:
     """A stream that pauses would be shown as it was before its last records."""
-    world = world_of(early_by="processing")
-    world.run(ROWS[:3])
-    assert world.table() == {} and world.run(ROWS[:3]).steps == 0
-    wall.now += 19
-    assert world.run(ROWS[:3]).steps == 0
-    wall.now += 1
-    report = world.run(ROWS[:3])
-    assert (report.steps, report.outputs) == (1, 3) and world.table() == totals(3)
-    wall.now += 100
-    assert world.run(ROWS[:3]).steps == 0, "nothing has changed since"
+    world = world_of()
+    assert world.run(ROWS[:4]).steps == 4 and world.table() == {}
+    report = world.run(ROWS[:5])
+    assert (report.steps, report.outputs) == (2, 4) and world.table() == totals(5)
+    assert world.run(ROWS[:5]).steps == 0, "nothing has changed since"
 
 
-def test_a_time_of_day_that_is_set_back_publishes_nothing_twice(wall: Wall) -> None:
-    """It passes the same multiple again."""
-    world = world_of(early_by="processing")
-    world.run(ROWS[:1])
-    wall.now += 20
-    world.run(ROWS[:2])
-    assert world.table() == totals(2)
-    wall.now -= 20
-    world.run(ROWS[:3])
-    wall.now += 20
-    world.run(ROWS[:4])
-    assert world.table() == totals(2) and newest(world).operator.state.passed == {"processing": wall.now}
-    wall.now += 20
-    world.run(ROWS[:5])
-    assert world.table() == totals(5)
-
-
-@pytest.mark.parametrize("later", [0, 20])
+@pytest.mark.parametrize(("clock", "emit"), [(20, CHANGE), (15, EARLY)])
 def test_a_plan_that_is_found_again_publishes_as_it_would_have(
-    wall: Wall, monkeypatch: pytest.MonkeyPatch, later: int
+    monkeypatch: pytest.MonkeyPatch, clock: int, emit: str
 ) -> None:
-    """By the time of day of the second run it would publish, or not, although the plan says otherwise."""
-    world = world_of(early_by="processing")
-    world.run(ROWS[:2])
-    items = step_effects._run_items
+    """The second run would publish, or not, although the plan says otherwise."""
+    world, items, rows = world_of(), step_effects._run_items, ROWS[: clock // 5 + 2]
 
-    def die(*arguments: Any) -> None:
-        raise Killed("before the map")
+    def put() -> Any:
+        return Log(world.storage).plan(newest(world).base, 0)
+
+    def die(*arguments: Any) -> Any:
+        if only(put().tasks).passed == clock:
+            raise Killed("before the map")
+        return items(*arguments)
 
     monkeypatch.setattr(step_effects, "_run_items", die)
-    wall.now += 20 - later
     with pytest.raises(Killed):
-        world.run(ROWS[:3])
+        world.run(rows)
     monkeypatch.setattr(step_effects, "_run_items", items)
-    put = Log(world.storage).plan(newest(world).base, 0)
-    assert put is not None and (put.task.emit, put.task.passed) == (
-        EARLY if later else CHANGE,
-        {"processing": wall.now},
-    )
-    document = decode_document(put.encode(), "p")
-    assert document["features"] == ["allowed lateness", "early results"]
-    assert document["tasks"]["changing"]["passed"] == {"processing": wall.now}
-    wall.now += later - (0 if later else 7)
+    assert (only(put().tasks).emit, only(put().tasks).passed) == (emit, clock)
+    document = body_of(put().encode(), "p")
+    assert document["tasks"]["changing"]["passed"] == clock
     tables: list[Any] = []
-    world.pipeline(ROWS[:3]).run(engine="embedded", on_step=lambda report: tables.append(world.table()))
-    assert tables[0] == ({} if later else totals(3))
+    world.pipeline(rows).run(engine="embedded", on_step=lambda report: tables.append(world.table()))
+    assert tables[0] == (totals(len(rows)) if emit == CHANGE else {})
 
 
 def test_a_sink_that_joins_gets_every_key_in_the_next_step() -> None:
@@ -203,7 +156,7 @@ def test_a_step_that_publishes_nothing_looks_for_nothing() -> None:
     assert len(engine.closing) == 1 and len(engine.closing[0].delta) >= 1 and world.table() == totals(20)
 
 
-@pytest.mark.parametrize("options", [{"early": 7}, {"early": 1_000}, {"early_by": "processing"}, {"early": None}])
+@pytest.mark.parametrize("options", [{"early": 7}, {"early": 1_000}, {"early": None}])
 def test_options_that_change_lose_nothing(options: dict[str, Any]) -> None:
     """What is not published yet is, at the next occasion, or when its window closes."""
     world = world_of()
@@ -317,30 +270,27 @@ def test_every_key_is_published_anew_after_an_evolution() -> None:
     assert after == {key: sum(row["value"] for row in ROWS[:8] if row["key"] == key) for key in "abcd"}
 
 
-def test_a_job_that_starts_from_a_savepoint_publishes_all(wall: Wall) -> None:
+def test_a_job_that_starts_from_a_savepoint_publishes_all() -> None:
     """What the first job has published is in its own sinks."""
-    world, other = world_of(), world_of(early=1_000, early_by="processing")
+    world, other = world_of(), world_of(early=20)
     world.run(ROWS[:9])
     saved = savepoint(world.storage, "s")
-    other.run(ROWS[:12], start_from=saved)
-    wall.now += 1_000
-    other.run(ROWS[:12], start_from=saved)
-    assert other.table() == totals(12)
+    other.run(ROWS[:10], start_from=saved)
+    assert other.table() == totals(10)
 
 
 def test_what_a_checkpoint_says() -> None:
-    """An older release must not go on with it; and other jobs have the documents that they had."""
+    """Whoever goes on with it must know; other jobs say nothing of it."""
     world = world_of()
     world.run(ROWS[:3])
-    document = decode_document(newest(world).encode(), "m")
+    document = body_of(newest(world).encode(), "m")
     (state,) = document["operators"]["changing"]["states"].values()
-    assert (state["emit"], state["passed"], state["late"]) == (EARLY, {"event": 5}, "accumulate")
-    assert "early results" in document["features"]
+    assert (state["emit"], state["passed"], state["late"]) == (EARLY, 5, "accumulate")
     plain = World(DAY, {"emit": "close"}, 1)
     plain.run(ROWS[:3])
-    document = decode_document(newest(plain).encode(), "m")
+    document = body_of(newest(plain).encode(), "m")
     (state,) = document["operators"]["changing"]["states"].values()
-    assert "emit" not in state and "passed" not in state and document["features"] == []
+    assert "emit" not in state and "passed" not in state
 
 
 def test_a_document_that_contradicts_itself_is_refused() -> None:
@@ -348,12 +298,12 @@ def test_a_document_that_contradicts_itself_is_refused() -> None:
     world = world_of()
     world.run(ROWS[:3])
     found = newest(world)
-    wrong = found.operator.with_state(emit=None)
+    wrong = only(found.operators).with_state(emit=None)
     with pytest.raises(LawBroken, match="the clock of early results, of which there are none"):
-        replace(found, operators={found.task_name: wrong}).encode()
+        replace(found, operators=dict.fromkeys(found.operators, wrong)).encode()
     step = next_step.next_step(_bench(world), Log(world.storage).newest(), 1)  # type: ignore[arg-type]
     assert step is not None
-    task = replace(step.plan.task, emit=EARLY, passed=None)
+    task = replace(only(step.plan.tasks), emit=EARLY, passed=None)
     with pytest.raises(LawBroken, match="is early, and by no clock"):
         replace(step.plan, tasks={"changing": task}).encode()
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from persistent import MemorySource
 from persistent.checkpoint.log import Log
@@ -29,6 +30,7 @@ from persistent.driver.publish import (
 )
 from persistent.errors import Fenced, InvalidPipeline, SinkMismatch, StagedMissing, StorageError
 from persistent.storage import MemoryStorage, delete_all
+from persistent.task import STATE
 from persistent.worker.job import Job
 from tests.checkpoint.samples import manifest, operator, plan, run
 from tests.driver.visits import Visits
@@ -97,7 +99,9 @@ class Held(Listener):
 def job_of(sink: Any = None) -> Job:
     task = Visits()
     source = MemorySource([{"ts": 1}], timestamp="ts")
-    return Job(task, task.persistent_state(), {"memory": source}, named_sinks(sink), MemoryStorage(new_nonce()), True)
+    return Job(
+        task, {STATE: task.persistent_state()}, {"memory": source}, named_sinks(sink), MemoryStorage(new_nonce()), True
+    )
 
 
 def aside(name: str) -> Staged:
@@ -218,7 +222,7 @@ class Moving:
 
 def test_a_mark_is_moved_by_each_batch_and_by_a_rollback_without_any() -> None:
     """A driver that was fenced, and slept before it delivered, would publish what was taken back."""
-    sinks = {"moving": SinkPart((), 5, (replace(WINDOWS, staged=()),))}
+    sinks = {"moving": SinkPart((), 5, (structs.replace(WINDOWS, staged=()),))}
     for changes, asked in (
         ({"sinks": sinks}, [("deliver", 5)]),
         ({"sinks": {"moving": SinkPart((), 5)}}, []),
@@ -309,7 +313,7 @@ def test_what_a_sweep_deletes_is_told_by_its_name() -> None:
     one = newest(sinks={"held": SinkPart((), 9, (SinkBatch(9, None, (Staged(live, 1, 1),)),))})
     held = Held("job", [live, dead, later, "_staged/notes.txt"])
     for sink, found in ((held, [dead]), (Listener(), [])):
-        (outlet,) = job_of(sink).outlets().values()
+        (outlet,) = job_of(sink).all_outlets().values()
         assert sweepable(outlet, one) == found
     assert held.asked == [("claim", "job")]
 
@@ -341,7 +345,7 @@ def attempt(epoch: int, id: int, last: str, folder: str = "d/Visits") -> str:
 
 
 def names_run(name: str) -> Any:
-    return replace(run(), name=name)
+    return structs.replace(run(), name=name)
 
 
 def newest(kind: str = "checkpoint", **changes: Any) -> Manifest:
@@ -349,7 +353,7 @@ def newest(kind: str = "checkpoint", **changes: Any) -> Manifest:
     state = operator({}, ("page",), (), (names_run(attempt(1, 9, "a")),))
     fields = {
         "oldest": 7,
-        "bases": {3: 0, 7: 0, 8: 0, 9: 0},
+        "commits": ((3, 0), (7, 0), (8, 0), (9, 0)),
         "operators": {"Visits": state},
         "sinks": {"listener": SinkPart((), 9, (SinkBatch(9, None, (Staged("_staged/w", 1, 1),)),))},
         "aside": (Aside(9, (Staged(attempt(1, 9, "b"), 1, 1),)),),

@@ -24,12 +24,10 @@ from persistent import (
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import STAGED, Staged, new_nonce
-from persistent.checkpoint.output_parts import SinkBatch, SinkPart
+from persistent.checkpoint.names import STAGED, new_nonce
+from persistent.checkpoint.output_parts import SinkPart
 from persistent.checkpoint.retention import Retention
-from persistent.codec import decode_document
-from persistent.driver.commit import Results
-from persistent.driver.output_batches import former_name, part_of
+from persistent.driver.commit import first_manifest
 from persistent.driver.publish import _named, claim, joining_sinks, newest_ids, publish, shown
 from persistent.driver.sink_names import check_named_as_before
 from persistent.engines.embedded import Embedded
@@ -39,8 +37,8 @@ from persistent.promises import AT_LEAST_ONCE, EXACTLY_ONCE
 from persistent.sinks.protocol import OutputBatch
 from persistent.storage import MemoryStorage
 from persistent.verify import verify
-from persistent.worker.job import Closed
-from tests.checkpoint.samples import manifest
+from tests.checkpoint.samples import body_of, manifest
+from tests.single import only
 from tests.sinks.ledger import Ledger, LedgerSink
 
 ROWS = tuple({"ts": time, "page": f"p{time % 3}"} for time in range(1, 40))
@@ -130,18 +128,18 @@ def test_every_sink_gets_every_window(told: list[str]) -> None:
     assert of(memory.rows()) == of(job.x.rows()) == of(asked) == told
     assert sum(files.storage.read(name).to_pybytes().count(b"\n") for name in files.published()) == len(told)
     assert report.outputs == len(told)
-    body = decode_document(job.newest.encode(), "m")
-    assert body["features"] == ["several sinks"] and [*body["sinks"]] == ["call", "files", "ledger", "memory"]
+    body = body_of(job.newest.encode(), "m")
+    assert [*body["sinks"]] == ["call", "files", "ledger", "memory"]
     assert verify(job.storage).ok and not job.run(given).steps
     files.storage.clear()  # type: ignore[attr-defined]
 
 
 def test_a_state_without_windows_too() -> None:
     """Each key that has changed, at the end of the input."""
-    job, sinks = Job(), (MemorySink(), MemorySink())
-    job.run(sinks, task=AllVisits())
-    assert len(sinks[0].rows()) == 3 and of(sinks[0].rows()) == of(sinks[1].rows())
-    assert job.newest.operator.state.published == job.newest.id
+    job, one, other = Job(), MemorySink(), MemorySink()
+    job.run({"one": one, "other": other}, task=AllVisits())
+    assert len(one.rows()) == 3 and of(one.rows()) == of(other.rows())
+    assert only(job.newest.operators).state.published == job.newest.id
 
 
 def test_each_has_a_list_of_its_own() -> None:
@@ -244,12 +242,12 @@ def test_a_sink_that_joins_gets_every_key_of_a_state_without_windows() -> None:
     job = Job()
     job.run({"x": LedgerSink(job.x)}, task=AllVisits())
     both = {"x": LedgerSink(job.x), "y": LedgerSink(job.y)}
-    assert joining_sinks(job.pipeline(both, AllVisits()).job(), job.newest) == ("y",)
+    assert joining_sinks(only(job.pipeline(both, AllVisits()).job().nodes), job.newest) == ("y",)
     before = of(job.x.rows())
     job.rows.append({"ts": 140, "page": "p0"})
     job.run(both, task=AllVisits())
     assert len(of(job.y.rows())) == len(before) and len(of(job.x.rows())) == len(before) + 1
-    assert joining_sinks(job.pipeline(both, AllVisits()).job(), job.newest) == ()
+    assert joining_sinks(only(job.pipeline(both, AllVisits()).job().nodes), job.newest) == ()
 
 
 def test_a_sink_with_something_to_publish_cannot_be_left_out() -> None:
@@ -412,56 +410,26 @@ def test_the_order_of_sinks_means_nothing(told: list[str]) -> None:
     assert of(job.x.rows()) == of(job.y.rows()) == told
 
 
-def test_two_without_names_may_change_places(told: list[str]) -> None:
+def test_two_tables_may_change_names(told: list[str]) -> None:
     """Each gets every window, whichever is the first, also what one of them does not have yet."""
     job = Job()
     with contextlib.suppress(StorageError):
         job.run({"ledger": LedgerSink(job.x), "ledger-2": Away(job.y)})
     assert [*job.newest.sinks] == ["ledger", "ledger-2"] and not job.y.rows()
-    job.run([LedgerSink(job.y), LedgerSink(job.x)])
+    job.run({"ledger": LedgerSink(job.y), "ledger-2": LedgerSink(job.x)})
     assert of(job.x.rows()) == of(job.y.rows()) == told
 
 
 # -- pure parts --------------------------------------------------------------------------------------------------------
 
 
-def test_a_step_stages_for_each() -> None:
-    """The rows are counted once, however many get them."""
-    results = Results(closed=(Closed({"x": Staged("x1", 3, 9), "y": Staged("y1", 3, 9)}), Closed(), Closed({})))
-    assert results.staged("x") == (Staged("x1", 3, 9),) and results.staged("z") == ()
-    assert results.outputs == 3 and Results().outputs == 0
-
-
-class Holding(MemorySink):
-    """A place that knows whose it is."""
-
-    def __init__(self, job: str | None) -> None:
-        super().__init__()
-        self.job = job
-
-    def holder(self) -> str | None:
-        return self.job
-
-
-def test_the_sink_of_an_older_format_has_any_name() -> None:
-    """It records none, and its outputs would be left for good. Of several, the place that knows the job is the one. A
-    name that is recorded holds: a place knows its job, and not which of its sinks it was."""
-    job = Job()
-    old = SinkPart((), 5, (SinkBatch(5, None, (Staged("_staged/w", 1, 1),)),))
-    one = manifest(6, sinks={"sink": old})
-
-    def of(**sinks: Any) -> Any:
-        return job.pipeline(sinks).job()
-
-    assert former_name(of(memory=MemorySink()), one, "memory") == "sink"
-    assert former_name(of(memory=MemorySink(), files=Holding(None)), one, "memory") == ""
-    known = of(memory=MemorySink(), files=Holding(one.job))
-    assert former_name(known, one, "files") == "sink" and part_of(known, one, "files") is old
-    assert former_name(known, one, "memory") == "" and part_of(known, one, "memory") == SinkPart()
-    assert former_name(of(a=Holding(one.job), b=Holding(one.job)), one, "a") == "", "which of them is not told"
-    assert former_name(of(sink=Holding(one.job)), one, "sink") == ""
-    named = manifest(6, sinks={"before": old})
-    assert former_name(of(after=Holding(named.job)), named, "after") == ""
+def test_no_sink_joins_where_none_has_begun() -> None:
+    """Each would get all keys a second time."""
+    job = Pipeline(
+        source=MemorySource(ROWS), task=AllVisits(), sink=MemorySink(), checkpoint=MemoryStorage("joining")
+    ).job()
+    (node,) = job.nodes.values()
+    assert joining_sinks(node, first_manifest(job, "n")) == ()
 
 
 def test_what_is_shown_is_the_newest_of_all() -> None:
@@ -470,7 +438,7 @@ def test_what_is_shown_is_the_newest_of_all() -> None:
     job.run(end=False)
     made, newest = job.pipeline({"x": LedgerSink(job.x), "y": LedgerSink(Ledger())}).job(), job.newest
     assert shown(made, newest_ids(made, newest)).id == max(batch.id for batch in newest.sinks["x"].unpublished)
-    fresh = job.pipeline([MemorySink(), MemorySink()]).job()
+    fresh = job.pipeline({"x": MemorySink(), "y": MemorySink()}).job()
     assert shown(fresh, newest_ids(fresh, newest)).id == -1
 
 
@@ -480,9 +448,9 @@ def test_all_are_claimed_before_anything_is_staged() -> None:
     taken.claim("another job")
     free = MemorySink()
     with pytest.raises(SinkMismatch, match="holds the results of job another job"):
-        claim(job.pipeline([free, taken]).job(), manifest(0))
+        claim(job.pipeline({"free": free, "taken": taken}).job(), manifest(0))
     with pytest.raises(SinkMismatch, match="holds the results of job another job"):
-        job.run([MemorySink(), taken])
+        job.run({"free": MemorySink(), "taken": taken})
     assert not job.storage.list("d/Visits")
 
 
@@ -562,7 +530,7 @@ def test_an_heir_takes_over_each_place(told: list[str]) -> None:
 def test_garbage_of_every_sink_is_collected() -> None:
     """What a killed worker has staged lies in each of them."""
     job, places = Job(), (MemoryStorage(new_nonce()), MemoryStorage(new_nonce()))
-    sinks = [FileSink(place) for place in places]
+    sinks = {name: FileSink(place) for name, place in zip("ab", places)}
     job.run(sinks)
     stray = "_staged/e1-c1-" + "0" * 32 + ".parquet"
     for place in places:
@@ -586,22 +554,22 @@ def test_the_guarantee_is_that_of_the_weakest() -> None:
     }
     with pytest.raises(InvalidPipeline, match="require='exactly-once', but this pipeline is at-least-once"):
         job.pipeline({"x": LedgerSink(job.x), "call": FunctionSink(print)}, require="exactly-once")
-    sources = Pipeline(source=[MemorySource([]), MemorySource([])], task=AllVisits(), checkpoint=job.storage)
-    assert [*sources.guarantee().parts] == ["source memory", "source memory-2", "checkpoint"]
+    sources = Pipeline(source={"a": MemorySource([]), "b": MemorySource([])}, task=AllVisits(), checkpoint=job.storage)
+    assert [*sources.guarantee().parts] == ["source a", "source b", "checkpoint"]
 
 
 def test_the_one_of_several_is_asked_for_by_name() -> None:
     """Who takes the first of two has forgotten the other."""
     job = Job()
-    two = job.pipeline([MemorySink(), MemorySink()])
-    with pytest.raises(InvalidPipeline, match=r"has the sinks memory, memory-2: use pipeline\.sinks"):
+    two = job.pipeline({"x": MemorySink(), "y": MemorySink()})
+    with pytest.raises(InvalidPipeline, match=r"has the sinks x, y: use pipeline\.sinks"):
         _ = two.sink
     assert len(two.sinks) == 2 and job.pipeline(MemorySink()).sink is not None
     assert Pipeline(source=MemorySource([]), task=AllVisits(), checkpoint=job.storage).sink is None
-    both = Pipeline(source=[MemorySource([]), MemorySource([])], task=AllVisits(), checkpoint=job.storage)
-    with pytest.raises(InvalidPipeline, match=r"has the sources memory, memory-2: use pipeline\.sources"):
+    both = Pipeline(source={"a": MemorySource([]), "b": MemorySource([])}, task=AllVisits(), checkpoint=job.storage)
+    with pytest.raises(InvalidPipeline, match=r"has the sources a, b: use pipeline\.sources"):
         _ = both.source
-    assert "'memory-2': MemorySource" in repr(both)
+    assert "'b': MemorySource" in repr(both)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from persistent import FileSink, PersistentError
+from persistent import FileSink
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name
 from persistent.driver import publish
@@ -80,21 +79,6 @@ def test_a_folder_keeps_its_name_so_that_a_rollback_finds_it() -> None:
     assert lines(shown_again) == lines(plain) != []
 
 
-def test_a_list_that_has_changed_is_told() -> None:
-    """The place in a list is a name: each error would speak of folders of which nothing is wrong."""
-    job = Job(ROWS[:25])
-    one, other = folders(job, one="A", other="B").values()
-    job.run([one, other], end=False)
-    job.rows += ROWS[25:]
-    for sinks in ([other, one], [other], [other, *folders(job, new="C").values()]):
-        with pytest.raises(
-            PersistentError, match=r"The names 'file' and 'file-2' are places in a list: if it has chan"
-        ):
-            job.run(sinks, end=False)
-    job.run([one, other])
-    assert lines(one) == lines(other)
-
-
 def test_what_a_lost_checkpoint_gave_a_folder_is_taken_back_before_it_joins() -> None:
     """No manifest tells of its name any more, and it would be taken for one that was left out."""
     job = Job(ROWS[:25])
@@ -139,14 +123,6 @@ def test_a_job_takes_over_one_of_the_places_of_its_origin() -> None:
     whole = Job()
     whole.run()
     assert of(first.x.rows()) == of(whole.x.rows())
-
-
-def test_the_former_name_of_a_sink_is_no_other_sink(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job of an older format would be refused, as if the sink that has its outputs were missing."""
-    monkeypatch.setattr(publish, "former_name", lambda job, manifest, name: "former" if name == "a" else "")
-    sinks = {"a": None}
-    job, manifest = SimpleNamespace(sinks=sinks, all_sinks=sinks), SimpleNamespace(sinks={"former": None, "gone": None})
-    assert publish._others(job, manifest) == ["gone"]  # type: ignore[arg-type]
 
 
 def test_a_folder_is_missed_behind_a_sink_that_has_none() -> None:

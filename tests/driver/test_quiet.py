@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from monoids import Count
 from persistent import (
@@ -26,7 +26,6 @@ from persistent import (
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.clock import Clock
-from persistent.codec import decode_document
 from persistent.driver import loop, step_effects
 from persistent.driver.loop import Driver
 from persistent.driver.options import Options
@@ -37,9 +36,10 @@ from persistent.storage import MemoryStorage
 from persistent.testing import ManualClock
 from persistent.testing.faults import FaultyStorage, Operations
 from persistent.verify import verify
-from tests.checkpoint.samples import manifest
+from tests.checkpoint.samples import body_of, manifest
 from tests.faults import Killed
 from tests.few import examples
+from tests.single import only
 from tests.topics import Topic, TopicSource
 
 MINUTE = 60_000
@@ -161,8 +161,8 @@ def test_a_restart_in_the_middle_continues_without_a_jump(time: ManualClock) -> 
     shop.add(13 * MINUTE + 5)
     shop.follow(passes(time, "11 min"), passes(time, 0))
     assert shop.watermark == 24 * MINUTE + 5 and shop.newest.clocks["Visits"].quiet_ms == 11 * MINUTE
-    document = decode_document(shop.newest.encode(), "m")
-    assert document["features"] == ["quiet streams"] and document["clocks"]["Visits"]["quiet_ms"] == 11 * MINUTE
+    document = body_of(shop.newest.encode(), "m")
+    assert document["clocks"]["Visits"]["quiet_ms"] == 11 * MINUTE
     assert Manifest.decode(shop.newest.encode(), "m") == shop.newest
 
 
@@ -257,8 +257,8 @@ def test_a_plan_that_is_found_again_moves_the_clock_equally(time: ManualClock, m
     base = shop.newest.base
     put = Log(shop.storage).plan(base, 0)
     assert put is not None and put.quiet_ms == 12 * MINUTE
-    document = decode_document(put.encode(), "p")
-    assert document["features"] == ["quiet streams"] and document["quiet_ms"] == put.quiet_ms
+    document = body_of(put.encode(), "p")
+    assert document["quiet_ms"] == put.quiet_ms
     shop.add(10, 70_000)
     shop.pipeline(quiet_after=None, step_rows=1).run(engine="embedded")
     after = Log(shop.storage).read(min(id for id in Log(shop.storage).ids() if shop_base(shop, id) > base)).manifest
@@ -332,7 +332,7 @@ def test_an_idle_partition_pins_nothing_and_a_quiet_stream_moves_on_from_there(t
     shop.follow(*[passes(time, "4 min")] * 2, source=TopicSource(topic))
     assert shop.watermark == 0, "without a timeout the empty partition is waited for"
     shop.follow(*[passes(time, "4 min")] * 2, source=TopicSource(topic, idle_timeout_ms=3 * MINUTE))
-    assert shop.watermark == 20 * MINUTE and shop.newest.source.idle == ("b", "c")
+    assert shop.watermark == 20 * MINUTE and only(shop.newest.sources).idle == ("b", "c")
     shop.follow(*[passes(time, "4 min")] * 4, source=TopicSource(topic, idle_timeout_ms=3 * MINUTE))
     assert shop.watermark == 32 * MINUTE and shop.published() == [(1, 1), (1, 1), (21, 1)]
 
@@ -384,7 +384,7 @@ def look(
     last = manifest(1, clock=Clock(0, 0))
     last = replace(
         last,
-        sources={"memory": replace(last.source, positions={"memory": (0, at)})},
+        sources={"memory": replace(only(last.sources), positions={"memory": (0, at)})},
         clocks={"Visits": replace(last.clocks["Visits"], quiet_ms=before)},
     )
     began = time._read("perf_counter")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from persistent import InvalidPipeline, OtherJob, UnknownCheckpoint
+from persistent.checkpoint.manifest import Manifest
 from persistent.driver.commit import first_manifest
-from persistent.driver.same_job import check_same_job, chosen_state, view_of
+from persistent.driver.same_job import check_same_job, check_same_node, chosen_node
 from persistent.worker.job import Job
 from tests.several import KINDS, World
 
@@ -20,26 +22,42 @@ def job_of(*names: str) -> Job:
 def test_a_state_is_chosen_by_its_name() -> None:
     """None is taken for another."""
     both, one = job_of("short", "total"), job_of("short")
-    assert (chosen_state(both, "total"), chosen_state(one, None), chosen_state(one, "short")) == (
-        "total",
-        "short",
-        "short",
-    )
+    chosen = chosen_node(both, "total"), chosen_node(one, None), chosen_node(one, "short")
+    assert [node.name for node in chosen] == ["total", "short", "short"]
     for job, name, text in (
         (both, None, "has the states short, total: say which"),
         (both, "x", "has the states short, total"),
         (one, "x", "has the states short"),
     ):
         with pytest.raises(InvalidPipeline, match=text):
-            chosen_state(job, name)
+            chosen_node(job, name)
 
 
-def test_the_view_of_a_state_that_is_not_there_yet_says_so() -> None:
+def test_a_state_that_is_not_there_yet_says_so() -> None:
     """That of another task is for others to refuse."""
-    old, job = first_manifest(job_of("short"), "nonce"), job_of("short", "total")
-    assert view_of(job.of("short"), old, "url") is old
+    old, new = (first_manifest(job_of(*names), "nonce") for names in (("short",), ("short", "total")))
+    check_same_node(old, new, "Several/short", "url")
     with pytest.raises(UnknownCheckpoint, match="url: checkpoint 0 is from before the state 'total' was added"):
-        view_of(job.of("total"), old, "url")
+        check_same_node(old, new, "Several/total", "url")
+    with pytest.raises(OtherJob, match=r"its states: \['Several/short'\], this pipeline's: \['Other'\]"):
+        check_same_node(old, replace(new, operators={"Other": new.operators["Several/short"]}), "Other", "url")
+
+
+def test_a_checkpoint_of_two_tasks_is_another_job() -> None:
+    """A pipeline has one task: it would go on with a half of it, and lose the other."""
+    one = first_manifest(job_of("short"), "nonce")
+    other = replace(one.operators["Several/short"], inputs=("memory",))
+    parts = {
+        name: {**getattr(one, name), "Orders": getattr(one, name)["Several/short"]} for name in ("clocks", "ledger")
+    }
+    two = replace(one, operators={**one.operators, "Orders": other}, **parts)
+    assert Manifest.decode(two.encode(), "m").tasks.keys() == {"Several", "Orders"}
+    with pytest.raises(OtherJob, match=r"url is the checkpoint of another job: its states: \['Orders', 'Several"):
+        check_same_job(two, one, "url")
+    more = {"more": replace(one.sources["memory"], partitions=("b",), positions={"b": (0, 0)})}
+    unread = replace(one, sources={**one.sources, **more})
+    with pytest.raises(OtherJob, match="Several does not read more, and the task of a pipeline reads every source"):
+        check_same_job(unread, one, "url")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +69,7 @@ def test_the_view_of_a_state_that_is_not_there_yet_says_so() -> None:
             ("short",),
             r"Give the task the states that it had; or drop its state: .*'Several/total'\]",
         ),
-        (("short", "total", "ever"), ("short",), r"or drop their states: .*\['Several/ever', 'Several/total'\]"),
+        (("short", "total", "changes"), ("short",), r"or drop their states: .*\['Several/changes', 'Several/total'\]"),
         (("short",), ("total",), r"or the task its old name; or drop its state: .*\['Several/short'\]"),
     ],
 )

@@ -8,17 +8,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from monoids import Count
 from persistent import Dedupe, FingerprintChanged, MemorySource, NonWindowState, PersistentTask, Pipeline
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import SeenPart
+from persistent.checkpoint.parts import SeenColumns, SeenPart
 from persistent.codec import KEY_GROUPS, Run
 from persistent.driver import seen_part
 from persistent.driver.commit import first_manifest
 from persistent.driver.seen_part import begun, check_seen
 from persistent.storage import MemoryStorage
+from persistent.task import STATE
 from persistent.verify import verify
 from persistent.worker.job import Folded, FoldRuns, Job
 
@@ -39,7 +41,7 @@ def manifest(dedupe: Dedupe | None, seen: SeenPart | None = None, watermark: int
     state = NonWindowState(Count())
     job = Job(
         Visits(),
-        state,
+        {STATE: state},
         {"memory": MemorySource([])},
         {},
         MemoryStorage("seen-part"),
@@ -48,9 +50,9 @@ def manifest(dedupe: Dedupe | None, seen: SeenPart | None = None, watermark: int
     )
     found = first_manifest(job, "nonce")
     ((name, source),) = found.sources.items()
-    clocks = {task: replace(clock, watermark=watermark) for task, clock in found.clocks.items()}
-    sources = {name: replace(source, seen=seen or source.seen)}
-    return replace(found, sources=sources, clocks=clocks, id=base, base=base)
+    clocks = {task: structs.replace(clock, watermark=watermark) for task, clock in found.clocks.items()}
+    sources = {name: structs.replace(source, seen=seen or source.seen)}
+    return structs.replace(found, sources=sources, clocks=clocks, id=base, base=base)
 
 
 def named(dedupe: Dedupe | None) -> dict[str, Dedupe]:
@@ -79,7 +81,7 @@ def run(name: str, pane: int, last: int | None = None) -> Run:
 
 def test_it_begins_with_nothing_and_expires_with_the_clock() -> None:
     """A horizon ahead of what is remembered would make copies late; one behind it would let them count."""
-    assert begun(BY_NUMBER) == SeenPart({"origin": ["origin"], "sequence": "n", "epoch": None}, 10)
+    assert begun(BY_NUMBER) == SeenPart(SeenColumns(("origin",), "n"), 10)
     found = seen_after(manifest(BY_NUMBER), BY_NUMBER, [run("a", 0, 20), run("b", 20, 30)], (), 77)
     assert found is not None and found.expired == 30 and [one.name for one in found.runs] == ["b"]
     before = seen_before(manifest(BY_NUMBER, found, 77), BY_NUMBER)
@@ -90,7 +92,7 @@ def test_it_begins_with_nothing_and_expires_with_the_clock() -> None:
 
 def test_what_expired_never_comes_back() -> None:
     """A longer time reaches back only as far as is remembered; a shorter one holds at once, on the same panes."""
-    part = SeenPart(BY_NUMBER.columns(), 10, 30, (run("b", 30),))
+    part = SeenPart(SeenColumns(**BY_NUMBER.columns()), 10, 30, (run("b", 30),))
     longer = seen_before(manifest(BY_NUMBER, part, 77), replace(BY_NUMBER, within=1_000))
     shorter = seen_before(manifest(BY_NUMBER, part, 77), replace(BY_NUMBER, within=12))
     assert longer is not None and shorter is not None
@@ -99,7 +101,7 @@ def test_what_expired_never_comes_back() -> None:
 
 def test_folds_replace_their_inputs_unless_they_failed() -> None:
     """A failed fold that counted would forget all that it was to sum."""
-    part = SeenPart(BY_NUMBER.columns(), 10, 0, (run("a", 0), run("b", 20)))
+    part = SeenPart(SeenColumns(**BY_NUMBER.columns()), 10, 0, (run("a", 0), run("b", 20)))
     item = FoldRuns(Attempt(1, 1), Merge(part.runs, 0, KEY_GROUPS), 0, "memory", 10)
     for one, expected in (
         (Folded(run("sum", 0, 20), None), ["sum", "new"]),
@@ -158,7 +160,7 @@ def test_the_kinds_of_names_are_kept_and_must_not_change() -> None:
         check(found, pa.int64())
     for seen, origin in ((found, pa.large_string()), (found, pa.null()), (begun, pa.int64()), (None, pa.int64())):
         check(seen, origin)
-    check(replace(found, runs=()), pa.int64())
+    check(structs.replace(found, runs=()), pa.int64())
 
 
 @pytest.mark.parametrize("within", [40, 4_000])

@@ -8,24 +8,26 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from persistent import tumbling
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.parts import Account
-from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry, succeed
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS, Run
 from persistent.driver import step as module
-from persistent.driver.commit import Results, next_manifest
 from persistent.driver.effects import EFFECTS, Effect, OutOfOrder
-from persistent.driver.step import Step
+from persistent.driver.results import Results
+from persistent.driver.step import NodeStep, Step
 from persistent.sinks.memory import MemorySink
 from persistent.sources.protocol import Span, Split
-from persistent.worker.job import Closed, CloseShard, Folded, FoldRuns, Mapped, MapSplit
+from persistent.worker.job import Closed, CloseShard, Folded, FoldRuns, Mapped, MapSplit, SplitOfNode
 from tests.checkpoint.samples import manifest, operator, plan, run
+from tests.driver.step_results import committed, mapped, results
 from tests.figures import imported
+from tests.single import only
 
 WINDOW = tumbling(10)
 SPLITS = (Split("memory", (Span(0, 0, 3),)), Split("memory", (Span(0, 3, 4),)))
@@ -40,8 +42,13 @@ def began(runs: tuple[Run, ...] = (), **changes: Any) -> Step:
     """A step after checkpoint 4, of epoch 2."""
     operators = {"Visits": operator({}, ("page",), ("string",), runs)}
     clock = changes.pop("clock", Clock(15, 0, {"memory": 15}))
-    last = manifest(4, epoch=2, clock=clock, operators=operators, bases={4: 0})
+    last = manifest(4, epoch=2, clock=clock, operators=operators, commits=((4, 0),))
     return Step(entry(last), plan(4, **{"splits": SPLITS, "close_at": clock.watermark, **changes}))
+
+
+def node(runs: tuple[Run, ...] = (), **changes: Any) -> NodeStep:
+    """The same step, of its only node."""
+    return only(began(runs, **changes).nodes)
 
 
 # -- the order --------------------------------------------------------------------------------------------------------
@@ -66,11 +73,11 @@ def test_any_other_order_is_refused(effects: list[Effect]) -> None:
 def test_each_outcome_belongs_to_its_effect() -> None:
     """A manifest that was committed before its files were written names nothing."""
     step = began()
-    refused = (lambda: step.mapped(Results(), ()), lambda: step.committed(step.last))
+    refused = (lambda: step.mapped(Results(), {}), lambda: step.committed(step.last))
     for outcome in refused:
         with pytest.raises(OutOfOrder):
             outcome()
-    step = step.planned(step.plan).mapped(Results(), (run("i"),))
+    step = step.planned(step.plan).mapped(Results(), {"memory": (run("i"),)})
     with pytest.raises(OutOfOrder):
         step.planned(step.plan)
     assert step.due is Effect.COMMIT and step.entry is step.last
@@ -101,11 +108,9 @@ def ran(item: MapSplit | CloseShard | FoldRuns) -> Mapped | Closed | Folded:
         (span,) = item.split.spans
         rows, time = span.stop - span.start, 16 + 5 * span.start
         delta = run(f"{name}-a{span.start}", rows, attempt.id, attempt.id, pane_min=time, pane_max=time)
-        return Mapped(
-            "memory", "memory", delta, None, ("string",), Account(rows, rows, mix=span.stop), time, STAGED, None
-        )
+        return mapped(delta, ("string",), account=Account(rows, rows, mix=span.stop), largest=time, late=STAGED)
     if isinstance(item, CloseShard):
-        return Closed({"memory": replace(STAGED, rows=item.close_at - item.closed + item.low)})
+        return Closed({"memory": structs.replace(STAGED, rows=item.close_at - item.closed + item.low)})
     inputs = item.merge.inputs
     ids = min(one.first for one in inputs), max(one.last for one in inputs)
     low, high = item.merge.low, item.merge.high
@@ -119,14 +124,13 @@ def performed(step: Step) -> Step:
     if effect is Effect.PLAN:
         return step.planned(step.plan)
     if effect is Effect.MAP:
-        folds = step.folds(frozenset())
-        mapped = [ran(item) for item in step.maps({"memory": step.plan.source.splits}, 1_000)]
-        closed = [ran(item) for item in step.closes(WINDOW, 2)]
-        return step.mapped(Results(mapped, closed, [(item, ran(item)) for item in folds]), {"memory": ()})  # type: ignore[arg-type]
+        node, splits = only(step.nodes), {"memory": only(step.plan.sources).splits}
+        folds = [(item, ran(item)) for item in node.folds(frozenset())]
+        closed = [ran(item) for item in node.closes(WINDOW, 2)]
+        return step.mapped(results([ran(item) for item in step.maps(splits, 1_000)], closed, folds), {"memory": ()})  # type: ignore[arg-type, misc]
     if effect is Effect.COMMIT:
-        sink, keep = MemorySink(), Retention()
-        options = {"window": WINDOW, "sinks": {"memory": sink}, "index": step.index, "lag_ms": {"memory": 0}}
-        return step.committed(entry(next_manifest(step.last, step.plan, step.results, retention=keep, **options)))
+        made = committed(step.last, step.plan, step.results, window=WINDOW, sinks={"memory": MemorySink()})
+        return step.committed(entry(made))
     assert effect is not None
     return step.past(effect)
 
@@ -146,10 +150,10 @@ def content(found: Manifest) -> dict[str, Any]:
     """What a checkpoint holds, without the numbers that the fences below it have taken."""
 
     def plain(one: Run) -> Run:
-        return replace(one, name=one.name.rpartition("-")[2], first=min(one.first, 5), last=min(one.last, 5))
+        return structs.replace(one, name=one.name.rpartition("-")[2], first=min(one.first, 5), last=min(one.last, 5))
 
     operators = {name: one.with_state(runs=tuple(map(plain, one.state.runs))) for name, one in found.operators.items()}
-    staged = [batch.staged for batch in found.sink.unpublished], [one.late for one in found.aside]
+    staged = [batch.staged for batch in only(found.sinks).unpublished], [one.late for one in found.aside]
     return {"operators": operators, "staged": staged, "at": found.clocks, "of": found.sources, "ledger": found.ledger}
 
 
@@ -175,11 +179,11 @@ def test_a_step_that_is_resumed_ends_in_the_same_manifest(deltas: int, crashes: 
 def test_a_step_goes_on_above_a_fence_if_its_plan_does() -> None:
     """What was planned before the fence is not planned again; what another driver has done since is not done twice."""
     step = began()
-    fence = entry(replace(step.last.manifest, id=5, kind="fence", epoch=3))
+    fence = entry(structs.replace(step.last.manifest, id=5, kind="fence", epoch=3))
     moved = step.after(fence)
     assert moved == replace(step, last=fence) and moved.attempt == Attempt(3, 6)
     for change in ({"base": 5}, {"replan": 1}, {"job": "another"}):
-        assert step.after(entry(replace(fence.manifest, **change))) is None
+        assert step.after(entry(structs.replace(fence.manifest, **change))) is None
 
 
 # -- what there is to do ----------------------------------------------------------------------------------------------
@@ -211,75 +215,76 @@ def test_every_split_is_judged_by_the_checkpoint_before() -> None:
     one, other = step.maps({"memory": SPLITS}, 1_000)
     assert (one.split, other.split) == SPLITS
     assert one == replace(other, split=one.split)
-    assert (one.watermark, one.recorded, one.key_types, one.since) == (15, {"unit": "ms"}, ("string",), None)
+    assert (one.recorded, one.since) == ({"unit": "ms"}, None)
+    assert one.nodes == {"Visits": SplitOfNode(15, 15, ("string",))}
     assert one.attempt == Attempt(2, 5)
 
 
 def test_a_large_state_closes_in_as_many_shards_as_run_side_by_side() -> None:
     """One worker would do the work of all; and a shard left out would never be published."""
     small, large = run("s", 200_000), run("l", 200_001)
-    assert [(one.low, one.high) for one in began((small,)).closes(WINDOW, 4)] == [(0, KEY_GROUPS)]
-    shards = began((large,), clock=Clock(15, 10, {"memory": 15})).closes(WINDOW, 4)
+    assert [(one.low, one.high) for one in node((small,)).closes(WINDOW, 4)] == [(0, KEY_GROUPS)]
+    shards = node((large,), clock=Clock(15, 10, {"memory": 15})).closes(WINDOW, 4)
     assert [(one.low, one.high) for one in shards] == [(0, 256), (256, 512), (512, 768), (768, 1024)]
     assert {(one.closed, one.close_at, one.revision, one.runs) for one in shards} == {(10, 15, 5, (large,))}
 
 
 def test_a_shard_that_one_fold_cannot_hold_is_split() -> None:
     """By the bytes of what closes alone: panes that stay open cost no memory."""
-    huge = replace(run("h", 5, pane_min=0, pane_max=99), bytes=10 << 29)
-    assert len(began((huge,)).closes(None, 1)) == 10
-    assert len(began((huge,)).closes(WINDOW, 1)) == 2
-    assert len(began((huge,), clock=Clock(30, 20, {"memory": 30})).closes(WINDOW, 1)) == 1
+    huge = structs.replace(run("h", 5, pane_min=0, pane_max=99), bytes=10 << 29)
+    assert len(node((huge,)).closes(None, 1)) == 10
+    assert len(node((huge,)).closes(WINDOW, 1)) == 2
+    assert len(node((huge,), clock=Clock(30, 20, {"memory": 30})).closes(WINDOW, 1)) == 1
 
 
 def test_keys_are_published_at_the_end_of_the_input_if_they_have_changed() -> None:
     """At another time a state without windows is not complete; unchanged, it was published before."""
     held = (run("a", first=3, last=3),)
-    assert began(held, ends=True).ends_with_changes(())
-    assert not began(held).ends_with_changes(()) and not began(ends=True).ends_with_changes(())
+    assert node(held, ends=True).ends_with_changes(())
+    assert not node(held).ends_with_changes(()) and not node(ends=True).ends_with_changes(())
     step = began(held, ends=True)
-    published = {"Visits": step.last.manifest.operator.with_state(published=3)}
-    step = replace(step, last=entry(replace(step.last.manifest, operators=published)))
+    published = {"Visits": only(step.last.manifest.operators).with_state(published=3)}
+    step = only(replace(step, last=entry(structs.replace(step.last.manifest, operators=published))).nodes)
     assert not step.ends_with_changes(())
-    assert step.ends_with_changes(("new",)) and not began(ends=True).ends_with_changes(("new",))
+    assert step.ends_with_changes(("new",)) and not node(ends=True).ends_with_changes(("new",))
 
 
 def test_runs_whose_fold_raised_are_left() -> None:
     """Tried again in every step, they would cost a fold in every step."""
     runs = tuple(run(f"e1-c{id}-a", 3, id, id) for id in range(1, 9))
-    (fold,) = began(runs, clock=Clock(15, 10, {"memory": 15})).folds(frozenset())
+    (fold,) = node(runs, clock=Clock(15, 10, {"memory": 15})).folds(frozenset())
     assert fold.merge.inputs == runs and (fold.final, fold.attempt) == (10, Attempt(2, 5))
-    assert began(runs).folds(frozenset({runs[3].name})) == []
+    assert node(runs).folds(frozenset({runs[3].name})) == []
 
 
 def test_a_fold_takes_a_budget_from_the_step_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the rows of all deltas the first step after a long backfill would fold them at once."""
     asked: list[int] = []
     monkeypatch.setattr(module, "choose_all", lambda runs, rows, published, unfolded: asked.append(rows) or [])
-    began((run("a", 8, 3, 3), run("b", 5, 4, 4), run("c", 2, 4, 4), run("d", 9, 2, 4))).folds(frozenset())
+    node((run("a", 8, 3, 3), run("b", 5, 4, 4), run("c", 2, 4, 4), run("d", 9, 2, 4))).folds(frozenset())
     assert asked == [7]
 
 
 def test_a_report_counts_this_step_alone() -> None:
     """Accounts add up over the whole job; a user watches what comes in now."""
     step = began()
-    before = replace(step.last.manifest, ledger={"Visits": {"memory": {"memory": Account(9, 6, 2, 1)}}})
+    before = structs.replace(step.last.manifest, ledger={"Visits": {"memory": {"memory": Account(9, 6, 2, 1)}}})
     step = replace(step, last=entry(before))
-    fold = Folded(replace(run("sum"), bytes=30), None)
-    late_dead = Mapped(
-        "memory", "memory", replace(run("a"), bytes=7), None, (), Account(6, 3, 1, 2), 20, None, STAGED, "bad"
+    fold = Folded(structs.replace(run("sum"), bytes=30), None)
+    late_dead = mapped(
+        structs.replace(run("a"), bytes=7), account=Account(6, 3, 1, 2), largest=20, dead=STAGED, first_dead="bad"
     )
-    results = Results(
+    found = results(
         (late_dead,),
-        (Closed({"memory": STAGED, "other": STAGED}, replace(STAGED, rows=4)),),
-        ((FoldRuns(*[None] * 3), fold),),
+        (Closed({"memory": STAGED, "other": STAGED}, structs.replace(STAGED, rows=4)),),
+        ((FoldRuns(*[None] * 3), fold),),  # type: ignore[arg-type]
         3,
-    )  # type: ignore[arg-type]
-    new = replace(before, id=5, ledger={"Visits": {"memory": {"memory": Account(15, 9, 3, 3)}}})
-    step = step.planned(step.plan).mapped(results, {}).committed(entry(new))
+    )
+    new = structs.replace(before, id=5, ledger={"Visits": {"memory": {"memory": Account(15, 9, 3, 3)}}})
+    step = step.planned(step.plan).mapped(found, {}).committed(entry(new))
     report = step.report({Effect.MAP: 2.0, Effect.COMMIT: 0.5}, 40, None)
     assert (report.id, report.rows, report.late, report.dead) == (5, 6, 1, 2)
     assert (report.outputs, report.set_aside, report.discarded) == (1, 4, 3)
     assert (report.clock_ms, report.lag_ms, report.seconds, report.commit_seconds) == (15, 25, 2.5, 0.5)
     assert (report.checkpoint_bytes, report.compaction_bytes, report.manifest_bytes) == (137, 30, 100)
-    assert results.first_dead == "bad" and Results().first_dead == ""
+    assert found.first_dead == "bad" and Results().first_dead == ""

@@ -12,6 +12,7 @@ from persistent import InvalidPipeline, MemorySink, Refused, UnknownCheckpoint, 
 from persistent.operations import compact, restart, rollback
 from persistent.verify import verify
 from tests.driver.test_correction import ROWS, Job, Task, placed, row, shown, sums
+from tests.single import only
 
 RECORDS = [row(5, "a", 100), row(6, "new", 1), row(62, "b", 7), row(95, "new", 2)]
 STATES: tuple[tuple[str, Any, dict[str, Any]], ...] = (
@@ -100,7 +101,7 @@ def test_it_holds_back_no_earlier_clock() -> None:
     job.run(end=True)
     job.rows = list(ROWS)
     job.run()
-    target, asked = job.newest.base, job.newest.operator.state.known_from
+    target, asked = job.newest.base, only(job.newest.operators).state.known_from
     assert asked is not None
     before = shown(job.pipeline().state(as_of=asked - 10).to_pylist())
     job.correct(add=[row(5, "a", 100), row(75, "a", 1)])
@@ -146,7 +147,6 @@ class Stays(Task):
     [
         (Stays(), "sessions keep the times"),
         (Task(ttl="1 day", emit="change"), "a key with a time to live keeps the times"),
-        (Task(tumbling(20), allowed_lateness=1_000, late="delta"), "deltas are added up by readers"),
     ],
 )
 def test_what_cannot_be_made_good_is_refused(task: Any, words: str) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from monoids import Count, SetUnion
 from persistent.explain.memory import memory_section, row_width, shard_sizes
 from persistent.state import NonWindowState
 from persistent.storage import MemoryStorage
-from tests.metrics.test_values import manifest
+from tests.metrics.test_board_values import manifest
+from tests.single import only
 from tests.visits import GOOD, Visits, pipeline_of
 
 
@@ -28,39 +30,37 @@ class Kept(Visits):
 @pytest.mark.parametrize(("monoid", "origin"), [(Count(), "fixed"), (SetUnion(str), "assumed")])
 def test_a_width_is_that_of_the_columns_if_they_have_one(monoid: Any, origin: str) -> None:
     """A state of sets would be taken for one of numbers."""
-    job = pipeline_of(GOOD, MemoryStorage("width"), Kept(monoid)).job()
-    assert row_width(job, None).origin == origin
-    assert row_width(job, None).row_bytes == (40 if origin == "fixed" else 96)
+    node = only(pipeline_of(GOOD, MemoryStorage("width"), Kept(monoid)).job().nodes)
+    assert row_width(node, None).origin == origin
+    assert row_width(node, None).row_bytes == (40 if origin == "fixed" else 96)
 
 
 def test_a_width_that_is_stored_is_measured() -> None:
     """The estimate would not know of a state that is there."""
-    found = manifest()
-    job = pipeline_of(GOOD, MemoryStorage("measured")).job()
-    runs = found.operator.state.runs
-    assert row_width(job, found).origin == "measured"
-    assert row_width(job, found).row_bytes == sum(run.bytes for run in runs) // sum(run.rows for run in runs)
+    part = only(manifest().nodes)
+    node = only(pipeline_of(GOOD, MemoryStorage("measured")).job().nodes)
+    runs = part.state.runs
+    assert row_width(node, part).origin == "measured"
+    assert row_width(node, part).row_bytes == sum(run.bytes for run in runs) // sum(run.rows for run in runs)
 
 
 def test_a_large_state_is_folded_in_shards() -> None:
     """The estimate would be that of the whole state."""
-    found = manifest()
+    part = only(manifest().nodes)
     assert shard_sizes(None, 8) == (1, 0)
-    assert shard_sizes(found, 8)[0] == 1
-    ((name, operator),) = found.operators.items()
-    runs = tuple(replace(run, rows=10**9, bytes=10**10) for run in operator.state.runs)
-    large = replace(found, operators={name: operator.with_state(runs=runs)})
-    count, size = shard_sizes(large, 8)
+    assert shard_sizes(part, 8)[0] == 1
+    runs = tuple(replace(run, rows=10**9, bytes=10**10) for run in part.state.runs)
+    count, size = shard_sizes(dataclasses.replace(part, operator=part.operator.with_state(runs=runs)), 8)
     assert count > 8 and size <= 1 << 29
-    runs = tuple(replace(run, rows=10**6) for run in operator.state.runs)
-    assert shard_sizes(replace(found, operators={name: operator.with_state(runs=runs)}), 8)[0] == 8
+    runs = tuple(replace(run, rows=10**6) for run in part.state.runs)
+    assert shard_sizes(dataclasses.replace(part, operator=part.operator.with_state(runs=runs)), 8)[0] == 8
 
 
 def test_the_estimate_follows_the_step() -> None:
     """Whoever makes steps smaller would see no difference."""
     pipeline = pipeline_of(GOOD, MemoryStorage("estimate"))
     job = pipeline.job()
-    views = dict.fromkeys(job.each())
+    views = dict.fromkeys(job.nodes)
     small, large = (memory_section(job, views, rows, 2).facts["worker_bytes"] for rows in (1_000, 1_000_000))
     more = memory_section(job, views, 1_000_000, 8).facts["worker_bytes"]
     assert small < more < large

@@ -108,9 +108,9 @@ STATES = {
         "what each step has changed.",
     ),
     "early": (
-        WindowState(Count(), tumbling("1 min"), early="10 s", early_by="processing"),
+        WindowState(Count(), tumbling("1 min"), early="10 s"),
         "A window closes",
-        "each window when it closes, and what has changed whenever the time of day passes a multiple of 10 s.",
+        "each window when it closes, and what has changed whenever the clock passes a multiple of 10 s.",
     ),
 }
 

@@ -18,12 +18,12 @@ from typing import Any
 from monoids import Count, Max, Sum, record
 from persistent import FileSink, FileSource, NonWindowState, PersistentTask, Pipeline, WindowState, tumbling
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import FORMAT
+from persistent.codec.declared import FORMAT
 from persistent.operations import compact, pin, rollback
 
 GOLDEN = Path(__file__).parent
 MADE_IN = Path("/tmp/golden-checkpoint")
-"""Where they are written, whoever writes them: since format 2 a checkpoint records where its source is."""
+"""Where they are written, whoever writes them: a checkpoint records where its source is."""
 _FILE_ROWS = 8
 
 

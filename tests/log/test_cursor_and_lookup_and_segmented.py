@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from persistent.errors import CorruptLog, Fenced, InvalidPipeline, RetentionGap
-from persistent.log import BEGINNING, LogPosition, SegmentedLog, segmented, segments, takeover
-from persistent.log.cursor import Cursor
+from persistent.log import BEGINNING, LogPosition, SegmentedLog, cursor, segmented, segments, takeover
+from persistent.log.cursor import Cursor, grouped
 from persistent.log.tails import OpenTail
 from persistent.storage import LocalStorage
 from tests.log.logs import KINDS, place, positions, values
@@ -54,6 +54,19 @@ def test_a_position_and_a_number_name_the_same_record(url: str) -> None:
     assert log.position_of(60) == log.ends().next
     with pytest.raises(ValueError, match="record 61 does not exist yet"):
         log.position_of(61)
+
+
+@pytest.mark.parametrize(("option", "limit"), [("_GROUP_BYTES", 10), ("_GROUP_ROWS", 5)])
+def test_groups_of_batches_have_a_bound_in_rows_and_bytes(
+    monkeypatch: pytest.MonkeyPatch, url: str, option: str, limit: int
+) -> None:
+    """A step of 50,000 records of 50 KB was one array of more than 2 GiB, and its run ended with an EngineError."""
+    log = filled(url)
+    assert [len(group) for group in grouped(log.read())] == [20]
+    monkeypatch.setattr(cursor, option, limit)
+    groups = list(grouped(log.read()))
+    assert len(groups) >= 10
+    assert [record for group in groups for batch in group for record in batch.records.to_pylist()] == values(log)
 
 
 @pytest.mark.parametrize("time", range(-1, 8))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from persistent.errors import CorruptLog, Fenced, InvalidPipeline, Refused, RetentionGap, StillRunning
 from persistent.log import LogReader, SegmentedLog, reader
 from persistent.offsets import SqliteOffsets, StoredOffsets
 from persistent.offsets.protocol import load_state
+from persistent.process import Process
 from persistent.storage import MemoryStorage
 from tests.few import only
 
@@ -448,3 +451,28 @@ def test_an_older_copy_of_the_log_is_not_read_on(store: StoredOffsets, tmp_path:
     SegmentedLog(tmp_path / "log").truncate(SegmentedLog(tmp_path / "log").ends().next)
     add(SegmentedLog(tmp_path / "log"), range(6, 8))
     assert numbers(SegmentedLog(tmp_path / "log").reader("one", store)) == [6, 7]
+
+
+def test_the_lease_of_a_process_that_was_killed_is_over(tmp_path: Path) -> None:
+    """Nobody could read for up to a minute, although the process is certainly gone."""
+    log = SegmentedLog(tmp_path / "log")
+    with log.writer() as writer:
+        writer.append_many([b"0", b"1"])
+    code = (
+        "import os, signal; from persistent import SegmentedLog\n"
+        f"next(iter(SegmentedLog({str(tmp_path / 'log')!r}).reader('one', {str(tmp_path / 'o.db')!r}).read()))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    assert numbers(log.reader("one", tmp_path / "o.db")) == [0, 1]
+
+
+def test_the_lease_of_a_process_elsewhere_is_waited_for(log: SegmentedLog, store: StoredOffsets) -> None:
+    """Its process cannot be seen from here: two would read."""
+    first = log.reader("one", store)
+    next(iter(first.read()))
+    version, state = load_state(store, "one")
+    elsewhere = replace(state, process=Process("elsewhere", 2**22 + 1))
+    assert store.swap("one", version, elsewhere.encoded())
+    with pytest.raises(StillRunning):
+        numbers(log.reader("one", store))

@@ -14,7 +14,7 @@ import pytest
 from persistent.errors import Fenced, InvalidPipeline, Refused, StorageError
 from persistent.log import BEGINNING, SegmentedLog, writer
 from persistent.storage import LocalStorage, MemoryStorage
-from persistent.storage.disk import OsDisk
+from persistent.storage.local import OsDisk
 from tests.log.logs import KINDS, place, positions, values
 
 

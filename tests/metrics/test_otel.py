@@ -138,7 +138,7 @@ def test_the_command_sends_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> 
         result = command("run", "visits.py:pipeline", "--engine", "embedded", "--otel", "--metrics", "127.0.0.1:0")
     assert result.exit_code == 0, result.output
     assert len(server.sent) == 1
-    assert result.stderr.startswith("the metrics of this run are at http://127.0.0.1:")
+    assert "\nthe metrics of this run are at http://127.0.0.1:" in result.stderr
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -273,6 +273,7 @@ def running(folder: Path) -> tuple[subprocess.Popen[str], str]:
         text=True,
     )
     assert run.stderr is not None
+    assert run.stderr.readline().startswith("pipeline visits.py:pipeline, checkpoint ")
     line = run.stderr.readline()
     found = re.match(r"the metrics of this run are at (http://127\.0\.0\.1:\d+/metrics)$", line)
     assert found, line

@@ -24,7 +24,7 @@ class Noted:
         self.asked: list[str] = []
         self.error = error
 
-    def open(self, url: str, engine: str) -> Board:
+    def open(self, url: str, engine: str, name: str | None = None) -> Board:
         self.asked.append(f"open {url} {engine}")
         if self.error is not None:
             raise self.error
@@ -81,7 +81,7 @@ class Boarded(Noted):
 
     board = Board("visits")
 
-    def open(self, url: str, engine: str) -> Board:
+    def open(self, url: str, engine: str, name: str | None = None) -> Board:
         return self.board
 
 

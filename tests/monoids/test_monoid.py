@@ -163,8 +163,8 @@ def test_object_columns_hold_any_object() -> None:
 
 def test_what_is_a_column() -> None:
     """pyarrow and NumPy arrays are, anything else is one value."""
-    assert all(map(is_column, (np.zeros(1), pa.array([1]), pa.chunked_array([[1]]))))
-    assert not any(map(is_column, ([1], (1,), {1}, "ab", 1, np.int64(1), np.array(1), pa.scalar(1), None)))
+    assert all(map(is_column, ([1], np.zeros(1), pa.array([1]), pa.chunked_array([[1]]))))
+    assert not any(map(is_column, ((1,), {1}, "ab", 1, np.int64(1), np.array(1), pa.scalar(1), None)))
     assert Sum().unpack(Sum().lift_rows(np.array(2), 3)) == [2, 2, 2]
     assert Merging().unpack(Merging().lift_rows({"a": 1}, 2)) == [{"a": 1}] * 2
 

@@ -47,7 +47,7 @@ def test_columns_of_pairs() -> None:
 def test_columns_side_by_side() -> None:
     """Each by itself a column or a value for every row."""
     column = pa.array([1, None])
-    for given in ((column, 7), [column, 7], {"a": column, "b": 7}):
+    for given in ((column, 7), {"a": column, "b": 7}):
         assert holds_columns(given)
         first, second = pair_columns(given, NAMES, 2)
         assert first is column and second.tolist() == [7, 7] and second.strides == (0,)

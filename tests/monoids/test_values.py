@@ -102,6 +102,16 @@ def test_what_is_outside_the_years_of_python_is_refused() -> None:
             make(date).lift_columns(pa.array([None, -800_000], pa.int32()).cast(pa.date32()))
 
 
+@pytest.mark.parametrize("make", [*_ONE_VALUE[:2], SetUnion, ListConcat])
+def test_a_column_with_bytes_that_are_no_text_is_refused(make: Any) -> None:
+    """They would be stored, and the file could not be read again."""
+    texts = pa.array([b"a", b"\xff", None], pa.binary()).view(pa.string())
+    for column in (texts, pa.chunked_array([texts]), texts.slice(1)):
+        with pytest.raises(ValueError, match=r"str\): a string is not UTF-8"):
+            make(str).lift_columns(column)
+    assert make(str).unpack(make(str).lift_columns(texts.slice(2))) == [make(str).identity]
+
+
 def _stored(monoid: Any, array: pa.Array) -> pa.Array:
     """One value a row as a column of ``monoid``'s file."""
     type = monoid.schema.field(0).type
@@ -211,3 +221,10 @@ def test_decimals_are_held_exactly_on_both_paths() -> None:
             monoid.lift(value)
         with pytest.raises(ValueError, match="cannot hold"):
             monoid.lift_columns(pa.array([value]))
+
+
+def test_a_column_of_decimals_that_overflow_is_refused() -> None:
+    """Arrow does not notice every overflow: a maximum of -10^30 was -18960114910927365649.47."""
+    column = pa.array([-(Decimal(10) ** 30)], pa.decimal128(38, 0))
+    with pytest.raises(ValueError, match="cannot hold a value of a column of decimal128"):
+        Max(pa.decimal128(38, 18)).lift_columns(column)

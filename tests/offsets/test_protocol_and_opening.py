@@ -13,6 +13,8 @@ from persistent.codec.documents import encode_document
 from persistent.errors import CorruptLog, InvalidPipeline, NewerFormat
 from persistent.offsets import LevelDbOffsets, OffsetStore, SqliteOffsets, StoredOffsets, open_offsets
 from persistent.offsets.protocol import ReaderState, checked_id, load_state
+from persistent.process import this_process
+from tests.checkpoint.samples import document as written
 
 Open = Callable[[], OffsetStore]
 
@@ -70,12 +72,16 @@ def test_a_state_comes_back(opened: Open) -> None:
     assert load_state(opened(), "one") == (0, ReaderState())
     assert opened().swap("one", 0, state.encoded())
     version, found = load_state(opened(), "one")
-    assert version and found == state and found.taken("other", 9, 7) == ReaderState("other", "1-2-3", 5, 16, 7)
+    assert (
+        version
+        and found == state
+        and found.taken("other", 9, 7) == ReaderState("other", "1-2-3", 5, 16, 7, process=this_process())
+    )
 
 
 def document(**fields: object) -> bytes:
     """A sealed document with some fields of another kind."""
-    return encode_document({"format": 1, **ReaderState().__dict__, **fields})
+    return written({"format": 4, "log": "log", **fields})
 
 
 CORRUPT = [
@@ -83,8 +89,8 @@ CORRUPT = [
     b"x",
     ReaderState().encoded()[:-2],
     encode_document([]),
-    encode_document({"format": 1}),
-    encode_document({"format": "2"}),
+    encode_document({"format": "5"}),
+    encode_document({"log": "log"}),
     document(more=1),
     document(until="soon"),
     document(lease=-1),
@@ -101,8 +107,8 @@ def test_what_is_corrupt_is_an_error(opened: Open, data: bytes) -> None:
 
 
 def test_a_document_without_the_length_of_its_lease_is_read(opened: Open) -> None:
-    """Earlier versions wrote none: a reader would begin anew, or not at all."""
-    data = encode_document({"format": 1, "log": "log", "position": "1-2-3", "token": 4, "until": 5})
+    """A reader would begin anew, or not at all."""
+    data = document(position="1-2-3", token=4, until=5)
     assert opened().swap("one", 0, data)
     assert load_state(opened(), "one")[1] == ReaderState("log", "1-2-3", 4, 5, None)
 
@@ -145,7 +151,7 @@ def test_only_what_is_absent_is_the_beginning(version: object, data: object) -> 
 
 def test_a_newer_document_is_named(opened: Open) -> None:
     """Nothing is wrong with it."""
-    assert opened().swap("one", 0, encode_document({"format": 2}))
+    assert opened().swap("one", 0, encode_document({"format": 5}))
     with pytest.raises(NewerFormat):
         load_state(opened(), "one")
 

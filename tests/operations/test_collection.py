@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from persistent import CorruptCheckpoint, Retention, StorageError
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name, new_nonce
 from persistent.checkpoint.running import put_mark
 from persistent.driver.evolution import with_tasks
-from persistent.operations import collect_garbage, pin
+from persistent.operations import collect_garbage
 from persistent.verify import verify
-from tests.crash.sweep import Deaths, anywhere, calm
-from tests.crash.worlds import LONG, World
+from tests.crash.sweep import calm
+from tests.crash.worlds import LONG
 from tests.operations.going_on import MORE, go_on
-from tests.operations.twins import OPEN, VISITS, bases, check_sound, content, die_everywhere, ended, newest, twin
+from tests.operations.twins import VISITS, bases, ended, newest
+from tests.single import only
 
 
 def test_a_dry_run_tells_what_is_then_deleted(folder: Path) -> None:
@@ -73,7 +74,7 @@ def test_files_of_an_operator_that_is_no_more_are_collected(folder: Path) -> Non
     world.checkpoint.write(gone, b"old")
     old = entry.manifest
     named = replace(
-        with_tasks(old, {"Gone": old.operator.with_state(runs=())}),
+        with_tasks(old, {"Gone": only(old.operators).with_state(runs=())}),
         id=old.id + 1,
         kind="fence",
         epoch=old.epoch + 1,
@@ -82,37 +83,6 @@ def test_files_of_an_operator_that_is_no_more_are_collected(folder: Path) -> Non
     )
     log.put(named)
     assert gone in collect_garbage(world.checkpoint)
-
-
-@pytest.mark.parametrize("what", ["pin", "unpin", "collect"])
-@anywhere
-def test_killed_anywhere_it_can_be_repeated(what: str, folder: Path, deaths: Deaths) -> None:
-    """I7 for operators."""
-    world = ended(OPEN, folder)
-    id = bases(world)[0]
-    if what == "unpin":
-        pin(world.checkpoint, id)
-    world.checkpoint.write(f"d/Visits/e0-c1-{new_nonce()}.arrow", b"left")
-    expected = world.outcome()
-    do: Any = {
-        "pin": lambda place: pin(place, id),
-        "unpin": lambda place: pin(place, id, remove=True),
-        "collect": collect_garbage,
-    }[what]
-    before = content(newest(world))
-    after = twin(world)
-    do(after.checkpoint)
-
-    def check(other: World, story: str) -> None:
-        assert content(newest(other)) in (before, content(newest(after))), story
-        if content(newest(other)) == before:
-            do(other.checkpoint)
-        assert content(newest(other)) == content(newest(after)), story
-        other.run()
-        assert other.outcome() == expected, story
-        check_sound(other)
-
-    assert die_everywhere(world, do, check, deaths) >= 8
 
 
 # -- a job that runs --------------------------------------------------------------------------------------------------

@@ -13,10 +13,11 @@ from persistent.checkpoint import compaction
 from persistent.checkpoint.log import Log
 from persistent.operations import compact, rollback
 from persistent.verify import verify
-from tests.crash.sweep import Deaths, anywhere, calm
+from tests.crash.sweep import calm
 from tests.crash.worlds import JOBS, CrashJob, Outcome, World
 from tests.few import paired
-from tests.operations.twins import OPEN, TOTALS, bases, check_sound, content, die_everywhere, ended, newest, twin
+from tests.operations.twins import OPEN, TOTALS, bases, check_sound, content, ended, newest, twin
+from tests.single import only
 
 FILES = next(job for job in JOBS if job.name == "files")
 MANY = replace(TOTALS, name="many", rows=TOTALS.rows * 4, step_rows=2)
@@ -56,7 +57,7 @@ def test_the_state_is_the_same_and_so_is_all_that_follows(
         assert world.pipeline().state().sort_by("page").equals(before.sort_by("page")), rows
         assert content(manifest) == content(old)
         assert (manifest.base, manifest.sinks, manifest.aside) == (old.base, old.sinks, old.aside)
-        runs, published = manifest.state_runs(), manifest.operator.state.published
+        runs, published = manifest.state_runs(), only(manifest.operators).state.published
         assert bytes_max == 700 or len(runs) <= 1 + (published > 0)
         most = max(most, len(runs))
         assert verify(world.checkpoint).ok
@@ -69,7 +70,7 @@ def test_the_state_is_the_same_and_so_is_all_that_follows(
 def test_what_was_published_is_not_published_again(folder: Path) -> None:
     """Folded into one, the runs of before and after the last end of the input would all count as changed."""
     world = begun(MANY, folder, 12)
-    assert newest(world).operator.state.published
+    assert only(newest(world).operators).state.published
     # One more row, and not yet the end: a run that was published, and one that was not.
     world.job = replace(MANY, rows=MANY.rows[:13], end_of_input=False)
     world.run()
@@ -89,9 +90,9 @@ def test_the_index_of_a_file_source_is_folded_too(folder: Path) -> None:
     for number in range(5, 8):
         (place / f"{number:03d}.jsonl").write_text(f'{{"ts": {40 + number}, "page": "a", "n": 1}}\n')
         world.run()
-    assert len(newest(world).source.index) > 1
+    assert len(only(newest(world).sources).index) > 1
     manifest = compact(world.pipeline()).manifest
-    assert len(manifest.source.index) == 1
+    assert len(only(manifest.sources).index) == 1
     (place / "009.jsonl").write_text('{"ts": 60, "page": "a", "n": 1}\n')
     before = sum(account.read for account in newest(world).accounts.values())
     world.run()
@@ -134,29 +135,6 @@ def test_nothing_to_fold_is_nothing_done(folder: Path) -> None:
         compact(other.pipeline())
 
 
-@anywhere
-def test_killed_anywhere_it_has_happened_or_has_not(folder: Path, deaths: Deaths) -> None:
-    """I7: a run of half the sum, named, is state lost."""
-    world = begun(MANY, folder, 20)
-    expected = end_of(world)
-
-    def pipeline(place: Any) -> Any:
-        made = world.pipeline()
-        made.storage = place
-        return made
-
-    before = world.pipeline().state().sort_by("page")
-
-    def check(other: World, story: str) -> None:
-        assert other.pipeline().state().sort_by("page").equals(before), story
-        compact(other.pipeline())
-        other.run()
-        assert other.outcome() == expected, story
-        check_sound(other)
-
-    assert die_everywhere(world, lambda place: compact(pipeline(place)), check, deaths) >= 10
-
-
 def test_progress_is_told(folder: Path) -> None:
     """A fold of hours that says nothing looks like one that hangs."""
     world = ended(OPEN, folder)
@@ -167,4 +145,4 @@ def test_progress_is_told(folder: Path) -> None:
 
 def old_runs(world: World) -> Any:
     log = Log(world.checkpoint)
-    return log.read(newest(world).base).manifest.operator.state.runs
+    return only(log.read(newest(world).base).manifest.operators).state.runs

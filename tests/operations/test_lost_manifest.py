@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,18 +18,15 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name
 from persistent.cli import main
 from persistent.driver.publish import take_back
-from persistent.operations import collect_garbage, compact, merge, pin, restart, rollback, savepoint, upgrade
+from persistent.operations import collect_garbage, compact, merge, pin, restart, rollback, savepoint
 from persistent.storage import MemoryStorage, Storage
 from persistent.verify import verify
 from tests.crash.sweep import Deaths, anywhere, calm
 from tests.crash.worlds import JOBS, ROWS, CrashJob, Outcome, Visits, World
 from tests.faults import FaultyStorage, Killed, Operations
 from tests.few import paired
-from tests.golden.make import TASKS
-from tests.golden.make import pipeline as golden_pipeline
 from tests.operations.twins import OPEN, TOTALS, VISITS, bases, check_sound, die_everywhere, ended, newest, twin
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "format-1"
 PARQUET, DISK = (next(job for job in JOBS if job.name == name) for name in ("parquet", "disk"))
 TRACES = (
     "p/{}.json",
@@ -132,17 +128,6 @@ def test_operations_refuse_and_change_nothing(trace: str, folder: Path) -> None:
         message = told(call)
         assert named in message and command(message)
         assert files(storage) == before
-
-
-def test_an_upgrade_refuses(folder: Path) -> None:
-    """It fences too; and afterwards no release that is still at work could read what it is told."""
-    shutil.copytree(GOLDEN, folder / "golden")
-    storage = golden_pipeline(TASKS[0](), folder / "golden").storage
-    last = Log(storage).newest()
-    assert last is not None
-    storage.write(f"p/{last.manifest.id + 1:020d}.json", b"")
-    assert command(told(lambda: upgrade(storage)))
-    assert Log(storage).ids()[-1] == last.manifest.id
 
 
 @pytest.mark.parametrize("trace", TRACES[:4])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from monoids import Count, Max, Sum, record
 from persistent import (
@@ -37,6 +38,7 @@ from persistent.testing.faults import FaultyStorage as Faulty
 from persistent.verify import verify, verify_source
 from tests.crash.sweep import Deaths, anywhere
 from tests.faults import FaultyStorage, Killed, Operations
+from tests.single import only
 
 Rows = list[dict[str, Any]]
 
@@ -58,7 +60,7 @@ class Named:
         for name, rows in self.lists.items():
             position = {"memory": state.positions.get(name, (0, 0))}
             one = MemorySource(rows, ordered=True).plan(SourceState(position, state.recorded), budget, follow=True)
-            splits += [replace(split, partition=name) for split in one.splits]
+            splits += [structs.replace(split, partition=name) for split in one.splits]
             end[name], cap[name] = one.end["memory"], one.cap["memory"]
             recorded = dict(one.recorded) or recorded
         return SourcePlan(tuple(splits), end, cap, recorded)
@@ -193,7 +195,7 @@ def test_what_is_final_in_two_jobs_is_none_of_the_empty_one_that_is_filled_with_
     one, other = begun(Corrected, end=True)
     into = side(Corrected)
     merged = merge(one.storage, other.storage, into.storage).manifest
-    assert Log(into.storage).read(0).manifest.final == 0 < merged.final == merged.clock.closed
+    assert only(Log(into.storage).read(0).manifest.nodes).final == 0 < only(merged.nodes).final == merged.clock.closed
     more = {"a": A + rows(2, 8, 30), "b": B + rows(5, 8, 30)}
     whole = side(Corrected)
     whole.run({"a": A, "b": B}, end=True)
@@ -250,7 +252,7 @@ def test_jobs_whose_schema_changed_elsewhere_are_merged() -> None:
         Pipeline(source=Wider(more, "Named"), task=Totals(), sink=job.sink, checkpoint=job.storage).run(
             engine="embedded"
         )
-    part = merge(one.storage, other.storage, into.storage).manifest.source
+    part = only(merge(one.storage, other.storage, into.storage).manifest.sources)
     assert [reading.high for reading in readings_of(part, "a")] == [(0, len(A)), None]
     assert [reading.high for reading in readings_of(part, "b")] == [(0, 4), None]
     merged = into.pipeline({"a": MORE_A, "b": MORE_B})
@@ -340,11 +342,11 @@ def test_jobs_over_two_kinds_of_source_have_both() -> None:
     parts = [newest_of(Log(job.storage)).manifest for job in (one, other)]
     assert {name: one.kind for name, one in merged.sources.items()} == {"named": "Named", "other": "OtherSource"}
     assert {name: one.positions for name, one in merged.sources.items()} == {
-        "named": parts[0].source.positions,
-        "other": parts[1].source.positions,
+        "named": only(parts[0].sources).positions,
+        "other": only(parts[1].sources).positions,
     }
     assert merged.ledger["Windows"] == {"named": parts[0].accounts, "other": parts[1].accounts}
-    assert merged.operator.inputs == ("named", "other") and verify(into.storage).ok
+    assert only(merged.operators).inputs == ("named", "other") and verify(into.storage).ok
     both = {"named": Named({"a": MORE_A}), "other": Named({"a": MORE_B}, "OtherSource")}
     job = Pipeline(source=both, task=Windows(), sink=MemorySink(), checkpoint=into.storage)
     assert job.run(engine="embedded").rows == len(MORE_A) + len(MORE_B) - len(A) - len(B)

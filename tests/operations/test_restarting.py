@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
@@ -10,9 +11,14 @@ from monoids import Sum
 from persistent import (
     FunctionSink,
     MemorySink,
+    MemorySource,
     NonWindowState,
+    PersistentTask,
+    Pipeline,
     Refused,
     Retention,
+    RetentionGap,
+    UnknownCheckpoint,
     UserCodeError,
     WindowState,
     tumbling,
@@ -20,8 +26,10 @@ from persistent import (
 from persistent.checkpoint.log import Log
 from persistent.operations import restart
 from persistent.state import PersistentState
+from persistent.storage import MemoryStorage
 from persistent.verify import verify
 from tests.histories import ROWS, Totals, _is_known, pipeline, shown, totals
+from tests.single import only
 
 
 @pytest.mark.parametrize("order", ["as they were", "another way"])
@@ -65,12 +73,12 @@ def test_the_clock_of_early_results_goes_back_with_that_of_the_state() -> None:
     def passed() -> Any:
         newest = Log(job.storage).newest()
         assert newest is not None
-        return newest.manifest.operator.state.passed
+        return only(newest.manifest.operators).state.passed
 
     clock = next(clock for clock in range(150, 0, -10) if _is_known(job, clock))
-    assert passed()["event"] > clock
+    assert passed() > clock
     restart(job, clock, outputs="retract")
-    assert passed() == {"event": clock} and verify(job.storage).ok
+    assert passed() == clock and verify(job.storage).ok
 
 
 def test_restart_goes_behind_what_a_state_without_windows_has_closed() -> None:
@@ -143,3 +151,84 @@ def test_a_sink_that_cannot_take_back_refuses_a_restart_that_needs_it() -> None:
     assert Log(job.storage).newest() == newest
     restart(job, 0, outputs="again")
     assert job.run(engine="embedded").steps
+
+
+class Both(PersistentTask):
+    """Two states, of which the second can be dropped."""
+
+    key = "page"
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def persistent_state(self) -> Any:
+        return {name: NonWindowState(Sum(), interval_ms=10, history=20) for name in self.names}
+
+    def process_message(self, state: Any, message: Any) -> None:
+        for name in self.names:
+            state[name].update(message.timestamp, message.value["n"])
+
+
+def test_a_restart_behind_a_dropped_state_drops_it_again_or_is_refused_before_it_writes() -> None:
+    """It left a fence, and ended with a KeyError."""
+    rows = [{"ts": 10 * number, "page": "ab"[number % 2], "n": number} for number in range(16)]
+    storage = MemoryStorage(uuid.uuid4().hex)
+
+    def job(*names: str, rows: Any = rows, **options: Any) -> Pipeline:
+        source = MemorySource(rows, ordered=True)
+        return Pipeline(source=source, task=Both(*names), checkpoint=storage, step_rows=4, **options)
+
+    job("kept", "gone", rows=rows[:8]).run(engine="embedded")
+    job("kept", allow_dropped=["Both/gone"]).run(engine="embedded")
+    before = Log(storage).ids()
+    with pytest.raises(Refused, match=r"with the state Both/gone; .* give the pipeline allow_dropped=\['Both/gone'\]"):
+        restart(job("kept"), 20, outputs="retract")
+    assert Log(storage).ids() == before
+    with pytest.raises(UnknownCheckpoint, match=r"the nearest are .*00\.030Z and .*00\.050Z. Nothing") as raised:
+        restart(job("kept"), 40, outputs="retract")
+    assert Log(storage).ids() == before, raised
+    restart(job("kept", allow_dropped=["Both/gone"]), 20, outputs="retract")
+    after = job("kept")
+    after.run(engine="embedded")
+    assert {row["page"]: row["value"] for row in after.state().to_pylist()} == {"a": 56, "b": 64}
+    assert verify(storage).findings == []
+
+
+def test_a_source_that_has_lost_the_clock_refuses_before_anything_is_written() -> None:
+    """It raised after a fence, which stops a driver that could have gone on."""
+
+    class Shortened(MemorySource):
+        def from_clock(self, recorded: Any, clock: int) -> Any:
+            raise RetentionGap("records since the clock were deleted")
+
+    storage = MemoryStorage(uuid.uuid4().hex)
+    rows = [{"ts": 10 * number, "page": "a", "n": 1} for number in range(8)]
+    task = Totals(NonWindowState(Sum(), interval_ms=10, history=50))
+    job = Pipeline(source=Shortened(rows, ordered=True), task=task, checkpoint=storage)
+    job.run(engine="embedded")
+    before = Log(storage).ids()
+    with pytest.raises(RetentionGap):
+        restart(job, 50, outputs="retract")
+    assert Log(storage).ids() == before
+
+
+def test_the_advice_of_a_refused_clock_works() -> None:
+    """An error that sends the reader to the next error is worse than none."""
+    storage = MemoryStorage(uuid.uuid4().hex)
+    rows = [{"ts": 10 * number, "page": "a", "n": 1} for number in range(20)]
+    source = MemorySource(rows, ordered=True)
+    task = Totals(NonWindowState(Sum(), interval_ms=10, history=20))
+    job = Pipeline(source=source, task=task, checkpoint=storage, step_rows=5)
+    job.run(engine="embedded")
+    with pytest.raises(UnknownCheckpoint, match="grid") as raised:
+        restart(job, 63, outputs="again")
+    advised = str(raised.value).rpartition("the previous one is ")[2].partition(". Nothing")[0]
+    with pytest.raises(UnknownCheckpoint, match="the nearest are") as raised:
+        restart(job, advised, outputs="again")
+    found = str(raised.value).partition("the nearest are ")[2].partition(". Nothing")[0].split(" and ")
+    assert len(found) == 2
+    for clock in reversed(found):
+        restart(job, clock, outputs="again")
+        job.run(engine="embedded")
+        (row,) = job.state().to_pylist()
+        assert row["value"] == 20

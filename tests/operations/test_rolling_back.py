@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from monoids import Sum
 from persistent import (
@@ -24,19 +25,18 @@ from persistent import (
     Refused,
     UnknownCheckpoint,
 )
+from persistent.checkpoint.commit_change import look_at_all
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name, new_nonce
-from persistent.checkpoint.output_parts import SinkBatch, SinkPart
+from persistent.checkpoint.output_parts import SinkPart
 from persistent.checkpoint.retention import Retention
-from persistent.codec import decode_document, encode_document
-from persistent.operations import pin, rollback, upgrade
-from persistent.operations.rolling_back import check_can_take_back, readable
+from persistent.operations import pin, rollback
+from persistent.operations.rolling_back import check_can_take_back
 from persistent.storage import MemoryStorage
 from persistent.verify import verify
-from tests.checkpoint.samples import manifest
-from tests.crash.sweep import Deaths, anywhere, calm
+from tests.checkpoint.samples import body_of, document, manifest
+from tests.crash.sweep import calm
 from tests.crash.worlds import CrashJob, World
-from tests.operations.older import rewritten
 from tests.operations.twins import (
     OPEN,
     TOTALS,
@@ -44,12 +44,12 @@ from tests.operations.twins import (
     bases,
     check_sound,
     content,
-    die_everywhere,
     ended,
     newest,
     refusals,
     twin,
 )
+from tests.single import only
 
 JOBS = [VISITS, TOTALS, OPEN]
 
@@ -161,12 +161,14 @@ def killed_before_publishing(folder: Path) -> World:
     world = World(VISITS, folder)
     sink: Any = world.sink
     world.run()
-    staged = [entry.manifest for entry in world.entries() if entry.manifest.sink.unpublished]
+    staged = [
+        entry.manifest for entry in world.entries() if any(part.unpublished for part in entry.manifest.sinks.values())
+    ]
     last = staged[-1]
     assert last.id == newest(world).id
     published = [name for name in sink.list("") if int(name[:20]) == last.id]
     for name in published:
-        sink._files[last.sink.unpublished[0].staged[0].name] = sink._files.pop(name)
+        sink._files[only(last.sinks).unpublished[0].staged[0].name] = sink._files.pop(name)
     sink.delete(f"_published/{last.id:020d}.json")
     return world
 
@@ -189,11 +191,11 @@ def test_all_that_was_listed_may_be_gone_where_a_driver_keeps_one_checkpoint(fol
     for late in range(4):
         slow = Slow(world.checkpoint)
         slow.late = late
-        assert readable(slow).newest.manifest.id == gone and slow.looks > late
+        assert look_at_all(slow).newest.manifest.id == gone and slow.looks > late
     for id in there:
         world.checkpoint.delete(manifest_name(id))
     with pytest.raises(CorruptCheckpoint, match="no manifest can be read"):
-        readable(Slow(world.checkpoint))
+        look_at_all(Slow(world.checkpoint))
     world.close()
 
 
@@ -210,15 +212,16 @@ def test_what_is_staged_and_not_published_yet_still_is(folder: Path) -> None:
 def test_what_a_sink_was_given_last_never_goes_back(folder: Path) -> None:
     """A store that publishes in one transaction keeps a mark, and who slept meanwhile must not find it where it was."""
     world = ended(VISITS, folder)
-    before = newest(world).sink.last
+    before = only(newest(world).sinks).last
     assert before is not None
     again = twin(world)
     for one, outputs in ((world, "retract"), (again, "again")):
         back = rollback(one.checkpoint, bases(one)[1], outputs=outputs).manifest
-        assert back.sink.last == back.id > before
+        assert only(back.sinks).last == back.id > before
         one.run()
         log = Log(one.checkpoint)
-        batches = [batch for id in log.ids() for batch in log.read(id).manifest.sink.unpublished]
+        parts = [part for id in log.ids() for part in log.read(id).manifest.sinks.values()]
+        batches = [batch for part in parts for batch in part.unpublished]
         first = next(batch for batch in batches if batch.id > back.id)
         assert first.before == back.id
 
@@ -231,7 +234,7 @@ def test_what_stays_is_shown_though_it_was_not_published_yet(runs_between: bool,
     last = newest(world)
     target = max(id for id in bases(world) if id < last.id)
     back = rollback(world.checkpoint, target, outputs="again").manifest
-    assert back.sinks == {name: replace(part, last=back.id) for name, part in last.sinks.items()}
+    assert back.sinks == {name: structs.replace(part, last=back.id) for name, part in last.sinks.items()}
     assert back.aside == last.aside
     if runs_between:
         world.run()
@@ -263,10 +266,10 @@ def test_a_corrupt_newest_manifest_is_gone_back_behind(job: CrashJob, folder: Pa
 def rewrite(world: World, id: int, change: Callable[[Any], object]) -> None:
     """Change a manifest as another release might have written it."""
     name = manifest_name(id)
-    body = decode_document(world.checkpoint.read(name).to_pybytes(), name)
+    body = body_of(world.checkpoint.read(name).to_pybytes(), name)
     change(body)
     world.checkpoint.delete(name)
-    world.checkpoint.write(name, encode_document(body))
+    world.checkpoint.write(name, document(body))
 
 
 def files(world: World) -> dict[str, bytes]:
@@ -280,8 +283,7 @@ def two_states(states: Any) -> None:
 
 NEWER: dict[str, Callable[[Any], object]] = {
     "format": lambda body: body.update(format=9),
-    "feature": lambda body: body.update(features=["sessions"]),
-    "codec": lambda body: next(iter(body["sources"].values())).update(codec="kafka/1"),
+    "field": lambda body: body.update(format=9, sessions=[1.5], id="seven"),
     "two states": lambda body: two_states(next(iter(body["operators"].values()))["states"]),
 }
 
@@ -402,34 +404,6 @@ def test_a_lost_format_is_told_with_what_it_was(harm: str, folder: Path) -> None
     assert world.outcome() == expected
 
 
-@pytest.mark.parametrize("newest_is", ["good", "corrupt"])
-@anywhere
-def test_killed_anywhere_it_has_happened_or_has_not(newest_is: str, folder: Path, deaths: Deaths) -> None:
-    """I7 for operators: half a rollback would be a state that never was."""
-    expected = calm(VISITS, folder).outcome
-    world = ended(VISITS, folder)
-    to = bases(world)[1]
-    if newest_is == "corrupt":
-        damage(world, manifest_name(newest(world).id))
-    log = Log(world.checkpoint)
-    target = content(log.read(to).manifest)
-    before = None if newest_is == "corrupt" else content(newest(world))
-
-    def check(other: World, story: str) -> None:
-        try:
-            now: Any = content(newest(other))
-        except CorruptCheckpoint:
-            now = None
-        assert now in (before, target), story
-        if now != target:
-            rollback(other.checkpoint, to, outputs="retract")
-        other.run()
-        assert other.outcome() == expected, story
-        check_sound(other)
-
-    assert die_everywhere(world, lambda place: rollback(place, to, outputs="retract"), check, deaths) >= 15
-
-
 def test_a_sink_that_cannot_take_back_says_what_to_do(folder: Path) -> None:
     """The rows that stay must not be taken for rows taken back."""
 
@@ -505,18 +479,6 @@ def test_a_sink_that_has_come_and_gone_is_not_forgotten(first: bool, folder: Pat
     with pytest.raises(InvalidPipeline, match=NO_SINK):
         run_of(world, rows, sink=False)
     assert world.checkpoint.list("m") == before
-
-
-def test_of_an_older_format_it_is_not_known_that_there_was_no_sink(folder: Path) -> None:
-    """It does not say whether there was one: to take that for none leaves what is to be taken back for good."""
-    world = ended(replace(VISITS, rows=VISITS.rows[:-2]), folder)
-    rewritten(world.checkpoint, 1)
-    upgrade(world.checkpoint)
-    assert rollback(world.checkpoint, bases(world)[1], outputs="retract").manifest.publishes is None
-    with pytest.raises(InvalidPipeline, match=NO_SINK) as told:
-        run_of(world, len(VISITS.rows), sink=False)
-    rollback(world.checkpoint, remedy(told.value), outputs="again")
-    run_of(world, len(VISITS.rows), sink=False)
 
 
 @pytest.mark.parametrize("before", [False, True])
@@ -595,9 +557,6 @@ def test_where_the_newest_state_is_lost_too_no_way_back_is_named(folder: Path) -
         ({"a": SinkPart(("newest",), 3)}, ["a"]),
         ({"a": SinkPart(("newest",))}, ["a"]),
         ({"a": SinkPart()}, ["a"]),
-        # As an older format says it of any sink, and as it stands after a rollback.
-        ({"sink": SinkPart(unpublished=(SinkBatch(3, None, ()),))}, []),
-        ({"sink": SinkPart((), 3)}, []),
         ({"sink": SinkPart(("newest",), 3)}, ["sink"]),
         ({"a": SinkPart(("retract",), 3), "b": SinkPart(("newest",), 3), "c": SinkPart((), 2)}, ["b", "c"]),
     ],

@@ -29,6 +29,7 @@ from tests.crash.worlds import CrashJob, World
 from tests.faults import FaultyStorage, Killed, Operations
 from tests.operations.saved import pipeline, shown
 from tests.operations.twins import OPEN, TOTALS, VISITS, bases, check_sound, die_everywhere, ended, newest, twin
+from tests.single import only
 
 JOBS = [VISITS, TOTALS, OPEN]
 
@@ -66,7 +67,7 @@ def test_revisions_go_on_in_a_job_that_is_started(folder: Path) -> None:
     shown_before = [row["revision"] for row in world.published()]
     url = savepoint(world.checkpoint, "half")
     saved = Log(open_checkpoint(url)).newest().manifest  # type: ignore[union-attr]
-    assert saved.revision_base == 0 and saved.sink.last == max(shown_before) and not saved.unpublished()
+    assert saved.revision_base == 0 and only(saved.sinks).last == max(shown_before) and not saved.unpublished()
     sink, storage = MemorySink(), MemoryStorage(f"{world.name}-revisions")
     world.job = TOTALS
     pipeline(world, sink, storage, start_from=url).run(engine="embedded", end_of_input=True)

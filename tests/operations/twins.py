@@ -16,6 +16,7 @@ from tests.crash.sweep import Deaths
 from tests.crash.sweep import deaths as every_death
 from tests.crash.worlds import JOBS, CrashJob, World
 from tests.faults import FaultyStorage, Killed, Operations
+from tests.single import only
 
 VISITS, TOTALS, OPEN = (next(job for job in JOBS if job.name == name) for name in ("visits", "totals", "open"))
 
@@ -50,7 +51,7 @@ def bases(world: World) -> list[int]:
 
 def content(manifest: Manifest) -> tuple[Any, ...]:
     """What a manifest says of the job, whatever its files are called."""
-    return manifest.clock, manifest.source.positions, manifest.accounts, manifest.pins
+    return manifest.clock, only(manifest.sources).positions, manifest.accounts, manifest.pins
 
 
 def check_sound(world: World) -> None:

@@ -8,7 +8,7 @@
 - The death of a process takes only its descriptors.
 
 ``SimulatedDisk`` is the disk, cheap to copy. ``SimulatedFiles`` is the operating system as one process sees it: a
-``persistent.storage.disk.Disk``, so the production storage runs over it.
+``persistent.storage.local.Disk``, so the production storage runs over it.
 """
 
 from __future__ import annotations

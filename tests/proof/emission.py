@@ -13,8 +13,8 @@ from datetime import datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from monoids import Count, Max, Sum, record
-from persistent import NonWindowState, WindowState, assigned, calendar, everything, session, sliding, tumbling
+from monoids import Count, Max, Monoid, Sum, record
+from persistent import NonWindowState, WindowState, assigned, calendar, session, sliding, tumbling
 from tests.proof.borders import Gap, Life, Shifts, shift_of
 
 Place = tuple[Any, Any]
@@ -23,8 +23,8 @@ Sums = tuple[int, ...]
 Span = tuple[int, int, int]
 """Of windows: their size, how often one starts, and the offset of all."""
 
-DAYS, EVERYTHING, SHIFTS = "days", "everything", "shifts"
-"""Calendar days of a zone that sets its clocks forward in their midst; one window over all time; and the windows of an
+DAYS, SHIFTS = "days", "shifts"
+"""Calendar days of a zone that sets its clocks forward in their midst; and the windows of an
 assigner, of which one starts before 1970."""
 TAKEN_BACK = "taken back"
 """Ends a published row that takes back another."""
@@ -39,7 +39,7 @@ _NEVER = 1 << 62
 class Emission:
     """``window``: None without windows; a ``Life`` without, if keys expire. ``allowed``: how long a window takes late
     records, in ticks; ``late``, ``emit`` and ``changes``: the options of the state. ``early``: the ticks between two
-    early results, by the clock of ``early_by``. ``names``: the columns of a result."""
+    early results. ``names``: the columns of a result."""
 
     window: Span | Gap | Life | str | None = None
     allowed: int = 0
@@ -48,27 +48,29 @@ class Emission:
     changes: str = "update"
     names: tuple[str, ...] = ("visits", "total")
     early: int | None = None
-    early_by: str = "event"
 
     # -- the job -------------------------------------------------------------------------------------------------
 
     def state(self, **options: Any) -> Any:
         """The state of a task that counts."""
-        monoid = record(**dict(zip(self.names, (Count(), Sum(), Max()))))
+        monoid = record(**dict(zip(self.names, self.monoids)))
         emit = {} if self.emit == "close" else {"emit": self.emit, "changes": self.changes}
         if self.window is None:
             return NonWindowState(monoid, **emit, **options)
-        early: dict[str, Any] = {"early": self.early_ms, "early_by": self.early_by} if self.early is not None else {}
+        early: dict[str, Any] = {"early": self.early_ms} if self.early is not None else {}
         if isinstance(self.window, Life):
             early |= {"changes": self.changes} if early else {}
             return NonWindowState(monoid, ttl=self.window.ttl, **emit, **early, **options)
-        if self.window == EVERYTHING:
-            return WindowState(monoid, everything(), **options)
         late = {"allowed_lateness": self.allowed_ms, **({"late": self.late} if self.late else {}), **early}
         has_late = self.allowed or self.early is not None
         return WindowState(monoid, self._window(), **emit, **(late if has_late else {}), **options)
 
-    def values(self, n: int) -> dict[str, int]:
+    @property
+    def monoids(self) -> tuple[Monoid[Any], ...]:
+        """The monoids of the columns of a result."""
+        return Count(), Sum(), Max()
+
+    def values(self, n: int) -> dict[str, Any]:
         """What a number adds to the state."""
         return dict(zip(self.names, (1, n, n)))
 
@@ -105,7 +107,7 @@ class Emission:
     @property
     def has_windows(self) -> bool:
         """Whether the clock closes any."""
-        return self.window not in (None, EVERYTHING) and not self.has_lives
+        return self.window is not None and not self.has_lives
 
     @property
     def has_sessions(self) -> bool:
@@ -199,11 +201,10 @@ class Emission:
         """Whether steps publish what has changed, each of them or now and then."""
         return self.emit == "change" or self.early is not None
 
-    def early_clock(self, passed: int | None, watermark: int, wall_ms: int = 0) -> tuple[int, bool]:
-        """Where the clock of early results stands in a step over this watermark, planned at that time of day, and
-        whether it has passed a multiple since the step before, where it stood at ``passed``."""
-        now = watermark if self.early_by == "event" else max(wall_ms, passed or 0)
-        return now, passed is not None and now // self.early_ms != passed // self.early_ms
+    def early_clock(self, passed: int | None, watermark: int) -> tuple[int, bool]:
+        """Where the clock of early results stands in a step over this watermark, and whether it has passed a multiple
+        since the step before, where it stood at ``passed``."""
+        return watermark, passed is not None and watermark // self.early_ms != passed // self.early_ms
 
     def must_publish(
         self, fresh: Iterable[Place], own: Iterable[Place], final: int, judged: int, close_at: int
@@ -249,8 +250,6 @@ class Emission:
             old, new = before.get(place), after[place]
             if self.changes == "retract" and old == new:
                 continue
-            if self.late == "delta":
-                new = tuple(one - other for one, other in zip(new, old or (0, 0)))
             if (self.late == "retract" or self.changes == "retract") and old is not None:
                 yield (*place, *old, TAKEN_BACK)
             yield (*place, *new)
@@ -277,7 +276,7 @@ class Emission:
 
     def table(self, batches: Iterable[Iterable[tuple[Any, ...]]]) -> dict[Place, Sums]:
         """What a reader holds after the rows that each checkpoint has published: the largest revision, with those taken
-        back gone; of deltas the sum."""
+        back gone."""
         found: dict[Place, Sums] = {}
         for rows in batches:
             for page, start, *sums in sorted(rows, key=lambda row: row[-1] != TAKEN_BACK):
@@ -286,8 +285,7 @@ class Emission:
                     assert found.pop(place) == tuple(sums[:-1]), f"{place}: {sums} was not there"
                     continue
                 assert "retract" not in (self.late, self.changes) or place not in found, f"{place} stands twice"
-                before = found.get(place) if self.late == "delta" else None
-                found[place] = tuple(map(sum, zip(sums, before))) if before else tuple(sums)
+                found[place] = tuple(sums)
         return found
 
     # -- keys that expire ----------------------------------------------------------------------------------------
@@ -379,25 +377,21 @@ def drawn_emission(drawn: random.Random, window: Span | None) -> Emission:
         if chance < 0.4:
             return Emission(gap, drawn.choice((0, allowed)), None, "change", "retract", three)
         if chance < 0.42:
-            early_by = "processing" if drawn.random() < 0.3 else "event"
             early = drawn.choice((1, 7, 30))
-            return Emission(gap, drawn.choice((0, allowed)), "retract", names=three, early=early, early_by=early_by)
+            return Emission(gap, drawn.choice((0, allowed)), "retract", names=three, early=early)
         return Emission(gap, allowed, *((None, "final") if chance < 0.43 else ("retract",)), names=three)
     if chance < 0.6:
         around = SHIFTS if drawn.random() < 0.3 else window
-        allowed, late = drawn.choice((0, allowed)), drawn.choice((None, "retract", "delta"))
-        names = three[:2] if late == "delta" else three
-        early_by = "processing" if drawn.random() < 0.3 else "event"
-        return Emission(around, allowed, late, names=names, early=drawn.choice((1, 7, 30)), early_by=early_by)
+        allowed, late = drawn.choice((0, allowed)), drawn.choice((None, "retract", "accumulate"))
+        return Emission(around, allowed, late, names=three, early=drawn.choice((1, 7, 30)))
     if window is None and drawn.random() < 0.6:
         life, early = Life(drawn.choice((3, 10, 30))), drawn.choice((None, None, 1, 7, 30))
         if early is not None:
-            early_by = "processing" if drawn.random() < 0.3 else "event"
-            return Emission(life, changes=changes, names=three, early=early, early_by=early_by)
+            return Emission(life, changes=changes, names=three, early=early)
         emit, changes = drawn.choice((("close", "update"), ("change", "update"), ("change", "retract")))
         return Emission(life, emit=emit, changes=changes, names=three)
     if window is None:
-        return Emission(EVERYTHING, names=three) if chance < 0.7 else Emission(None, 0, None, "change", changes, three)
+        return Emission(None, 0, None, "change", changes, three)
     around = drawn.choice((DAYS, SHIFTS, window, window))
     if chance < 0.65:
         return Emission(around, names=three)
@@ -405,9 +399,7 @@ def drawn_emission(drawn: random.Random, window: Span | None) -> Emission:
         return Emission(around, allowed, None, "final", names=three)
     if chance < 0.8:
         return Emission(around, drawn.choice((0, allowed)), None, "change", changes, three)
-    late = drawn.choice(("accumulate", "retract", "delta"))
-    # Two maxima do not add up.
-    return Emission(around, allowed, late, names=three[:2] if late == "delta" else three)
+    return Emission(around, allowed, drawn.choice(("accumulate", "retract")), names=three)
 
 
 def start_of(row: Mapping[str, Any], column: str = "window_start") -> int | None:

@@ -40,7 +40,7 @@ from persistent.verify import verify
 from tests.crash.worlds import Beside, CrashJob, Outcome, Peaks, Totals, Visits, World, check_invariants, write_files
 from tests.proof import worlds
 from tests.proof.borders import Gap, Life
-from tests.proof.emission import DAYS, EVERYTHING, SHIFTS, Emission
+from tests.proof.emission import DAYS, SHIFTS, Emission
 from tests.proof.result import Result
 from tests.proof.twin import Twin
 from tests.servers.drivers import Driver, Order, descendants, driver, kill, spark_home
@@ -88,11 +88,9 @@ PLAN: tuple[tuple[str, str, str, int], ...] = (
 
 EMISSIONS = {
     "corrected": Emission((10, 10, 0), 100, "retract"),
-    "added": Emission((10, 10, 0), 200, "delta"),
     "days": Emission(DAYS, 100, "accumulate"),
     "changing": Emission((10, 10, 0), 100, emit="change"),
     "running": Emission(emit="change", changes="retract"),
-    "everything": Emission(EVERYTHING),
     "sessions": Emission(Gap(40, 300)),
     "joining": Emission(Gap(12, 300), 150, "retract"),
     "growing": Emission(Gap(12, 300), 150, emit="change", changes="retract"),
@@ -331,7 +329,8 @@ class Trial:
 
     def _driver(self) -> None:
         first = self.rng.randint(2, STEPS - 4)
-        drawn = [first, self.rng.randint(first + 3, STEPS)] if self.case.engine == "embedded" else [first]
+        # Some steps are left, or it may have ended before it is killed.
+        drawn = [first, self.rng.randint(first + 3, STEPS - 1)] if self.case.engine == "embedded" else [first]
         for id in drawn[: self.rng.randint(1, 2)]:
             with self._new(self.case.engine) as doomed:
                 self._reach(doomed, id)

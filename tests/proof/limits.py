@@ -50,7 +50,7 @@ from persistent.operations import compact
 from persistent.session_window import SessionWindow
 from persistent.testing.outcome import same
 from persistent.verify import verify
-from persistent.worker import dispatch, failing_keys, merge_runs, publish_shard
+from persistent.worker import dispatch, merge_runs, publish_shard
 from tests.proof.borders import Gap
 from tests.proof.result import Result
 
@@ -315,11 +315,11 @@ def _cut(self: Any, columns: Any) -> Any:
     return [pa.array(column)]
 
 
-def _present_or_all_apart(job: Any, table_of: Any, rows: Any, failing: Any) -> Iterator[Any]:
+def _made_or_all_apart(make: Any, rows: Any, alone: Any) -> Iterator[Any]:
     try:
-        yield table_of(rows)
+        yield make(rows)
     except OverflowError as error:
-        failing.append(failing_keys.FailingKey(failing_keys._first_key(rows), None, error))
+        yield from alone(rows.slice(0, 1), error)
 
 
 def _present_zero(self: Any, columns: Any) -> Any:
@@ -340,9 +340,7 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     "a wide total is stored in 64 bits": ((WideIntegers, "to_arrow", _cut),),
     "a result out of range is shown as 0": ((WideIntegers, "present_columns", _present_zero),),
     "what is set aside is not written": ((publish_shard, "stage_failing_keys", lambda *_: None),),
-    "a result that cannot be shown takes its neighbours along": (
-        (publish_shard, "present_rows", _present_or_all_apart),
-    ),
+    "a result that cannot be shown takes its neighbours along": ((publish_shard, "isolated", _made_or_all_apart),),
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tests.proof.model_laws import check_end
 from tests.proof.model_moves import Move, Without, ended, missing, new_file, summed, to, written
-from tests.proof.model_state import Actor, Bounds, File, Manifest, Store, manifest_at
+from tests.proof.model_state import Actor, Bounds, Manifest, Store, manifest_at
 
 
 def compact(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
@@ -33,7 +33,7 @@ def compact(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Ite
 
 
 def roll_back(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
-    """Copy the runs of the target under new names; take back later outputs."""
+    """Name the runs of the target again, which is kept; take back later outputs."""
     entry, target = actor.entry, manifest_at(store, actor.target)
     assert entry is not None
     if entry.id + 1 > bounds.ids:
@@ -41,9 +41,6 @@ def roll_back(store: Store, actor: Actor, bounds: Bounds, without: Without) -> I
     if target is None or not target.names() <= store.files:
         yield missing(store, actor, f"a file of checkpoint {actor.target}, which is kept,")
         return
-    again = "copies" in without
-    runs = target.runs if again else _copies(target.runs, actor, entry)
-    index = target.index if again else _copies(target.index, actor, entry)
     id = entry.id + 1
     want = Manifest(
         id=id,
@@ -55,19 +52,14 @@ def roll_back(store: Store, actor: Actor, bounds: Bounds, without: Without) -> I
         author=actor.incarnation,
         parent=(entry.id, entry.author),
         position=target.position,
-        runs=runs,
-        index=index,
+        runs=target.runs,
+        index=target.index,
         outputs=tuple(output for output in entry.outputs if output.id <= target.id),
         pins=entry.pins,
         retracts=target.id if "retract" not in without else -1,
         target=target.id,
     )
-    yield Move(f"copies {target.id}", written(store, *runs, *index), to(actor, "put commit", want=want))
-
-
-def _copies(runs: tuple[File, ...], actor: Actor, entry: Manifest) -> tuple[File, ...]:
-    new = {"epoch": entry.epoch, "id": entry.id + 1, "author": actor.incarnation}
-    return tuple(run._replace(**new, number=number) for number, run in enumerate(runs))
+    yield Move(f"names {target.id}", store, to(actor, "put commit", want=want))
 
 
 def done(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:

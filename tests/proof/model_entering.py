@@ -51,9 +51,18 @@ def fence(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Itera
         return
     if actor.kind == "pin":
         pins = tuple(sorted({*pins, actor.target})) if actor.target not in pins else ()
-    replan = old.replan
-    if bounds.replan and actor.kind == "run" and old.fences >= bounds.replan:
-        replan += plan_at(store, old.base, old.replan) is not None
+    there = bounds.replan and actor.kind == "run" and plan_at(store, old.base, old.replan) is not None
+    # Corrected options replace a plan at any fence, a step that was begun too often at a late one.
+    keeps = [] if there and old.fences >= bounds.replan else [old.replan]
+    for replan in [*keeps, old.replan + 1] if there else keeps:
+        yield from _put_fence(store, actor, bounds, without, replan=replan, pins=pins)
+
+
+def _put_fence(
+    store: Store, actor: Actor, bounds: Bounds, without: Without, *, replan: int, pins: tuple[int, ...]
+) -> Iterator[Move]:
+    old = actor.entry
+    assert old is not None
     want = old._replace(
         id=old.id + 1,
         kind="pin" if actor.kind == "pin" else "fence",
@@ -68,7 +77,8 @@ def fence(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Itera
         oldest=0 if "oldest" in without else old.oldest,
     )
     if want.id <= bounds.ids:
-        yield Move(f"fences {want.id}", store, to(actor, "put fence", want=want))
+        plans = f" for plan {replan}" if replan != old.replan else ""
+        yield Move(f"fences {want.id}{plans}", store, to(actor, "put fence", want=want))
 
 
 def _kept_now(entry: Manifest, store: Store) -> tuple[Manifest, ...]:

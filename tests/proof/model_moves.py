@@ -135,6 +135,10 @@ def plans_for(store: Store, actor: Actor, bounds: Bounds, without: Without) -> I
             raise Broken(f"the plan of {found.base} starts at {found.start}, but the checkpoint is at {entry.position}")
         yield f"plan {found.author} found", found, True
         return
+    earlier = plan_at(store, entry.base, entry.replan - 1) if looks and entry.replan else None
+    if earlier is not None:
+        again = earlier._replace(number=entry.replan, author=actor.incarnation)
+        yield f"plan {earlier.number} again", again, False
     ends = {min(bounds.messages, entry.position + width) for width in bounds.widths} - {entry.position}
     if not ends:
         yield "nothing to plan", None, False

@@ -53,7 +53,6 @@ RULES = {
     "fences go": "a fence is deleted once others follow it",
     "sweep before retract": "rolled-back staged files are swept before visible outputs are taken back",
     "target unchecked": "only a kept checkpoint can be a rollback target, checked again at each attempt to fence",
-    "copies": "a rollback copies the runs under new names",
 }
 
 WORLDS = {
@@ -75,6 +74,7 @@ LARGE = {
     "three at once": Bounds(2, 6, 3, (("run", 3),)),
     "lost answers, wide plans": Bounds(3, 7, 2, (("run", 2),), unknowns=1, widths=(1, 2)),
     "other plans": Bounds(2, 7, 2, (("run", 3),), replan=1),
+    "corrected plans": Bounds(2, 6, 2, (("run", 2), ("collect", 1)), replan=2, sweeps=True),
     "all commands": Bounds(2, 7, 2, (("run", 2), ("rollback", 1), ("compact", 1), ("pin", 1)), kept=2),
     "copies, three actors": Bounds(1, 6, 3, (("run", 3), ("rollback", 1)), kept=2, copies=True),
     "three actors": Bounds(2, 6, 3, (("run", 2), ("rollback", 1)), kept=2),
@@ -113,7 +113,6 @@ GUARDED: dict[str, tuple[str, ...]] = {
     "publish before collect": ("unpublished",),
     "epoch of garbage": ("id of garbage",),
     "id of garbage": ("epoch of garbage",),
-    "copies": ("kept",),
     "sweep before retract": ("tidy",),
     "tidy": ("sweep before retract",),
 }

@@ -143,9 +143,10 @@ class State(NamedTuple):
 class Bounds(NamedTuple):
     """How far the search goes. ``ids``: the highest manifest id. ``alive``: actors at once. ``unknowns``: answers lost
     or requests delayed. ``kept``: how many checkpoints are kept (the real number is ten). ``replan``: the number of
-    fences over one plan after which another is made; 0: never. ``widths``: the possible numbers of messages in a plan.
-    ``sweeps``: whether a driver can look for garbage in every step, and not only when it takes over. ``copies``: a
-    rename in the sink is three operations. ``reads``: how many published files a reader takes away."""
+    fences over one plan after which another is made, which any driver can make before; 0: never. ``widths``: the
+    possible numbers of messages in a plan. ``sweeps``: whether a driver can look for garbage in every step, and not
+    only when it takes over. ``copies``: a rename in the sink is three operations. ``reads``: how many published files a
+    reader takes away."""
 
     messages: int
     ids: int

@@ -40,6 +40,9 @@ def make_plan(store: Store, actor: Actor, bounds: Bounds, without: Without) -> I
     if "plan put" in without:
         yield Move("does not put its plan", store, to(actor, "map", put=True))
         return
+    if plan.listed is not None:
+        yield Move("has the listing of an earlier plan", store, to(actor, "put plan", want=plan))
+        return
     listed = new_file("i", actor, entry, tuple(range(plan.start, plan.end)), without)
     want = plan._replace(author=actor.incarnation, listed=listed)
     yield Move("lists", written(store, listed), to(actor, "put plan", want=want))

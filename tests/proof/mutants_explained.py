@@ -8,9 +8,8 @@ _S3 = "persistent.storage.s3"
 
 _COMPACTION = "persistent.checkpoint.compaction"
 _COPIES = "persistent.checkpoint.copies"
-_PROCESS = "persistent.checkpoint.process"
+_PROCESS = "persistent.process"
 _LOG = "persistent.checkpoint.log"
-_MESSAGES = "persistent.codec.messages"
 _DOCUMENTS = "persistent.codec.documents"
 _TABLES = "persistent.codec.tables"
 _RUNS = "persistent.codec.runs"
@@ -48,14 +47,6 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "return memory_bytes == 8 * len(column) and pa.types.is_primitive(column.type) and column.type.bit_width == 64",
         "64 to 65",
     ): "no column is of 65 bits, so every one is copied: the same bytes, later",
-    (_MESSAGES, "_ONE, _ANY = 1, -1", "1 to 2"): "any number stands for any that is no count of children",
-    (_MESSAGES, "return 0", "return None"): "callers ask whether a field is there, and None holds as little as 0",
-    (_MESSAGES, "return 0, 0", "0 to 1"): "where the items of a list are makes no difference if it has none",
-    (
-        _MESSAGES,
-        "whole = _FlatTable(data, 0, _TablesLeft())",
-        "0 to 1",
-    ): "it is asked only for what stands at a given place",
     (
         _COPIES,
         "runs=tuple(replace(run, first=number, last=number) for run, number in zip(runs, numbers, strict=True)),",
@@ -98,7 +89,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "resting, key=lambda name: (parts[name].largest.get(str(resting[name].rests), -1), name), default=None",
         "1 to 2",
     ): "every timestamp is above both",
-    ("persistent.codec.documents", "elif value is None or kind is bool:", "or to and"): (
+    ("persistent.codec.documents", "elif value is None or isinstance(value, bool):", "or to and"): (
         "None fits no other branch, and a bool passes as the integer that it is"
     ),
     ("persistent.driver.publish", "return False", "return None"): (

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tests.proof.mutants_bench import Bench, Mirror
 
+_COMMIT_CHANGE = "tests/checkpoint/test_commit_change.py"
 _STATES = "tests/test_several_states.py"
 _LIVES = "tests/test_time_to_live.py"
 _EXPIRING = "tests/test_several_states_that_expire.py"
@@ -50,44 +51,72 @@ PLANTED = (
     Planted(
         "publishing is fused with mapping",
         "persistent.driver.publish_after",
-        "return after or (step.plan.task.final_at is not None and step.plan.reads)",
+        "return after or (step.task.final_at is not None and step.plan.reads)",
         "return after",
         (f"{_LATENESS}::test_publishing_fused_with_mapping_loses_the_last_late_record",),
     ),
     Planted(
+        "an operation keeps what it decided before its fence",
+        "persistent.checkpoint.commit_change",
+        "        log.check(fence.manifest.id)\n        decision = decide(seen)\n",
+        "        log.check(fence.manifest.id)\n",
+        (f"{_COMMIT_CHANGE}::test_it_decides_again_once_nobody_else_commits",),
+    ),
+    Planted(
+        "a rollback names runs that the driver of a lost manifest may delete",
+        "persistent.operations.rolling_back",
+        "if not manifests.may_lose(target):",
+        "if True:",
+        (f"{_COMMIT_CHANGE}::test_a_rollback_copies_nothing_unless_a_later_manifest_is_lost",),
+    ),
+    Planted(
+        "a rollback copies runs that are kept",
+        "persistent.operations.rolling_back",
+        "if not manifests.may_lose(target):",
+        "if False:",
+        (f"{_COMMIT_CHANGE}::test_a_rollback_copies_nothing_unless_a_later_manifest_is_lost",),
+    ),
+    Planted(
+        "a rollback goes back to what no checkpoint keeps",
+        "persistent.checkpoint.commit_change",
+        "return target.files() <= {name for manifest in kept for name in manifest.files()}",
+        "return True",
+        (f"{_COMMIT_CHANGE}::test_only_what_a_kept_checkpoint_names_is_safe",),
+    ),
+    Planted(
         "a revision restarts after a savepoint",
         "persistent.driver.start_from",
-        "revision_base=copy.revision,",
-        "revision_base=0,",
+        '"revision_base": copy.revision,',
+        '"revision_base": 0,',
         (f"{_OVER_RUNS}::test_a_revision_that_restarts_after_a_savepoint",),
     ),
     Planted(
         "a row is judged by the clock committed with it",
         "persistent.worker.map_split",
         "kept = judge(item, clocks,",
-        "own = int(records.timestamps.max(initial=0)) - next(iter(job.each().values())).state.lateness.allowed_ms\n"
+        "own = int(records.timestamps.max(initial=0)) - [*job.states.values()][0].lateness.allowed_ms\n"
         "        kept = judge(item, {name: (judge, max(end, own)) for name, (judge, end) in clocks.items()},",
         (f"{_LATENESS}::test_what_is_final_is_said_by_the_clock_before_the_step",),
     ),
     Planted(
         "a closed window is dropped before it is final",
         "persistent.driver.commit",
-        "runs = _next_runs(state.runs, results, window, final)",
-        "runs = _next_runs(state.runs, results, window, clock.closed)",
+        "runs = _next_runs(node, state.runs, results, final)",
+        "runs = _next_runs(node, state.runs, results, clock.closed)",
         (f"{_LATENESS}::test_late_data_dropped_silently",),
     ),
     Planted(
         "a correction counts late rows twice",
-        "persistent.worker.revise_windows",
-        "states = [] if answer == DELTA else parts_of(job, item.runs,",
-        "states = [] if answer == DELTA else parts_of(job, (*item.runs, *item.delta),",
+        "persistent.worker.shard_views",
+        "before = parts_of(node, item.runs, *groups,",
+        "before = parts_of(node, (*item.runs, *item.delta), *groups,",
         (f"{_LATENESS}::test_late_data_dropped_silently",),
     ),
     Planted(
         "a retraction repeats the new value",
-        "persistent.worker.revise_windows",
-        "earlier, was[found[0]] = _put(rows.columns, *found), True",
-        "was[found[0]] = True",
+        "persistent.views.difference",
+        "replaced.append(Placed(piece.take(there), here))",
+        "replaced.append(Placed(changed.take(here), here))",
         (f"{_OVER_RUNS}::test_a_rollback_takes_corrections_back_and_makes_them_again",),
     ),
     Planted(
@@ -106,30 +135,30 @@ PLANTED = (
     ),
     Planted(
         "sessions that a late record joins stay published",
-        "persistent.worker.revise_sessions",
-        "    if len(gone):",
-        "    if False:",
+        "persistent.views.difference",
+        "            is_ended = np.ones(len(piece), bool)",
+        "            is_ended = np.zeros(len(piece), bool)",
         (f"{_JOINING}::test_a_late_record_joins_two_published_sessions",),
     ),
     Planted(
         "what is open again stays published",
-        "persistent.worker.revise_sessions",
-        "    return without(was, same_rows(was, now.take(np.flatnonzero(~changes)), 1)[0]), shown",
-        "    return was.take(same_rows(was, now.take(np.flatnonzero(changes)), 1)[0]), shown",
+        "persistent.views.difference",
+        "            ended.append(piece.filter(is_ended))",
+        "            ended.append(piece.filter(is_ended if len(rows) else ~is_ended))",
         (f"{_JOINING}::test_a_late_record_opens_a_published_session_again",),
     ),
     Planted(
         "what was published early stays if it has ended when it is joined",
-        "persistent.worker.revise_sessions",
-        "    return None if item.changes else _final(item)",
-        "    return _final(item)",
+        "persistent.worker.shard_views",
+        "    since = None if item.changes else settled",
+        "    since = settled",
         (f"{_GROWING}::test_what_was_published_early_and_has_ended_is_taken_back_once_it_is_joined",),
     ),
     Planted(
         "an open session that is published is not taken back",
-        "persistent.worker.revise_sessions",
-        "    return _FOR_EVER if item.changes else item.closed",
-        "    return item.closed",
+        "persistent.worker.shard_views",
+        "    closed = FOR_EVER if item.changes else item.closed",
+        "    closed = item.closed",
         (f"{_GROWING}::test_an_open_session_that_grows_is_taken_back_with_the_borders_that_it_had",),
     ),
     Planted(
@@ -142,30 +171,23 @@ PLANTED = (
     Planted(
         "an heir leaves what its first step joins",
         "persistent.driver.output_batches",
-        "(manifest.inherits and all(part.last is None or part.emptied for part in sinks)) or ",
+        "(inherits and all(part.last is None or part.emptied for part in sinks)) or ",
         "",
         (f"{_GROWING}::test_an_heir_takes_back_what_the_origin_has_published",),
     ),
     Planted(
         "a fold drops a closed session before it is final",
         "persistent.driver.step",
-        "FoldRuns(self.attempt, one, last.final, state=name",
-        "FoldRuns(self.attempt, one, last.clock.closed, state=name",
+        "FoldRuns(self.attempt, one, self.before.final, node=",
+        "FoldRuns(self.attempt, one, self.before.clock.closed, node=",
         (f"{_JOINING}::test_a_reader_holds_the_plain_sessions_at_every_step",),
     ),
     Planted(
         "the revisions of an heir begin anew",
         "persistent.driver.start_from",
-        "            revision_base=copy.revision,",
-        "            revision_base=0,",
+        '"revision_base": copy.revision,',
+        '"revision_base": 0,',
         (f"{_JOINING}::test_an_heir_takes_back_what_the_origin_has_published",),
-    ),
-    Planted(
-        "an older release would run a plan of late records of sessions",
-        "persistent.driver.next_step",
-        "final_at, emit, passed, of_sessions or None)",
-        "final_at, emit, passed)",
-        (f"{_JOINING}::test_an_older_release_refuses_the_checkpoint_and_the_plan",),
     ),
     Planted(
         "a session takes what its own end has not passed",
@@ -184,7 +206,7 @@ PLANTED = (
     Planted(
         "a window closes, and what it held back early is not published",
         "persistent.driver.publish_after",
-        "return bool(touched(window, old, last.final, closed) or touched(window, new, final, closed))",
+        "return bool(touched(window, old, step.before.final, closed) or touched(window, new, final, closed))",
         "return False",
         ("tests/test_lateness_of_early_results.py::test_the_table_is_that_of_the_last_publication",),
     ),
@@ -205,7 +227,7 @@ PLANTED = (
     Planted(
         "a sink gets the rows of another state",
         "persistent.worker.job",
-        "for sink, one in self.sinks.items() if self.takes[sink] == name}",
+        "for sink, one in self.sinks.items() if self.takes.get(sink, STATE) == name}",
         "for sink, one in self.sinks.items()}",
         (f"{_STATES}::test_several_sinks_of_a_state_get_its_rows_and_no_others",),
     ),
@@ -219,8 +241,8 @@ PLANTED = (
     Planted(
         "a state that was added answers for before",
         "persistent.driver.evolution",
-        "operator = operator.with_state(added=added.watermark) if found.base else operator",
-        "operator = operator",
+        "one.with_state(added=added.watermark) for id, one",
+        "one for id, one",
         ("tests/test_several_states_that_change.py::test_of_a_state_that_was_added_nothing_is_known_before",),
     ),
     Planted(

@@ -6,13 +6,13 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from persistent.checkpoint.commit_change import Manifests
 from persistent.checkpoint.manifest import Manifest
 from persistent.driver import next_step, publish_after
 from persistent.operations import compaction, rolling_back
@@ -26,8 +26,8 @@ _CASES_AT_ONCE = 5
 _MUTANT_SECONDS = 20.0
 
 
-def _positions_stay(last: Any, copy: Manifest, *others: Any, **more: Any) -> Manifest:
-    return replace(_ROLLED_BACK(last, copy, *others, **more), sources=last.manifest.sources)
+def _positions_stay(manifests: Manifests, *others: Any, **more: Any) -> dict[str, Any]:
+    return {**_ROLLED_BACK(manifests, *others, **more), "sources": manifests.newest.manifest.sources}
 
 
 def _without_the_last_run(*all_: Any) -> Iterator[Any]:

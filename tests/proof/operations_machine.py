@@ -19,17 +19,18 @@ from persistent.checkpoint.subfolder import savepoint_folder
 from persistent.driver import step as driver_step
 from persistent.engines.embedded import Embedded
 from persistent.errors import InvalidPipeline, Refused, UnknownCheckpoint
-from persistent.operations import collect_garbage, compact, merge, pin, restart, rollback, savepoint, upgrade
+from persistent.operations import collect_garbage, compact, merge, pin, restart, rollback, savepoint
 from persistent.reading import diff, export, place
 from persistent.storage import MemoryStorage
 from persistent.verify import verify
 from tests.faults import DEATHS, FaultyStorage, Killed, Operations
 from tests.proof.borders import Gap, Life
-from tests.proof.emission import DAYS, EVERYTHING, SHIFTS, Emission, start_of
+from tests.proof.emission import DAYS, SHIFTS, Emission, start_of
 from tests.proof.operations_model import GRID, Held, Model, Plan, Snapshot
 from tests.proof.operations_world import World, values
 from tests.proof.simulation_small import small
 from tests.proof.worlds import drawn_names
+from tests.single import only
 
 Change = Callable[[int], None]
 """What the model does when a manifest of this id is seen."""
@@ -49,11 +50,10 @@ EMISSIONS = st.one_of(
     st.sampled_from((Emission(WINDOWS), Emission())),
     st.sampled_from(
         (
-            *(Emission(WINDOWS, 15, late) for late in ("accumulate", "retract", "delta")),
+            *(Emission(WINDOWS, 15, late) for late in ("accumulate", "retract")),
             Emission(WINDOWS, 15, emit="final"),
             Emission(DAYS),
             Emission(DAYS, 15, "retract"),
-            Emission(EVERYTHING),
             *(Emission(WINDOWS, 15, emit="change", changes=changes) for changes in ("update", "retract")),
             *(Emission(emit="change", changes=changes) for changes in ("update", "retract")),
             Emission(Gap(4, 20)),
@@ -367,12 +367,6 @@ class Machine(RuleBasedStateMachine):
             let_go = tuple(manifest_name(id) for id in model.kept() if not model.keeps(id, model.newest + 1))
             assert collect_garbage(storage, dry_run=True, take_over=True) == let_go
 
-    @rule()
-    def upgrade(self) -> None:
-        before = self.world.files()
-        upgrade(self.world.checkpoint, take_over=True)
-        assert self.world.files() == before, "there was nothing to upgrade"
-
     @rule(which=NUMBER, rows=ROWS, goes_on=st.booleans(), crash=CRASH, crash_start=CRASH)
     def branch(self, which: int, rows: Any, goes_on: bool, crash: Any, crash_start: Any) -> None:
         """A savepoint, and a new job that begins with it."""
@@ -627,7 +621,7 @@ class Machine(RuleBasedStateMachine):
 
 
 def _check_manifest(manifest: Any, expected: Snapshot) -> None:
-    clock, source = manifest.clock, manifest.source
+    clock, source = manifest.clock, only(manifest.sources)
     found = (clock.watermark, clock.closed, clock.end_of_input, source.since)
     ended = expected.ended
     if expected.emission.has_sessions and expected.emission.of_changes and not expected.rows:

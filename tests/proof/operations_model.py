@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.proof.borders import Gap
-from tests.proof.emission import EVERYTHING, Emission, Place, Sums
+from tests.proof.emission import Emission, Place, Sums
 
 GRID, HISTORY_MS = 5, 40
 """Of clocks at which the state is known, in ticks; and for how long it is, without windows."""
@@ -110,7 +110,7 @@ class Snapshot:
         open then has been published."""
         emission = self.emission
         grid = emission.window.cut if isinstance(emission.window, Gap) else GRID * emission.tick_ms
-        if emission.window == EVERYTHING or emission.has_lives or clock % grid or not 0 <= clock <= self.watermark:
+        if emission.has_lives or clock % grid or not 0 <= clock <= self.watermark:
             return False
         if emission.has_sessions:
             # None is open at a border of cells, and those that were then are gone from the cell behind.
@@ -227,7 +227,7 @@ class Snapshot:
         was_read = self.since is not None or any(account["read"] for account in self.accounts.values())
         after = replace(empty, rows=rows, watermark=clock, closed=closed, final=closed, known_from=self.known_from)
         passed = self.passed
-        if passed is not None and self.emission.early_by == "event":
+        if passed is not None:
             passed = min(passed, clock)
         after = replace(after, since=clock if was_read else None, passed=passed)
         return replace(after, unlisted=newest.unlisted, marked=not newest.unlisted)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+from msgspec import structs
 
 from persistent import FileSink, MemorySource, PersistentTask, Pipeline, Retention
 from persistent.checkpoint.log import Log
@@ -44,7 +45,7 @@ class Named:
             here = SourceState({_MEMORY: state.positions.get(name, (0, 0))}, _RECORDED)
             own = replace(budget, ahead=frozenset([_MEMORY] if name in budget.ahead else []))
             planned = MemorySource(rows, ordered=True).plan(here, own, follow=True)
-            splits += [replace(split, partition=name) for split in planned.splits]
+            splits += [structs.replace(split, partition=name) for split in planned.splits]
             end[name] = planned.end[_MEMORY]
         return SourcePlan(tuple(splits), end, dict.fromkeys(self.lists), _RECORDED)
 

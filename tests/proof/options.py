@@ -24,15 +24,12 @@ from typing import Any
 from unittest import mock
 
 from persistent.checkpoint import running
-from persistent.checkpoint.plan import StepPlan
-from persistent.checkpoint.process import Process
 from persistent.clock import duration_ms
-from persistent.driver import commit, loop
+from persistent.driver import commit, next_step, open_job
 from persistent.driver.changes import OnChange
 from persistent.errors import CorruptCheckpoint, PersistentError, SourceError, StagedMissing, UserCodeError
+from persistent.process import Process
 from persistent.sources import options
-from persistent.sources.memory import MemorySource
-from persistent.sources.schemas import from_json
 from persistent.testing.clock import START_MS, ManualClock
 from persistent.testing.faults import DEATHS, Killed, Operations
 from persistent.testing.outcome import Outcome, first_difference
@@ -92,7 +89,7 @@ class Cases:
     def begins(self, log: list[tuple[str, str, str]]) -> int:
         """The first operation after the first plan; for what needs a commit, after that."""
         puts = [at for at, (verb, _, name) in enumerate(log) if verb == "put_if_absent" and name.startswith("p/")]
-        if self.change.effect is not OnChange.RECORDED or self.change.after == "plan" or not puts:
+        if self.change.effect is not OnChange.RECORDED or not puts:
             return min(puts, default=0) + 1
         # The second plan is put when the first step has been committed.
         return puts[1] + 1 if len(puts) > 1 else len(log)
@@ -235,32 +232,15 @@ def given(setting: Setting) -> options_twin.Given:
 
 # -- planted defects ---------------------------------------------------------------------------------------------
 
-_decode = StepPlan.decode
-
-
-def _without_max_future(data: bytes, place: str) -> StepPlan:
-    return replace(_decode(data, place), max_future_ms=None)
-
 
 def _nothing(*arguments: Any, **named: Any) -> None:
     return None
 
 
 MUTANTS: dict[str, tuple[str, Any, str, Callable[..., Any]]] = {
-    "a plan is run with the options of today": (
-        "Pipeline.max_future",
-        StepPlan,
-        "decode",
-        staticmethod(_without_max_future),
-    ),
+    "a plan is run with options of before": ("Pipeline.max_future", next_step, "_corrected_step", _nothing),
     "what a source has recorded is not compared": ("MemorySource.timestamp", options, "require_recorded", _nothing),
-    "a plan that was put is not compared": (
-        "MemorySource.timestamp",
-        MemorySource,
-        "schema",
-        lambda self, recorded: from_json(recorded["schema"]),
-    ),
-    "a folder without what was published is taken": ("FileSink.url", loop, "check_folder", _nothing),
+    "a folder without what was published is taken": ("FileSink.url", open_job, "check_folder", _nothing),
     "what was folded is known under a longer history": ("NonWindowState.history", commit, "known_from", _nothing),
 }
 """The option that shows it, and what is put in place of the code."""

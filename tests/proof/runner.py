@@ -9,6 +9,7 @@ would need more stops early and says so in its note.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
 import importlib.util
 import logging
@@ -16,7 +17,7 @@ import multiprocessing
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
@@ -31,9 +32,11 @@ SECTIONS = {
     "model": "tests.proof.model",
     "simulation": "tests.proof.simulation",
     "operations": "tests.proof.operations",
+    "law": "tests.proof.law",
     "limits": "tests.proof.limits",
     "corruption": "tests.proof.corruption",
     "readers": "tests.proof.readers",
+    "peers": "tests.proof.peers",
     "reads": "tests.proof.reads",
     "moves": "tests.proof.moves",
     "options": "tests.proof.options",
@@ -51,9 +54,11 @@ WEIGHTS = {
     "model": 300.0,
     "simulation": 1000.0,
     "operations": 250.0,
+    "law": 2200.0,
     "limits": 300.0,
     "corruption": 160.0,
     "readers": 160.0,
+    "peers": 350.0,
     "reads": 300.0,
     "moves": 300.0,
     "options": 300.0,
@@ -206,7 +211,7 @@ def _result(started: _Started, *, overdue: bool) -> Result:
             started.process.terminate()
             return Result(started.section, 0, ("did not end in its time",), None, seconds, "ended from outside")
         # By the name in the table, whatever the section calls itself.
-        return replace(started.answer.recv(), section=started.section)
+        return dataclasses.replace(started.answer.recv(), section=started.section)
     except EOFError:
         started.process.join()
         code = started.process.exitcode

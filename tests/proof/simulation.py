@@ -40,6 +40,7 @@ from tests.proof.simulation_oracle import Oracle
 from tests.proof.simulation_schedule import Process, Schedule, SimulatedStorage
 from tests.proof.simulation_small import small
 from tests.proof.simulation_twin import Counts
+from tests.single import only
 
 try:
     from persistent import operations
@@ -174,7 +175,7 @@ class Simulation:
 
     def passes(self, ticks: Sequence[int]) -> None:
         """Time passes, of which only that counts as quiet in which a driver that follows is there."""
-        if self.quiet_ms is None and self.emission.early_by == "event":
+        if self.quiet_ms is None:
             return
         passed_ms = self.time.choice(ticks) * self.emission.tick_ms
         self.clock.advance(passed_ms)
@@ -339,7 +340,7 @@ class Simulation:
             report = last.answer
             self._judge()
         if not self.oracle.faults:
-            self.oracle.at_end(self.input.count(self.oracle.newest.source.recorded))
+            self.oracle.at_end(self.input.count(only(self.oracle.newest.sources).recorded))
             assert report.steps == 0, f"run again in peace, it found {report.steps} steps to do"
 
 

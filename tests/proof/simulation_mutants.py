@@ -9,6 +9,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from msgspec import structs
 
 from persistent.checkpoint import garbage
 from persistent.checkpoint.log import Log
@@ -16,14 +17,15 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SeenPart
 from persistent.checkpoint.successor import Entry
 from persistent.clock import wall_ms
-from persistent.driver import commit, expiry, publish, publish_after, recover, seen_part, state_step, step_effects
+from persistent.driver import commit, publish, publish_after, recover, seen_part, step_effects
 from persistent.driver.agenda_cache import SessionCache
 from persistent.driver.quiet import QuietWatch
 from persistent.session_window import SessionWindow, last_sessions
 from persistent.sinks.file import FileSink
 from persistent.sources.then import ThenSource
 from persistent.time_to_live import TimeToLive
-from persistent.worker import map_split, merge_runs, publish_shard, revise_sessions
+from persistent.views import difference
+from persistent.worker import map_split, merge_runs, publish_shard, shard_views
 from tests.proof.emission import Emission
 
 
@@ -33,21 +35,23 @@ def _put_any(self: Log, name: str, data: bytes, is_ours: Callable[[bytes], bool]
 
 
 def _fence_without_outputs(self: Log, manifest: Manifest) -> Entry:
-    return _PUT(self, replace(manifest, sinks={}, aside=()) if manifest.kind == "fence" else manifest)
+    return _PUT(self, structs.replace(manifest, sinks={}, aside=()) if manifest.kind == "fence" else manifest)
 
 
 def _fence_without_epoch(self: Log, manifest: Manifest) -> Entry:
-    return _PUT(self, replace(manifest, epoch=max(1, manifest.epoch - 1)) if manifest.kind == "fence" else manifest)
+    return _PUT(
+        self, structs.replace(manifest, epoch=max(1, manifest.epoch - 1)) if manifest.kind == "fence" else manifest
+    )
 
 
 def _under_the_current_id(job: Any, log: Log, manifest: Manifest) -> None:
     id = manifest.id
     sinks = {
-        name: replace(sink, unpublished=tuple(replace(batch, id=id) for batch in sink.unpublished))
+        name: structs.replace(sink, unpublished=tuple(structs.replace(batch, id=id) for batch in sink.unpublished))
         for name, sink in manifest.sinks.items()
     }
-    aside = tuple(replace(one, id=id) for one in manifest.aside)
-    _PUBLISH(job, log, replace(manifest, sinks=sinks, aside=aside))
+    aside = tuple(structs.replace(one, id=id) for one in manifest.aside)
+    _PUBLISH(job, log, structs.replace(manifest, sinks=sinks, aside=aside))
 
 
 def _inputs_stay(runs: Any, folds: Any) -> Any:
@@ -65,12 +69,15 @@ def _early(self: SeenPart, watermark: int, within_ms: int) -> int:
 def _fence_without_seen(self: Log, manifest: Manifest) -> Entry:
     if manifest.kind != "fence":
         return _PUT(self, manifest)
-    parts = {name: replace(one, seen=one.seen and replace(one.seen, runs=())) for name, one in manifest.sources.items()}
-    return _PUT(self, replace(manifest, sources=parts))
+    parts = {
+        name: structs.replace(one, seen=one.seen and structs.replace(one.seen, runs=()))
+        for name, one in manifest.sources.items()
+    }
+    return _PUT(self, structs.replace(manifest, sources=parts))
 
 
-def _fused(job: Any, step: Any) -> bool:
-    return publish_after.publishes_changes(job, step)
+def _fused(node: Any, step: Any) -> bool:
+    return publish_after.publishes_changes(node, step)
 
 
 def _by_its_own_clock(item: Any, clocks: Any, aside: Any, *rest: Any) -> Any:
@@ -78,28 +85,31 @@ def _by_its_own_clock(item: Any, clocks: Any, aside: Any, *rest: Any) -> Any:
     return _JUDGE(item, {name: (window, max(final, own)) for name, (window, final) in clocks.items()}, aside, *rest)
 
 
-def _twice(job: Any, item: Any) -> Any:
-    return _CORRECTIONS(job, replace(item, runs=(*item.runs, *item.delta)))
+def _twice(node: Any, item: Any) -> Any:
+    is_late = item.corrected and not isinstance(node.state.window, SessionWindow)
+    return _SIDES(node, replace(item, runs=(*item.runs, *item.delta)) if is_late else item)
 
 
-def _drops_fragments(job: Any, item: Any) -> Any:
-    return _COMPACTED(job, replace(item, over=item.final + job.state.window.gap_ms))
+def _drops_fragments(node: Any, item: Any) -> Any:
+    return _COMPACTED(node, replace(item, over=item.final + node.state.window.gap_ms))
 
 
 def _as_a_window(self: SessionWindow, timestamps: Any, watermark: int) -> Any:
     return self.ends(timestamps) <= watermark, np.zeros(len(timestamps), bool)
 
 
-def _stays_published(job: Any, told: Any, shown: Any, **more: Any) -> Any:
-    return _DIFFERENCE(job, told.slice(0, 0), shown, **more)
+def _stays_published(view: Any, old: Any, rows: Any, changed: Any, **more: Any) -> Any:
+    return _BETWEEN(view, [] if view.joins else old, rows, changed, **more)
 
 
-def _as_if_closed(item: Any) -> int:
-    return int(item.closed)
+def _as_if_closed(node: Any, item: Any, window: Any, **more: Any) -> Any:
+    comparison = _SESSIONS(node, item, window, **more)
+    return replace(comparison, view=replace(comparison.view, closed=item.closed))
 
 
-def _without_the_delta(job: Any, item: Any) -> Any:
-    return _CHANGED(job, replace(item, delta=()))
+def _without_the_delta(node: Any, item: Any, window: Any, **more: Any) -> Any:
+    changes = item.changes or item.corrected
+    return _SESSIONS(node, replace(item, delta=()) if changes else item, window, **more)
 
 
 def _to_today(self: QuietWatch, quiet_after_ms: int) -> int:
@@ -117,9 +127,9 @@ def _last_life(gaps: Any, rows: Any, over: int) -> Any:
 
 
 def _by_the_clock_after(bench: Any, step: Any, mapped: Any, **options: Any) -> Any:
-    reached = max([step.plan.task.close_at, *(one.largest or 0 for one in mapped)])
-    tasks = dict.fromkeys(step.plan.tasks, replace(step.plan.task, close_at=reached))
-    return _EXPIRES(bench, replace(step, plan=replace(step.plan, tasks=tasks)), mapped, **options)
+    ttl_ms = bench.node.state.time_to_live.ttl_ms
+    reached = max([step.task.close_at, *(int(one.agenda.ends[-1]) - ttl_ms for one in mapped if one.agenda)])
+    return _EXPIRES(bench, replace(step, task=structs.replace(step.task, close_at=reached)), mapped, **options)
 
 
 def _seen_at_once(job: Any, attempt: Any, batches: Any) -> Any:
@@ -129,10 +139,10 @@ def _seen_at_once(job: Any, attempt: Any, batches: Any) -> Any:
     return staged
 
 
-_AFTER, _EXPIRES, _LATE = merge_runs.sessions_after, expiry._closing, map_split.stage_late
-_PUT, _PUBLISH, _JUDGE, _CORRECTIONS = Log.put, publish.publish, map_split.judge, publish_shard.corrections
+_AFTER, _EXPIRES, _LATE = merge_runs.sessions_after, publish_after._closing_lives, map_split.stage_late
+_PUT, _PUBLISH, _JUDGE, _SIDES = Log.put, publish.publish, map_split.judge, publish_shard.comparisons_of
 _COMPACTED, _LASTS, _SAW = merge_runs._compacted, QuietWatch.lasts_ms, QuietWatch.saw
-_DIFFERENCE, _CHANGED = revise_sessions.difference, publish_shard.changed_sessions
+_BETWEEN, _SESSIONS = difference.between, shard_views._sessions
 
 Patch = tuple[Any, str, Any]
 
@@ -153,21 +163,21 @@ MUTANTS: Mapping[str, Patch] = {
     "what was seen expires too early": (SeenPart, "horizon", _early),
     "splits that have seen the same both count it": (step_effects, "set_apart", lambda bench, *found: found),
     "a fence forgets what was seen": (Log, "put", _fence_without_seen),
-    "publishing is fused with mapping": (state_step, "publishes_after", _fused),
+    "publishing is fused with mapping": (step_effects, "publishes_after", _fused),
     "a row is judged by the clock committed with it": (map_split, "judge", _by_its_own_clock),
-    "a correction counts late rows twice": (publish_shard, "corrections", _twice),
+    "a correction counts late rows twice": (publish_shard, "comparisons_of", _twice),
     "a fold drops a fragment of a session": (merge_runs, "_compacted", _drops_fragments),
     "a session is judged like a window": (SessionWindow, "late", _as_a_window),
     "a session loses its bridge": (SessionCache, "touched", lambda self, delta, closed: ()),
-    "a session is corrected without its bridge": (publish_shard, "changed_sessions", _without_the_delta),
-    "sessions that others take in stay published": (revise_sessions, "difference", _stays_published),
-    "open sessions are taken for unpublished": (revise_sessions, "_told_until", _as_if_closed),
+    "a session is corrected without its bridge": (shard_views, "_sessions", _without_the_delta),
+    "sessions that others take in stay published": (difference, "between", _stays_published),
+    "open sessions are taken for unpublished": (shard_views, "_sessions", _as_if_closed),
     "a session closes with what it held back": (publish_after, "_closes_unpublished", lambda *_: False),
     "early results wait for their clock alone": (publish_after, "_must_publish", lambda *_: False),
     "a quiet clock jumps to today": (QuietWatch, "lasts_ms", _to_today),
     "a time without a driver counts as quiet": (QuietWatch, "saw", _watched_before),
     "a time to live keeps the last life alone": (merge_runs, "sessions_after", _last_life),
-    "a key expires by the clock committed with it": (expiry, "_closing", _by_the_clock_after),
+    "a key expires by the clock committed with it": (publish_after, "_closing_lives", _by_the_clock_after),
     "a late row is published by the attempt that finds it": (map_split, "stage_late", _seen_at_once),
     "the live half counts what the history has": (ThenSource, "_of_live", lambda self, records, reached: records),
 }

@@ -25,6 +25,7 @@ from persistent.sinks.file import FileSink
 from persistent.storage import MemoryStorage
 from tests.proof.emission import Emission
 from tests.proof.simulation_twin import Copies, Snapshot, Step
+from tests.single import only
 
 _DIGITS = 20
 
@@ -123,8 +124,8 @@ class Oracle:
         plan = self.plans.get(plan_name(old.base, old.replan))
         _require(plan is not None, f"checkpoint {new.id} was put before a plan of {old.base}-{old.replan}")
         assert plan is not None
-        read = plan.source
-        _require(read.end == new.source.positions, f"checkpoint {new.id} did not run the plan of {old.base}")
+        read = only(plan.sources)
+        _require(read.end == only(new.sources).positions, f"checkpoint {new.id} did not run the plan of {old.base}")
         self.ran[new.id] = plan
         task, before, rows = self._task(plan), self.snapshots[old.id], self.rows_of(read)
         self.happened |= {"quiet"} if plan.quiet_ms else set()
@@ -132,10 +133,10 @@ class Oracle:
         self.happened |= {"states"} if len(plan.tasks) > 1 else set()
         self._check_quiet(new.id, old, plan, any(rows.values()))
         if self.emission.early is not None:
-            publishes = self.emission.early_clock(before.passed, before.watermark, plan.wall_ms)[1]
+            publishes = self.emission.early_clock(before.passed, before.watermark)[1]
             wanted = "change" if publishes else "early"
             _require(task.emit == wanted, f"the plan of {old.base} says {task.emit}, not {wanted}")
-        step = Step(rows, task.close_at, task.ends, read.cap, plan.quiet_ms, plan.wall_ms)
+        step = Step(rows, task.close_at, task.ends, read.cap, plan.quiet_ms)
         return before.after(step, self.emission, self.lag_ms, self.copies)
 
     def _task(self, plan: StepPlan) -> TaskStep:
@@ -150,7 +151,7 @@ class Oracle:
         since = self.read_at[old.id]
         watched = self.watched() - since
         _require(plan.quiet_ms <= watched, f"checkpoint {id}: quiet for {plan.quiet_ms} ms, watched for {watched}")
-        _require(not (reads and plan.quiet_ms), f"checkpoint {id}: quiet, and read {plan.source.end}")
+        _require(not (reads and plan.quiet_ms), f"checkpoint {id}: quiet, and read {only(plan.sources).end}")
         self.read_at[id] = self.watched() if reads else since
 
     def _check_account(self, new: Manifest, expected: Snapshot) -> None:

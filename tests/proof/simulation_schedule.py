@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from persistent.errors import StorageError
 from persistent.storage import MemoryStorage, Put
-from persistent.storage.copying import rename_by_copy
+from persistent.storage.fsspec_storage import rename_by_copy
 from persistent.testing.faults import Killed
 
 FATES = ("killed before", "killed after", "killed half", "answer lost", "not done", "delayed")

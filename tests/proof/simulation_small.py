@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 from persistent.checkpoint import compaction, names
-from persistent.driver import loop
+from persistent.driver import open_job
 from persistent.testing.clock import ManualClock
 
 
@@ -28,7 +28,7 @@ class _Names:
 def small(seed: int) -> Iterator[ManualClock]:
     """Names and times come from the seed; steps and folds are small. The clock stands until it is moved."""
     small_ones: dict[Any, dict[str, Any]] = {
-        loop: {"ROWS_FIRST": 6, "_ROWS_MIN": 2, "ROWS_MAX": 9, "_SWEEP_STEPS": 3},
+        open_job: {"ROWS_FIRST": 6, "_ROWS_MIN": 2, "ROWS_MAX": 9, "_SWEEP_STEPS": 3},
         compaction: {"FAN_IN": 2, "_TIER_0_ROWS": 4, "_ROWS_MIN": 8},
         names: {"uuid": _Names(seed)},
     }

@@ -67,14 +67,13 @@ class Counts(PersistentTask):
 @dataclass(frozen=True)
 class Step:
     """What a plan says: the rows to read, of each partition, and the windows to close. ``caps``: of the partitions that
-    the clock waits for. ``quiet_ms``: for how long nothing has come; ``wall_ms``: the time of day."""
+    the clock waits for. ``quiet_ms``: for how long nothing has come."""
 
     rows: Mapping[str, Sequence[Mapping[str, Any]]]
     close_at: int
     ends: bool
     caps: Mapping[str, int | None]
     quiet_ms: int = 0
-    wall_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -201,7 +200,7 @@ class Snapshot:
         changed, passed = self.changed.union((page, None) for page, _ in own), self.passed
         publishes = step.ends or emission.of_changes
         if emission.early is not None:
-            passed, passes = emission.early_clock(self.passed, self.watermark, step.wall_ms)
+            passed, passes = emission.early_clock(self.passed, self.watermark)
             publishes = step.ends or passes or (self.marked and not self.shows and bool(self.counted))
         if not publishes:
             return replace(self, changed=changed, passed=passed, outputs=())
@@ -213,7 +212,7 @@ class Snapshot:
     def _published_early(
         self, step: Step, emission: Emission, sums: Mapping[Place, Sums], own: Sequence[Place], judged: int
     ) -> Snapshot:
-        passed, publishes = emission.early_clock(self.passed, self.watermark, step.wall_ms)
+        passed, publishes = emission.early_clock(self.passed, self.watermark)
         lacks = self.marked and not self.shows and bool(self.sums)
         fresh = self.changed
         if emission.has_sessions:

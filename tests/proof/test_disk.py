@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from persistent.storage import LocalStorage, Put
-from persistent.storage.disk import Disk, OsDisk
+from persistent.storage.local import Disk, OsDisk
 from tests.proof.disk import SECTOR_BYTES, SimulatedDisk, SimulatedFiles
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.proof.borders import Gap, Life, Shifts, shift_of
-from tests.proof.emission import DAYS, EVERYTHING, SHIFTS, TAKEN_BACK, Emission, drawn_emission
+from tests.proof.emission import DAYS, SHIFTS, TAKEN_BACK, Emission, drawn_emission
 from tests.proof.twin import Twin
 from tests.proof.worlds import EMITTING
 
@@ -37,10 +37,6 @@ def batches(emission: Emission) -> list[list[tuple[object, ...]]]:
             Emission(WINDOWS, 20, "retract"),
             [[], [], [(0, 1, 1)], [(10, 1, 2), (0, 1, 1, TAKEN_BACK), (0, 2, 5)], [], [(20, 1, 3)], [(40, 1, 5)]],
         ),
-        (
-            Emission(WINDOWS, 50, "delta"),
-            [[], [], [(0, 1, 1)], [(10, 1, 2), (0, 1, 4)], [], [(20, 1, 3), (0, 1, 6)], [(40, 1, 5)]],
-        ),
         (Emission(WINDOWS, 20, emit="final"), [[], [], [], [], [], [(0, 2, 5), (10, 1, 2)], [(20, 1, 3), (40, 1, 5)]]),
         (
             Emission(WINDOWS, 20, emit="change", changes="retract"),
@@ -50,7 +46,6 @@ def batches(emission: Emission) -> list[list[tuple[object, ...]]]:
             Emission(emit="change"),
             [[(None, 1, 1)], [(None, 2, 3)], [(None, 3, 6)], [(None, 4, 10)], [(None, 5, 15)], [(None, 6, 21)], []],
         ),
-        (Emission(EVERYTHING), [[], [], [], [], [], [], [(None, 6, 21)]]),
         (
             Emission(Gap(15, 40)),
             [[], [], [], [], [], [((3, 40), 3, 6)], [((41, 56), 1, 5)]],
@@ -199,6 +194,5 @@ def test_seeds_draw_every_emission() -> None:
     """A seed that is never drawn shows nothing."""
     drawn = [drawn_emission(random.Random(seed), (WINDOWS, None)[seed % 3 == 0]) for seed in range(2000)]
     kinds = Counter((str(one.window), one.late, one.emit, one.changes) for one in drawn)
-    assert len(kinds) == 53 and kinds[str(WINDOWS), None, "close", "update"] > 400
+    assert len(kinds) == 49 and kinds[str(WINDOWS), None, "close", "update"] > 400
     assert min(sum(one.has_sessions for one in drawn), sum(one.early is not None for one in drawn)) > 100
-    assert all(one.late != "delta" or "top" not in one.names for one in drawn)

@@ -21,9 +21,8 @@ from typing import Any
 from persistent.topic import JoinOptions, MessagesLost, Retain, SessionBegan, SessionEnded, TopicMessage, TopicPlace
 from persistent.topic.messages import Ask, HangUp, Sent, Spoken
 from persistent.topic.ordering import GONE, NOT_RECOVERED, NOT_RETAINED, OVER, TIMEOUT
-from persistent.topic.outbox import ASKED_MAX
 from persistent.topic.receiving import NOT_LATE, Dial, GiveUp, Receiving, Tell
-from persistent.topic.sending import Sending
+from persistent.topic.sending import ASKED_MAX, Sending
 from tests.proof.result import Result
 from tests.proof.topic_network import Connection, Process
 

@@ -9,12 +9,9 @@ from typing import Any
 from unittest.mock import patch
 
 from persistent.topic import MessagesLost, SessionBegan, SessionEnded, TopicMessage, TopicPlace
-from persistent.topic.asks import Asks
-from persistent.topic.ordering import Ordering
-from persistent.topic.outbox import Outbox
+from persistent.topic.ordering import Asks, Ordering
 from persistent.topic.receiving import Receiving
-from persistent.topic.retention import Retained
-from persistent.topic.sending import Sending
+from persistent.topic.sending import Outbox, Retained, Sending
 from tests.proof.topic import Sweep
 
 _SEEDS_MAX = 300

@@ -13,10 +13,10 @@ from persistent.requests.protocol import Answered, checked_reply, checked_reques
 def test_above_the_mark_it_is_new_and_at_it_the_same() -> None:
     """Below it nothing can be told: the reply is gone."""
     found = Answered(5, b"five")
-    assert not is_answered(None, "a", 0, "log") and not is_answered(found, "a", 6, "log")
-    assert not is_answered(found, "a", 900, "log") and is_answered(found, "a", 5, "log")
+    assert not is_answered(None, "a", 0, None, "log") and not is_answered(found, "a", 6, None, "log")
+    assert not is_answered(found, "a", 900, None, "log") and is_answered(found, "a", 5, None, "log")
     with pytest.raises(Refused, match="log: request 4 of 'a' arrived after 5 was answered"):
-        is_answered(found, "a", 4, "log")
+        is_answered(found, "a", 4, None, "log")
 
 
 @pytest.mark.parametrize(

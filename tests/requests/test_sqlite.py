@@ -337,3 +337,29 @@ def test_killed_with_9(where: str, log: SqliteRequestLog, tmp_path: Path) -> Non
     said = [text for text in replies.read_text().split(";") if text]
     assert done(log) == 3 and sorted(set(said)) == ["1: reply 1", "2: reply 2", "3: reply 3"]
     assert len(said) == (5 if where == "before the acknowledgement" else 3)
+
+
+def test_an_id_reused_for_another_request_is_refused(tmp_path: Path) -> None:
+    """It would get the reply to the other request, and never be done."""
+    path, done = tmp_path / "shop.db", []
+
+    def ask(content: bytes | None, id: int = 1) -> bytes:
+        return SqliteRequestLog(path).answer("till", id, lambda _: done.append(content) or b"ok", content=content)
+
+    assert ask(b"tea") == ask(b"tea") == ask(None) == b"ok" and done == [b"tea"]
+    with pytest.raises(Refused, match="with another content"):
+        ask(b"milk")
+    assert ask(b"milk", 2) == b"ok" and done == [b"tea", b"milk"]
+
+
+def test_a_log_of_an_earlier_release_takes_contents(tmp_path: Path) -> None:
+    """Its replies have none: they are given as before."""
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+        database.execute(
+            "CREATE TABLE persistent_requests (requester TEXT PRIMARY KEY, id INTEGER NOT NULL, reply BLOB NOT NULL)"
+        )
+        database.execute("INSERT INTO persistent_requests VALUES ('till', 1, x'6f6b')")
+        database.commit()
+    log = SqliteRequestLog(tmp_path / "shop.db")
+    assert log.answer("till", 1, lambda _: b"no", content=b"tea") == b"ok"
+    assert log.answer("till", 2, lambda _: b"new", content=b"tea") == b"new"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from persistent import FileSource, LogSource, MemorySink, MemorySource, Pipeline, Retention, SegmentedLog, then
 from persistent.checkpoint.names import Staged
@@ -169,11 +170,14 @@ def test_a_history_and_what_follows_it(tmp_path: Path) -> None:
 
 def test_many_partitions_show_those_that_hold_the_clock_back() -> None:
     """A source of a thousand partitions would fill the page, and the one that matters would be anywhere."""
-    sources = [MemorySource([{**one, "ts": at} for one in rows(3)], timestamp="ts", ordered=True) for at in (9, 5)]
+    sources = {
+        name: MemorySource([{**one, "ts": at} for one in rows(3)], timestamp="ts", ordered=True)
+        for name, at in (("ahead", 9), ("behind", 5))
+    }
     shown = ran("held", sources=sources)
     found = nodes(shown)
-    assert tags(found["source/memory-2"]["parts"][0]) == ["holds the clock back"]
-    assert tags(found["source/memory"]["parts"][0]) == []
+    assert tags(found["source/behind"]["parts"][0]) == ["holds the clock back"]
+    assert tags(found["source/ahead"]["parts"][0]) == []
     parts = [{"name": name, "reached": at} for name, at in (("a", None), ("b", 7), ("c", 5))]
     assert [one["name"] for one in sorted(parts, key=module._slowest_first)] == ["c", "b", "a"]
 
@@ -186,8 +190,8 @@ def test_a_batch_is_given_once() -> None:
     """A batch that the next checkpoint names too, as it may still be unpublished, would count twice."""
     newest = ran("twice").look().newest.manifest
     known = module._Known(ran("given"), newest, 0)
-    first = replace(newest, id=5, sinks={"memory": SinkPart(last=5, unpublished=(batch(5),))})
-    second = replace(newest, id=6, sinks={"memory": SinkPart(last=6, unpublished=(batch(5), batch(6)))})
+    first = structs.replace(newest, id=5, sinks={"memory": SinkPart(last=5, unpublished=(batch(5),))})
+    second = structs.replace(newest, id=6, sinks={"memory": SinkPart(last=6, unpublished=(batch(5), batch(6)))})
     known.__dict__["recent"] = [first, second]
     assert module._given(known, "memory")["value"] == 2
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from persistent import MemorySource, Retention, operations
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
-from persistent.checkpoint.process import Process, this_process
 from persistent.checkpoint.running import Mark, put_mark
 from persistent.checkpoint.subfolder import open_checkpoint
+from persistent.process import Process, this_process
 from persistent.serve import now as module
 from persistent.serve.now import brief, driver_of, now
 from persistent.serve.partly_late import Partly
@@ -20,6 +20,7 @@ from persistent.serve.shown import FATES, Shown
 from persistent.storage import MemoryStorage
 from persistent.testing import ManualClock
 from tests.serve.jobs import pipeline, ran, several
+from tests.single import only
 
 
 def verdicts(shown: Shown) -> dict[str, tuple[str, str]]:
@@ -140,7 +141,7 @@ def test_what_a_driver_does_is_said() -> None:
         before = shown.log.read(newest.base - 1).manifest
         plan = StepPlan(newest.job, newest.base, newest.replan, "ab", 130_000, {}, {})
         assert before.id and shown.pending() is None
-        plan = replace(plan, sources=_nothing_read(newest), tasks={newest.task_name: TaskStep(99_000)})
+        plan = replace(plan, sources=_nothing_read(newest), tasks=dict.fromkeys(newest.operators, TaskStep(99_000)))
         shown.log.put_plan(plan)
         time.advance("30 s")
         assert f"in the step after checkpoint {newest.id} for 30.0 s (0 splits)" in now(shown)["verdicts"][0]["text"]
@@ -150,7 +151,7 @@ def test_what_a_driver_does_is_said() -> None:
 
 
 def _nothing_read(manifest: Manifest) -> dict[str, SourceStep]:
-    positions = manifest.source.positions
+    positions = only(manifest.sources).positions
     return {name: SourceStep(positions, positions, (), dict.fromkeys(positions)) for name in manifest.sources}
 
 
@@ -249,9 +250,9 @@ def test_several_states_have_clocks_of_their_own() -> None:
     states = {one["name"]: one for one in now(shown)["states"]}
     assert states.keys() == {"minutes", "living"}
     for name, one in states.items():
-        view = manifest.of(f"Each/{name}")
+        view = manifest.node(f"Each/{name}")
         assert one["clock_ms"] == view.clock.watermark
-        assert one["rows"] == sum(run.rows_left for run in view.operator.state.runs) > 0
+        assert one["rows"] == sum(run.rows_left for run in view.state.runs) > 0
     assert sum(one["bytes"] for one in states.values()) == now(shown)["checkpoint"]["state_bytes"]
     assert (states["minutes"]["closed_ms"], states["living"]["closed_ms"]) == (99_000, None)
     assert (states["minutes"]["time_to_live"], states["living"]["time_to_live"]) == (None, "2500 ms")
@@ -288,7 +289,7 @@ def test_a_driver_that_hangs_is_seen_in_the_list_of_jobs() -> None:
         shown = ran("hangs")
         put_mark(shown.storage, 99, "ab")
         newest = shown.look().newest.manifest
-        parts = _nothing_read(newest), {newest.task_name: TaskStep(99_000)}
+        parts = _nothing_read(newest), dict.fromkeys(newest.operators, TaskStep(99_000))
         shown.log.put_plan(StepPlan(newest.job, newest.base, newest.replan, "ab", 130_000, *parts))
         before = brief(shown)
         time.advance("1 h")

@@ -10,13 +10,13 @@ import httpx
 import pytest
 
 from persistent import MemorySink, PersistentTask, operations
-from persistent.checkpoint.shapes import FORMATS
+from persistent.codec.declared import FIRST_FORMAT, FORMAT
 from persistent.serve import Shown, application
 from persistent.serve import page as module
 from persistent.storage import MemoryStorage
 from tests.golden.make import GOLDEN, TASKS
 from tests.golden.make import pipeline as golden
-from tests.serve.jobs import SCRIPT, Each, corrected, json, page, pipeline, ran, several
+from tests.serve.jobs import SCRIPT, Each, Visits, corrected, json, page, pipeline, ran, several
 
 ASSETS = Path(__file__).parents[2] / "persistent" / "serve" / "assets"
 
@@ -39,6 +39,31 @@ def test_without_a_checkpoint_every_view_says_so(client: httpx.Client, view: str
     asked = {"difference": {"from": "4"}, "why": {"key": '["/", "7"]'}}.get(view, {})
     said = json(client, f"none/{view}", 409 if view in ("state", "why") else 404, **asked)["error"]
     assert said["kind"] in ("none", "pipeline") and "Traceback" not in said["text"]
+
+
+@pytest.mark.parametrize("view", sorted(module.VIEWS))
+def test_the_checkpoint_of_another_job_is_a_fault_on_every_view(view: str) -> None:
+    """Three pipelines that name one relative folder would be three times the same figures, under three names."""
+    ran("theirs")
+    ours = pipeline("theirs", task=type("Orders", (Visits,), {})())
+    shown = page(Shown("ours", "orders.py:pipeline", ours.storage, ours), Shown("url", "url", ours.storage))
+    asked = {"difference": {"from": "4"}, "why": {"key": '["/", "7"]'}}.get(view, {})
+    said = json(shown, f"ours/{view}", 409, **asked)["error"]
+    assert said["kind"] == "other" and "is the checkpoint of another job: its states: ['Visits']" in said["text"]
+    assert "Give this pipeline a checkpoint of its own" in said["text"]
+    lines = {line["name"]: line for line in json(shown, "jobs")["jobs"]}
+    assert lines["ours"]["error"]["kind"] == "other" and "error" not in lines["url"]
+    if view == "now":
+        assert "error" not in json(shown, "url/now")
+
+
+def test_a_task_that_has_changed_keeps_its_page() -> None:
+    """Whoever edits the task beside a running job would see nothing of the job."""
+    ran("edited")
+    task = type("Visits", (Each,), {"name": "Visits"})("total", "living")
+    edited = pipeline("edited", task=task, sink=None)
+    shown = page(Shown("edited", "visits.py:pipeline", edited.storage, edited))
+    assert "error" not in json(shown, "edited/now")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +92,7 @@ def test_a_corrupt_checkpoint_is_said(client: httpx.Client) -> None:
     assert json(client, "jobs")["jobs"][0]["error"]["kind"] == "corrupt"
 
 
-@pytest.mark.parametrize("number", FORMATS)
+@pytest.mark.parametrize("number", range(FIRST_FORMAT, FORMAT + 1))
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.__name__)
 def test_checkpoints_of_every_format_are_shown(number: int, task: type[PersistentTask], tmp_path: Path) -> None:
     """A job that has not run since an upgrade could not be looked at."""

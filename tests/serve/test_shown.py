@@ -8,6 +8,7 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from persistent.checkpoint.names import manifest_name
 from persistent.errors import NoCheckpoint, StorageError, UnknownCheckpoint
@@ -177,10 +178,12 @@ def test_a_correction_among_those_of_a_job_before() -> None:
     manifest = shown.entry().manifest
     (own,) = facts_of(shown.entry())["corrections"]
     assert (own["name"], own["checkpoint"]) == ("ticket", manifest.id)
-    older = replace(manifest.corrections["ticket"], checkpoint=1)
-    entry = replace(shown.entry(), manifest=replace(manifest, corrections={**manifest.corrections, "older": older}))
+    older = structs.replace(manifest.corrections["ticket"], checkpoint=1)
+    entry = replace(
+        shown.entry(), manifest=structs.replace(manifest, corrections={**manifest.corrections, "older": older})
+    )
     assert [one["name"] for one in facts_of(entry)["corrections"]] == ["ticket"]
-    step = replace(shown.entry(), manifest=replace(manifest, kind="checkpoint"))
+    step = replace(shown.entry(), manifest=structs.replace(manifest, kind="checkpoint"))
     assert facts_of(step)["corrections"] == []
 
 
@@ -211,3 +214,10 @@ def test_a_store_that_hangs_takes_one_thread(monkeypatch: pytest.MonkeyPatch) ->
     goes_on.set()
     first.join(30)
     assert shown.look().newest.manifest.id > 0
+
+
+def test_a_job_has_the_name_of_its_pipeline() -> None:
+    """Page, metrics and reports would each call it something else."""
+    jobs = [pipeline("named") for _ in range(3)]
+    jobs[0].name = jobs[1].name = "shop@visits"
+    assert list(named([("", one.storage, one) for one in jobs])) == ["shop@visits", "shop@visits-2", "serve-named"]

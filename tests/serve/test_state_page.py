@@ -10,7 +10,7 @@ from monoids import Count, Sum
 from persistent import MemorySource, PersistentTask, Pipeline, WindowState, tumbling
 from persistent.errors import InvalidPipeline, UserCodeError
 from persistent.serve import Shown, state_page, state_reading
-from persistent.serve.downloads import download
+from persistent.serve.page import download
 from persistent.serve.state_page import shape, sorted_page, why
 from persistent.serve.state_page import state_page as page_of
 from persistent.serve.state_reading import Wanted

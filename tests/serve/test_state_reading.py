@@ -56,7 +56,7 @@ def test_one_key_among_those_of_its_group(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(OneKey, "group", property(lambda self: 0))
     shown = ran("group")
     found = reading(shown, Wanted(key=("/cart", None)))
-    whole = state_reading.StateReading(found.job, found.place, replace(found.part, high=KEY_GROUPS), "")
+    whole = state_reading.StateReading(found.node, found.place, replace(found.part, high=KEY_GROUPS), "")
     assert {row["page"] for _, _, table in whole.slices() for row in table.to_pylist()} == {"/cart"}
 
 
@@ -110,6 +110,8 @@ def test_a_key_of_another_type_is_refused() -> None:
         one_key(("page", "shop"), ("string", "int64"), ("a", "seven"))
     with pytest.raises(InvalidPipeline, match="give 2"):
         one_key(("page", "shop"), ("string", "int64"), ("a",))
+    with pytest.raises(InvalidPipeline, match=r"column rate holds decimal128\(38, 37\): '-44' is no value"):
+        one_key(("rate",), ("decimal128(38, 37)",), ("-44",))
 
 
 def test_a_state_of_several_by_its_name() -> None:
@@ -122,8 +124,8 @@ def test_a_state_of_several_by_its_name() -> None:
         whole = shown.pipeline.state(name=name)
         assert table.schema == whole.schema
         assert sorted(map(repr, table.to_pylist())) == sorted(map(repr, whole.to_pylist())) != []
-        assert (found.job.name, found.all_names) == (name, ("minutes", "living"))
-    assert reading(shown, Wanted()).job.name == "minutes"
+        assert (found.node.name, found.all_names) == (name, ("minutes", "living"))
+    assert reading(shown, Wanted()).node.name == "minutes"
     with pytest.raises(InvalidPipeline, match="has the states minutes, living"):
         reading(shown, Wanted(name="hours"))
     assert reading(ran("nameless"), Wanted()).all_names == ()
@@ -137,7 +139,7 @@ def test_a_window_and_a_clock_of_one_of_several_states() -> None:
         reading(shown, Wanted(name="total", window="1970-01-01 00:01:00Z"))
     clock = "1970-01-01 00:01:00Z"
     found = reading(shown, Wanted(name="minutes", as_of=clock))
-    assert (found.job.name, found.part.as_of) == ("minutes", 60_000)
+    assert (found.node.name, found.part.as_of) == ("minutes", 60_000)
     with pytest.raises(UnknownCheckpoint, match="their clocks are"):
         reading(shown, Wanted(name="total", as_of=clock))
 
@@ -148,7 +150,7 @@ def test_a_state_that_was_added_since() -> None:
     made = pipeline("added", 100, task=Each("total", "minutes"), sink={"minutes": MemorySink()})
     made.run(engine="embedded")
     shown = Shown("added", "added", first.storage, made)
-    assert reading(shown, Wanted()).job.name == "total"
-    assert reading(shown, Wanted(at=4)).job.name == "minutes"
+    assert reading(shown, Wanted()).node.name == "total"
+    assert reading(shown, Wanted(at=4)).node.name == "minutes"
     with pytest.raises(UnknownCheckpoint, match="before the state 'total' was added"):
         reading(shown, Wanted(at=4, name="total"))

@@ -13,7 +13,7 @@ import pytest
 from persistent import KafkaSink, KafkaSource, PostgresSink, RabbitStreamSink, RabbitStreamSource
 from persistent.clients.postgres_session import Session
 from persistent.sinks.kafka_place import KafkaPlace
-from persistent.sinks.rabbit_stream_place import StreamPlace
+from persistent.sinks.rabbit_stream import StreamPlace
 from persistent.testing import SinkSuite, SourceSuite
 from persistent.testing.sink_driver import OnOperation
 from tests.servers.reading import json_values

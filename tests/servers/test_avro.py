@@ -16,6 +16,7 @@ from tests.certificates import certificates
 from tests.registry import RegistryServer, framed, registry_server
 from tests.servers.kafka import KafkaServer
 from tests.servers.test_kafka import ByPage, counted, newest
+from tests.single import only
 
 pytestmark = [pytest.mark.check, pytest.mark.timeout(600)]
 
@@ -58,10 +59,10 @@ def test_a_schema_that_grows_while_the_job_runs(kafka: KafkaServer, registry: Re
     again = job(kafka, topic, Avro(registry.url), one.storage)
     assert again.run(engine="embedded").rows == 100
     assert counted(again) == {"a": sum(range(0, 200, 2)), "b": sum(range(1, 200, 2))}
-    assert [name for name, _ in newest(again).source.recorded["schema"]] == ["ts", "page", "n"]
+    assert [name for name, _ in only(newest(again).sources).recorded["schema"]] == ["ts", "page", "n"]
     other = job(kafka, topic, Avro(registry.url))
     other.run(engine="embedded")
-    assert [name for name, _ in newest(other).source.recorded["schema"]] == ["by", "ts", "page", "n"]
+    assert [name for name, _ in only(newest(other).sources).recorded["schema"]] == ["by", "ts", "page", "n"]
     assert counted(other) == counted(again)
     assert registry.asked[f"/schemas/ids/{first}"] == 2
 
@@ -110,7 +111,7 @@ def test_a_registry_that_was_made_anew(kafka: KafkaServer, registry: RegistrySer
     one.run(engine="embedded")
     kafka.produce(topic, visits(number, VISIT, range(10, 14)))
     one.run(engine="embedded")
-    assert list(newest(one).source.recorded["writers"]) == [str(number)]
+    assert list(only(newest(one).sources).recorded["writers"]) == [str(number)]
     kafka.produce(topic, visits(number, VISIT, range(14, 20)))
     with registry_server() as other:
         assert other.register(f"{topic}-value", {**VISIT, "fields": [*FIELDS[1:], FIELDS[0]]}) == number

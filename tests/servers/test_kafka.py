@@ -21,7 +21,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.clients.kafka_client import KafkaClient
 from persistent.clients.kafka_settings import Connection
 from persistent.clients.kept_offsets import Kept
-from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError
+from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError, UserCodeError
 from persistent.operations import restart
 from persistent.sources import offsets
 from persistent.sources.protocol import Budget, SourceState
@@ -29,6 +29,7 @@ from persistent.storage import MemoryStorage
 from persistent.testing import Killed
 from persistent.verify import verify, verify_source
 from tests.servers.kafka import PASSWORD, KafkaServer
+from tests.single import only
 
 # The first test also fetches the jars of the broker.
 pytestmark = [pytest.mark.check, pytest.mark.timeout(600)]
@@ -89,7 +90,7 @@ def test_every_record_counts_once_and_the_job_goes_on(kafka: KafkaServer) -> Non
     again = job(kafka, topic, one.storage)
     assert again.run(engine="embedded").rows == 300
     assert counted(again) == {page: total(3_000)[page] + total(300)[page] for page in "abc"}
-    assert newest(again).source.positions == {"0": 1_100, "1": 1_100, "2": 1_100}
+    assert only(newest(again).sources).positions == {"0": 1_100, "1": 1_100, "2": 1_100}
     assert again.run(engine="embedded").steps == 0
     assert verify(again.storage).ok and verify_source(again, Log(again.storage).newest()).ok  # type: ignore[arg-type]
 
@@ -105,7 +106,7 @@ def test_only_committed_transactions_count(kafka: KafkaServer) -> None:
         one = job(kafka, topic, step_rows=step_rows)
         assert one.run(engine="embedded").rows == 9
         assert counted(one) == {page: total(5)[page] + total(4)[page] for page in "abc"}
-        assert newest(one).source.positions == {"0": 5 + 1 + 7 + 1 + 4 + 1 + 6 + 1}
+        assert only(newest(one).sources).positions == {"0": 5 + 1 + 7 + 1 + 4 + 1 + 6 + 1}
 
 
 def run_until(one: Pipeline, is_there: Callable[[], bool]) -> None:
@@ -144,7 +145,7 @@ def test_partitions_join_while_the_job_runs(kafka: KafkaServer) -> None:
     kafka.produce(topic, rows(30, 3))
     one.run(engine="embedded")
     assert counted(one) == total(30, 2)
-    assert newest(one).source.partitions == ("0", "1", "2")
+    assert only(newest(one).sources).partitions == ("0", "1", "2")
 
 
 def test_a_topic_made_again_is_refused(kafka: KafkaServer) -> None:
@@ -161,6 +162,22 @@ def test_a_topic_made_again_is_refused(kafka: KafkaServer) -> None:
     with pytest.raises(SourceChanged, match="was deleted and created again"):
         one.run(engine="embedded")
     assert counted(one) == total(30)
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_before_the_first_commit_another_topic_can_be_given(kafka: KafkaServer, is_gone: bool) -> None:
+    """It was refused as the first topic created again, with the advice to restart."""
+    wrong, right = kafka.create(2), kafka.create(3)
+    kafka.produce(wrong, [(0, b'{"page": "a", "n": "many", "ts": 0}')])
+    kafka.produce(right, rows(30, 3))
+    one = job(kafka, wrong)
+    with pytest.raises(UserCodeError):
+        one.run(engine="embedded")
+    if is_gone:
+        kafka.delete(wrong)
+    other = job(kafka, right, one.storage)
+    other.run(engine="embedded")
+    assert counted(other) == total(30)
 
 
 def test_deleted_records_are_a_gap(kafka: KafkaServer) -> None:
@@ -269,7 +286,7 @@ def test_a_silent_partition_is_idle(kafka: KafkaServer, monkeypatch: pytest.Monk
     assert newest(one).clock.watermark == 0
     now[0] += 0.4
     one.run(engine="embedded")
-    assert newest(one).clock.watermark == 95 and newest(one).source.idle == ("1", "2")
+    assert newest(one).clock.watermark == 95 and only(newest(one).sources).idle == ("1", "2")
 
 
 def test_a_broker_that_dies_is_waited_for(kafka: KafkaServer) -> None:
@@ -404,7 +421,7 @@ def test_aborted_records_at_the_beginning_hide_no_columns(kafka: KafkaServer) ->
         one = job(kafka, topic, step_rows=step_rows)
         one.run(engine="embedded")
         assert counted(one) == {"a": 5, "b": 7}
-        assert [name for name, _ in newest(one).source.recorded["schema"]] == ["page", "n", "ts", "extra"]
+        assert [name for name, _ in only(newest(one).sources).recorded["schema"]] == ["page", "n", "ts", "extra"]
 
 
 def test_what_an_open_transaction_holds_back_keeps_its_partition(
@@ -443,10 +460,10 @@ def test_a_restart_keeps_the_columns_and_tells_a_gap(kafka: KafkaServer) -> None
     kafka.produce(topic, [*first, *rest])
     one = job(kafka, topic, task=ByPage(state), max_skew=0)
     one.run(engine="embedded")
-    columns = newest(one).source.recorded["schema"]
+    columns = only(newest(one).sources).recorded["schema"]
     restart(one, 50, outputs="again")
     one.run(engine="embedded")
-    assert counted(one) == {"a": 10} and newest(one).source.recorded["schema"] == columns
+    assert counted(one) == {"a": 10} and only(newest(one).sources).recorded["schema"] == columns
     assert verify_source(one, Log(one.storage).newest()).ok  # type: ignore[arg-type]
     kafka.truncate(topic, 0, 8)
     with pytest.raises(RetentionGap, match="the first kept record of partition 0 is not before"):

@@ -25,6 +25,7 @@ from tests.servers.postgres import PASSWORD, PostgresServer
 from tests.servers.shared import shared_postgres
 from tests.servers.suites import PostgresSuite, stepped
 from tests.sinks.places import outputs_of
+from tests.sinks.rollbacks import roll_back_twice
 
 pytestmark = [pytest.mark.check, pytest.mark.timeout(240)]
 
@@ -118,6 +119,15 @@ def test_an_upsert_replaces_and_a_rollback_puts_back(postgres: PostgresServer, t
     sink.retract(Retreat("job", 12, 10, (), KEY, 12, "c"))
     assert rows() == states[1][1] and sink.newest("job") == 12 and sink.newest("other") == -1
     sink.close()
+
+
+@pytest.mark.parametrize("before", ["upsert", "append"])
+def test_a_second_rollback_goes_back_behind_the_first(postgres: PostgresServer, table: str, before: str) -> None:
+    """The first one moves the mark, and nothing was there to be replaced. Accepted, and then refused, it would end
+    every run."""
+    roll_back_twice(lambda mode: PostgresSink(postgres.url(), table, mode=mode), (before, "upsert"))
+    found = postgres.ask(f"SELECT extract(minute FROM window_start)::int, value FROM {table} ORDER BY 1")
+    assert found == [(0, 3), (1, 3)]
 
 
 def test_a_column_that_left_the_outputs_is_put_back_as_it_was(postgres: PostgresServer, table: str) -> None:

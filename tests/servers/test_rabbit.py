@@ -34,10 +34,14 @@ from persistent import (
     SourceChanged,
     SourceError,
     Topology,
+    UserCodeError,
 )
 from persistent.checkpoint.log import Log
+from persistent.clock import wall_ms
+from persistent.log import writer
 from persistent.operations import rollback, savepoint
 from persistent.sources.protocol import Budget, SourceState
+from persistent.sources.rabbit_pump import Pump
 from persistent.storage import open_storage
 from persistent.verify import verify, verify_source
 from tests.servers.proxy import Proxy
@@ -142,6 +146,25 @@ def test_copies_count_once_and_messages_without_an_id_are_dead_letters(
     reasons = sorted(pipeline.dead_letters()["reason"].to_pylist())
     assert any("_message_id" in reason for reason in reasons), reasons
     assert ready(rabbit, queue) == 0
+
+
+@pytest.mark.parametrize("acknowledge", ["journal", "checkpoint"])
+def test_a_message_that_comes_again_after_more_than_within_counts_once(
+    rabbit: RabbitServer, acknowledge: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The driver dies before it acknowledges. An hour later newer messages come first, and the ids were forgotten."""
+    queue = fresh_queue(rabbit, **{"x-max-priority": 9})
+    send_rows(rabbit, queue, rows(0, 30))
+    with monkeypatch.context() as dying:
+        dying.setattr(Pump, "_acknowledge", lambda *tag: None)
+        run(job(rabbit, queue, tmp_path, acknowledge=acknowledge, prefetch=30))
+    wait_for(lambda: ready(rabbit, queue) == 30, "nothing comes again")
+    send(rabbit, queue, [(str(n), b'{"n": %d}' % n) for n in range(30, 70)], priority=9)
+    an_hour_ms = wall_ms() + 3_600_000
+    monkeypatch.setattr(writer, "wall_ms", lambda: an_hour_ms)
+    last = job(rabbit, queue, tmp_path, acknowledge=acknowledge)
+    report = run(last)
+    assert (report.duplicates, counted(last)) == (30, once(70))
 
 
 def test_numbers_in_headers_may_come_in_any_order(rabbit: RabbitServer, tmp_path: Path) -> None:
@@ -257,6 +280,31 @@ def test_a_plan_over_a_lost_journal_is_replaced(rabbit: RabbitServer, tmp_path: 
     pipeline = job(rabbit, queue, tmp_path, acknowledge="checkpoint")
     run(pipeline)
     assert counted(pipeline) == once(60)
+
+
+@pytest.mark.parametrize("schema", [None, {"n": "int64"}])
+def test_a_step_that_failed_keeps_its_queue_and_journal(
+    schema: dict[str, str] | None, rabbit: RabbitServer, tmp_path: Path
+) -> None:
+    """Its messages are acknowledged: they counted for another queue, or the run ended with an IndexError."""
+    queue, other = fresh_queue(rabbit), fresh_queue(rabbit)
+    send_rows(rabbit, queue, rows(0, 20))
+    pipeline = job(rabbit, queue, tmp_path, schema=schema)
+
+    class Fails(Numbers):
+        name = "Numbers"
+
+        def process_message(self, state: Any, message: Any) -> None:
+            raise ValueError("no")
+
+    with pytest.raises(UserCodeError):
+        run(Pipeline(source=pipeline.source, task=Fails(), checkpoint=pipeline.storage, step_rows=40, dedupe=BY_ID))
+    refused(job(rabbit, other, tmp_path, schema=schema), InvalidPipeline, f"the journal of the queue '{queue}'")
+    moved = job(rabbit, queue, tmp_path, schema=schema, journal=tmp_path / "other")
+    refused(moved, SourceChanged, "Give the source that journal")
+    last = job(rabbit, queue, tmp_path, schema=schema)
+    run(last)
+    assert counted(last) == once(20)
 
 
 def test_a_checkpoint_before_the_loss_is_refused(rabbit: RabbitServer, tmp_path: Path) -> None:
@@ -630,6 +678,19 @@ def test_a_message_that_is_too_large_stops_the_run_and_stays(rabbit: RabbitServe
         "stays in the queue",
     )
     wait_for(lambda: ready(rabbit, queue) == 1, "it is gone")
+
+
+def test_a_message_that_is_too_large_is_a_dead_letter_if_asked_for(rabbit: RabbitServer, tmp_path: Path) -> None:
+    """It and all behind it would wait until somebody takes it out of the queue."""
+    queue = fresh_queue(rabbit)
+    send(rabbit, queue, [("large", b"x" * (16 << 20))])
+    send_rows(rabbit, queue, rows(0, 5))
+    pipeline = job(rabbit, queue, tmp_path, on_oversized="dead-letter")
+    report = run(pipeline)
+    assert (report.dead, counted(pipeline)) == (1, once(5))
+    (letter,) = pipeline.dead_letters().to_pylist()
+    assert "all but its first 1,048,576 bytes is lost" in letter["reason"]
+    assert ready(rabbit, queue) == 0
 
 
 HEADERS, MESSAGE_ID = 1 << 13, 1 << 7

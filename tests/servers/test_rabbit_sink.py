@@ -31,8 +31,8 @@ from persistent import (
     tumbling,
 )
 from persistent.clients.rabbit_link import LinkLost, LinkRefused, RabbitPlace, patience
-from persistent.clients.rabbit_publisher import Outgoing, Publisher, Unroutable
 from persistent.errors import Stopped
+from persistent.sinks.rabbit import Outgoing, Publisher, Unroutable
 from persistent.stopping import StopRequest, heard
 from tests.servers.proxy import Proxy
 from tests.servers.queues import fresh_queue, send, taken, wait_for

@@ -19,7 +19,7 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.clients.stream_client import StreamClient
 from persistent.clients.stream_settings import stream_access
-from persistent.errors import RetentionGap, SourceChanged, SourceError
+from persistent.errors import RetentionGap, SourceChanged, SourceError, UserCodeError
 from persistent.operations import restart
 from persistent.sources.protocol import Budget, SourceState
 from persistent.storage import MemoryStorage
@@ -29,6 +29,7 @@ from tests.servers.proxy import Proxy
 from tests.servers.queues import fresh_queue
 from tests.servers.rabbit import RabbitServer
 from tests.servers.streams import LOGIN, Streams
+from tests.single import only
 
 pytestmark = [pytest.mark.check, pytest.mark.timeout(600)]
 SMALL = {"max_length_bytes": 20_000, "stream_max_segment_size_bytes": 10_000}
@@ -111,7 +112,7 @@ def test_every_record_counts_once_and_the_job_goes_on(streams: Streams) -> None:
     again = job(streams, names, one.storage)
     assert again.run(engine="embedded").rows == 300
     assert counted(again) == {page: total(3_000, 2)[page] + total(300)[page] for page in "abc"}
-    assert newest(again).source.positions == {names[0]: 3_000, names[1]: 3_300}
+    assert only(newest(again).sources).positions == {names[0]: 3_000, names[1]: 3_300}
     assert again.run(engine="embedded").steps == 0
     assert verify(again.storage).ok and verify_source(again, Log(again.storage).newest()).ok  # type: ignore[arg-type]
 
@@ -126,9 +127,25 @@ def test_what_the_broker_notes_is_no_gap(streams: Streams, step_rows: int) -> No
     one = job(streams, name, step_rows=step_rows)
     assert one.run(engine="embedded").rows == 6
     assert counted(one) == total(6)
-    assert newest(one).source.positions == {name: 11}, "the last note is behind what can be read"
+    assert only(newest(one).sources).positions == {name: 11}, "the last note is behind what can be read"
     streams.append(name, rows(2))
     assert one.run(engine="embedded").rows == 2
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_before_the_first_commit_another_stream_can_be_given(streams: Streams, is_gone: bool) -> None:
+    """The plan of the wrong stream would be asked for its records for ever."""
+    wrong, right = streams.create(), streams.create()
+    streams.append(wrong, [b'{"page": "a", "n": "many", "ts": 0}'])
+    streams.append(right, rows(30))
+    one = job(streams, wrong)
+    with pytest.raises(UserCodeError):
+        one.run(engine="embedded")
+    if is_gone:
+        streams.delete(wrong)
+    other = job(streams, right, one.storage)
+    other.run(engine="embedded")
+    assert counted(other) == total(30)
 
 
 def test_what_is_deleted_before_it_was_read_is_a_gap(streams: Streams) -> None:
@@ -252,7 +269,7 @@ def test_a_restart_from_a_clock_finds_a_stream_that_was_made_again(streams: Stre
     restart(one, 10, outputs="again")
     again = job(streams, name, one.storage)
     again.run(engine="embedded")
-    assert counted(again) == total(30) and newest(again).source.positions == {name: 30}
+    assert counted(again) == total(30) and only(newest(again).sources).positions == {name: 30}
 
 
 def test_every_record_that_cannot_be_decoded_is_a_dead_letter(streams: Streams) -> None:

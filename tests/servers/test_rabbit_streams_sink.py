@@ -28,7 +28,7 @@ from persistent import (
     tumbling,
 )
 from persistent.operations import rollback
-from persistent.sinks.publishing_ids import batch_of, row_id
+from persistent.sinks.rabbit_stream import batch_of, row_id
 from persistent.sources import Budget, SourceState
 from persistent.storage import MemoryStorage
 from persistent.testing.sink_driver import SinkDriver

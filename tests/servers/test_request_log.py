@@ -16,8 +16,8 @@ import pytest
 from persistent.clients.postgres_session import Session
 from persistent.errors import Refused, StorageError
 from persistent.requests import PostgresRequestLog
+from persistent.requests.postgres import WorkSession
 from persistent.requests.protocol import TABLE
-from persistent.requests.work_session import WorkSession
 from tests.servers.postgres import PostgresServer
 from tests.servers.suites import PostgresSuite
 
@@ -59,6 +59,16 @@ def test_a_repeated_request_has_the_same_reply(shop: Shop) -> None:
     shop.log.forget(name)
     assert shop.log.last(name) == -1
     shop.log.close()
+
+
+def test_an_id_reused_for_another_request_is_refused(shop: Shop) -> None:
+    """It would get the reply to the other request, and never be done."""
+    for content in (b"tea", b"tea", None):
+        assert shop.log.answer(shop.table, 1, shop.work, content=content) == b"reply 1"
+    with pytest.raises(Refused, match="with another content"):
+        shop.log.answer(shop.table, 1, shop.work, content=b"milk")
+    assert shop.done() == 1
+    assert shop.log.answer(shop.table, 2, shop.work, content=b"milk") == b"reply 2"
 
 
 def test_a_work_that_fails_has_done_nothing(shop: Shop) -> None:

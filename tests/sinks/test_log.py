@@ -27,7 +27,7 @@ from persistent.log import writer
 from persistent.sinks import log as sink_log
 from persistent.sinks.protocol import Claim
 from persistent.storage import LocalStorage, MemoryStorage, Storage
-from persistent.storage.disk import OsDisk
+from persistent.storage.local import OsDisk
 from persistent.testing import SinkSuite
 from persistent.testing.pauses import AskingStorage
 from persistent.testing.sink_driver import OnOperation, SinkDriver

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 
 import pyarrow as pa
 import pytest
@@ -76,3 +77,11 @@ def test_what_is_staged_is_listed_for_its_job_alone() -> None:
     assert sink.staged("job") == names
     with pytest.raises(SinkMismatch, match="holds the results of job job"):
         sink.staged("other")
+
+
+def test_a_time_beyond_python_is_a_text() -> None:
+    """One of the year 10000 made every row of the sink unreadable."""
+    sink = MemorySink()
+    at = pa.array([0, 253_402_300_800_000], pa.timestamp("ms"))
+    sink.publish(2, [sink.stage(pa.table({"at": at}), 2, attempt_name(1, 2, uuid.uuid4().hex))])
+    assert sink.rows() == [{"at": datetime(1970, 1, 1)}, {"at": "10000-01-01T00:00:00"}]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 
 from persistent.errors import InvalidPipeline
 from persistent.sinks.postgres_columns import (
     check_columns,
-    check_key_sizes,
     check_values,
+    codec_of,
     csv_pieces,
     fits,
     short_name,
+    sizes_refused,
+    texts_refused,
     type_of,
 )
 from persistent.sinks.sql import images_name
@@ -104,18 +108,33 @@ def test_a_column_that_cannot_be_written_is_refused_by_its_type() -> None:
         check_columns(pa.schema([(f"c{place}", pa.int8()) for place in range(1_601)]), "the sink")
 
 
-def test_a_key_that_no_index_holds_is_told_before() -> None:
+def test_a_key_that_no_index_holds_is_refused() -> None:
     """The server says no when the batch is due: "index row size exceeds maximum 2704"."""
-    keys = pa.table({"a": ["x" * 1_300, "y" * 2_600, None], "b": [b"z" * 1_300, b"", None], "n": [1, 2, 3]})
-    check_key_sizes(keys, ("a", "b", "n"), "t")
-    longer = pa.concat_tables([keys, pa.table({"a": ["x" * 1_300], "b": [b"z" * 1_301], "n": [4]})])
-    with pytest.raises(
-        InvalidPipeline, match=r"t: a key has 2601 bytes \(a='x+'?\.\.\., b=b'z+.*\), .*make the key shorter"
-    ):
-        check_key_sizes(longer, ("a", "b", "n"), "t")
-    check_key_sizes(longer, ("n",), "t")
-    check_key_sizes(longer, ("a",), "t")
-    check_key_sizes(longer.slice(0, 0), ("a", "b"), "t")
+    keys = pa.table({"a": ["x" * 1_300, "y" * 2_584, None], "b": [b"z" * 1_284, b"", None], "n": [1, 2, 3]})
+    assert not any(rows.any() for rows, _ in sizes_refused(keys, "t"))
+    longer = pa.concat_tables([keys, pa.table({"a": ["x" * 1_300], "b": [b"z" * 1_285], "n": [4]})])
+    ((rows, reason),) = sizes_refused(longer, "t")
+    assert rows.tolist() == [False, False, False, True]
+    assert reason.startswith("t: the texts of a key have more than 2584 bytes")
+    for names in (["n"], ["a"]):
+        assert not any(rows.any() for rows, _ in sizes_refused(longer.select(names), "t"))
+    assert not list(sizes_refused(longer.slice(0, 0), "t"))
+    text = pa.table({"a": ["x" * 2_600]})
+    assert not list(sizes_refused(text, "t"))
+    price = pa.array([Decimal("1.5")], pa.decimal128(38, 37))
+    for name, other in (("n", pa.array([1])), ("price", price)):
+        ((rows, _),) = sizes_refused(text.append_column(name, other), "t")
+        assert rows.tolist() == [True]
+
+
+def test_a_text_that_the_database_cannot_hold_is_no_key() -> None:
+    """The server refuses it when the batch is due."""
+    keys = pa.table({"n": [1, 2, 3, 4], "a": ["é", None, "a\0", "😀"]})
+    ((nul, reason),) = texts_refused(keys, "t", None)
+    assert nul.tolist() == [False, False, True, False]
+    assert reason.startswith("t: the key column 'a' has a text with a NUL character, which text cannot hold: give the")
+    _, (missing, reason) = texts_refused(keys, "t", codec_of("LATIN1"))
+    assert missing.tolist() == [False, False, False, True] and "the encoding of the database, iso8859-1, does" in reason
 
 
 def test_decimals_have_no_scale_below_zero() -> None:

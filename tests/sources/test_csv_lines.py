@@ -8,6 +8,7 @@ import io
 import os
 import signal
 import threading
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from persistent.codec.decimals import is_exact
 from persistent.errors import SourceError
-from persistent.sources import FileSource
+from persistent.sources import FileSource, remedies
 from persistent.sources.csv_lines import CsvLines
 from persistent.sources.json_lines import JsonLines
 from persistent.sources.text import Text
@@ -185,3 +187,74 @@ def test_a_real_signal_is_not_a_fault_of_the_file(tmp_path: Path) -> None:
         signal.signal(signal.SIGTERM, handler)
     assert drained == [[{"ts": 1, "v": "a"}, {"ts": 2, "v": "b"}]] * 20
     assert heard
+
+
+@pytest.mark.parametrize("record", [b"2,b", b"2024-05-01,b", b"x,b"])
+def test_a_file_of_one_record_without_names_is_not_empty(tmp_path, record):
+    """Its record counted nowhere, as the names of no columns, and the run said that all was well."""
+    (tmp_path / "a.csv").write_bytes(b"ts,v\n1,a\n")
+    (tmp_path / "b.csv").write_bytes(record + b"\n")
+    for options in ({}, {"schema": {"ts": "int64", "v": "string"}}):
+        source = FileSource(tmp_path, timestamp="ts", timestamp_unit="ms", **options)
+        with pytest.raises(SourceError, match=r"b\.csv: its header has no column 'ts' nor 'v'; it reads .*, b[.;]"):
+            drain(source)
+        drained = drain(FileSource(tmp_path, timestamp="ts", timestamp_unit="ms", on_bad_file="dead-letter", **options))
+        assert (len(drained.rows), len(drained.dead)) == (1, 1)
+    (tmp_path / "b.csv").write_bytes(b"ts,v\n2,b\n")
+    assert len(drain(FileSource(tmp_path, timestamp="ts", timestamp_unit="ms")).rows) == 2
+
+
+def test_a_first_file_of_one_record_without_names_is_not_empty(tmp_path):
+    """Alone in its folder it was nothing to read; a header alone still is."""
+    (tmp_path / "a.csv").write_bytes(b"2,b\n")
+    with pytest.raises(SourceError, match=r"a\.csv: it has one line, which reads 2, b\. .* seems to be a record: add"):
+        drain(FileSource(tmp_path, timestamp="ts", timestamp_unit="ms"))
+    (tmp_path / "a.csv").write_bytes(b"ts,v\n")
+    assert drain(FileSource(tmp_path, timestamp="ts", timestamp_unit="ms")).rows == []
+
+
+@pytest.mark.parametrize("kind", [(38, 37), (12, 2), (38, 0), (5, -2)])
+def test_a_decimal_is_what_stands_in_the_text_or_a_dead_letter(kind, tmp_path):
+    """Arrow multiplies it beyond 128 bits without noticing: -44 was read as -9.97."""
+    type_ = pa.decimal128(*kind)
+    fields = [
+        "-44",
+        "1e-400",
+        "0e-400",
+        "0.25",
+        "12E+2",
+        " +3\t",
+        "1e33",
+        "9" * 38,
+        "x",
+        "",
+        '""',
+        "NA",
+        '"1,5"',
+        "1.50",
+    ]
+    path = tmp_path / "a.csv"
+    path.write_text("ts,v,w\n" + "".join(f"{ts},{field},w\n" for ts, field in enumerate(fields)))
+    drained = drain(
+        FileSource(path, timestamp="ts", timestamp_unit="ms", schema={"ts": "int64", "v": type_, "w": "string"})
+    )
+    read = {row["ts"]: row["v"] for row in drained.values}
+    for ts, field in enumerate(fields):
+        expected = None if field in ("", '""') else field.strip()
+        assert (ts in read) == (expected is None or is_exact(expected, type_)), field
+        assert ts not in read or read[ts] == (None if expected is None else Decimal(expected)), field
+    for dead in drained.dead:
+        assert dead.reason.startswith("column 'v': ") and f"is no value of type {type_}. " in dead.reason
+        assert dead.reason.endswith(remedies.TYPES)
+
+
+def test_a_decimal_that_its_type_cannot_hold_is_a_dead_letter(tmp_path):
+    """Arrow multiplies it beyond 128 bits without noticing: 44 was read as 9.97, and 0.19e-37 as 0."""
+    fields = ["44", " -1.5\t", "", '"2"', "0.19e-37", "x", "1e38", "+.5", '""', "NA"]
+    (tmp_path / "a.csv").write_text("ts,v\n" + "".join(f"{ts},{field}\n" for ts, field in enumerate(fields)))
+    schema = {"ts": "int64", "v": pa.decimal128(38, 37)}
+    drained = drain(FileSource(tmp_path, timestamp="ts", timestamp_unit="ms", schema=schema))
+    values = {row["ts"]: row["v"] for row in drained.values}
+    assert values == {1: Decimal("-1.5"), 2: None, 3: 2, 7: Decimal("0.5"), 8: None}
+    assert all("'v'" in dead.reason and "schema=" in dead.reason for dead in drained.dead)
+    assert len(drained.dead) == len(fields) - len(values)

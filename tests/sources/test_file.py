@@ -99,19 +99,6 @@ def test_empty_files_are_passed_over(tmp_path, ending):
     assert drain(source, state=drained.state).values == rows(3, 4)
 
 
-def test_a_file_that_an_older_release_listed_empty_is_read_once_it_has_content(tmp_path):
-    """Without it such a file would stop the job for ever with SourceChanged."""
-    write(tmp_path / "a.jsonl", rows(0, 3))
-    source = FileSource(tmp_path, timestamp="ts")
-    state = drain(source).state
-    empty = {"ordinal": 1, "path": "b.jsonl", "size": 0, "fingerprint": "", "rows": 0, "estimate": 0}
-    known = state.index.drop_columns("hint")
-    index = pa.concat_tables([known, pa.Table.from_pylist([empty], known.schema)])
-    write(tmp_path / "b.jsonl", rows(3, 2))
-    drained = drain(source, state=SourceState({"files": (2, 0)}, state.recorded, index))
-    assert drained.values == rows(3, 2) and drained.state.positions == {"files": (3, 0)}
-
-
 def test_no_file_at_all_is_an_error_that_shows_the_path(tmp_path):
     """Without it a typing error in a path would be an empty, successful run."""
     for path in (tmp_path, tmp_path / "*.parquet", tmp_path / "none", tmp_path / "none" / "*"):
@@ -218,6 +205,18 @@ def test_schema_may_change_later_and_format_may_not(tmp_path):
     assert drain(wider, state=state).values == [{"ts": "2024-01-01", "n": 1.5}]
     with pytest.raises(InvalidPipeline, match="fresh checkpoint"):
         FileSource(tmp_path, timestamp="ts", format="csv").plan(state, Budget(1))
+
+
+@pytest.mark.parametrize("name", ["json", "jsonl", "ndjson"])
+def test_a_format_has_the_names_that_its_files_can_have(tmp_path, name):
+    """Without it what FileSink calls its format would be refused here; or the checkpoint would know one of the names
+    alone, and refuse another."""
+    first, second = write(tmp_path / "a.jsonl", rows(0, 3)), tmp_path / "b.jsonl"
+    state = drain(FileSource(tmp_path, timestamp="ts", format=name)).state
+    assert state.recorded["format"] == "json" and first.exists()
+    write(second, rows(3, 2))
+    for other in ("json", "jsonl", "ndjson", None):
+        assert drain(FileSource(tmp_path, timestamp="ts", format=other), state=state).values == rows(3, 2)
 
 
 def test_files_of_other_formats_are_refused(tmp_path):

@@ -32,6 +32,19 @@ def test_where_folders_tell_the_time_the_clock_goes_by_them(tmp_path, column, un
     assert caps == [day * 86_400_000 if day else None for day in (1, 1, 2, 2, 0, 0)]
 
 
+def test_a_folder_is_a_decimal_exactly_or_refused(tmp_path):
+    """Arrow reads -44 as -9.97, which would be the value of every record in the folder."""
+    for value in ("-4", "-44"):
+        write(tmp_path / value / f"v={value}" / "x.jsonl", rows(0, 1))
+    sources = {
+        value: FileSource(tmp_path / value, timestamp="ts", schema={"ts": "string", "v": pa.decimal128(38, 37)})
+        for value in ("-4", "-44")
+    }
+    assert [row["v"] for row in drain(sources["-4"]).values] == [-4]
+    with pytest.raises(SourceError, match=r"v=-44 is not of type decimal128\(38, 37\)"):
+        drain(sources["-44"])
+
+
 def test_folders_are_columns(tmp_path):
     """Without it what only the folder says would be lost."""
     for ending in ("parquet", "jsonl"):
@@ -55,3 +68,15 @@ def test_folders_are_columns(tmp_path):
         write(root / f"bare.{ending}", rows(3, 1))
         with pytest.raises(SourceError, match="its folders name"):
             FileSource(root, timestamp="ts").plan(SourceState({}), Budget(1))
+
+
+def test_a_decimal_in_a_folder_name_that_its_type_cannot_hold_is_a_bad_file(tmp_path):
+    """44 was read as 9.97, because Arrow does not notice that it overflows."""
+    for value in ("44", "5"):
+        folder = tmp_path / f"v={value}"
+        folder.mkdir()
+        (folder / "a.csv").write_text("ts\n1\n")
+    schema = {"ts": "int64", "v": pa.decimal128(38, 37)}
+    options = {"timestamp": "ts", "timestamp_unit": "ms", "schema": schema, "on_bad_file": "dead-letter"}
+    drained = drain(FileSource(tmp_path, **options))
+    assert [row["v"] for row in drained.values] == [5] and "v=44 is not of type" in drained.dead[0].reason

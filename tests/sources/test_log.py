@@ -248,7 +248,7 @@ def test_it_says_what_it_cannot_do(log: SegmentedLog) -> None:
         LogSource(log, format="avro")
     with pytest.raises(InvalidPipeline, match="start"):
         LogSource(log, start="yesterday")
-    with pytest.raises(InvalidPipeline, match="the name of their time in the log"):
+    with pytest.raises(InvalidPipeline, match="_timestamp is a field of the records, and a column"):
         planned(LogSource(log, schema={"_timestamp": "int64"}))
     plan = planned(LogSource(log))
     with pytest.raises(InvalidPipeline, match="format='bytes': the checkpoint was made with format='json'"):
@@ -309,3 +309,29 @@ def test_a_job_goes_on_and_says_how_far(log: SegmentedLog) -> None:
     report = job.run(engine="embedded")
     assert report.rows == 7 and job.state().to_pylist()[0]["value"] == 37
     assert source.reached(SourceState({"log": 37}, {"begins": {"log": 30}})).is_all
+
+
+@pytest.mark.parametrize(("on_gap", "lost"), [("earliest", 4), ("latest", 25)])
+def test_the_report_names_what_was_skipped(log: SegmentedLog, on_gap: str, lost: int, tmp_path: Path) -> None:
+    """Whoever does not look at the metrics would believe that every record has counted."""
+
+    class Counting(PersistentTask):
+        key = ()
+
+        def persistent_state(self) -> Any:
+            return NonWindowState(Count())
+
+        def process_message(self, state: Any, message: Any) -> None:
+            state.update(message.timestamp, 1)
+
+    def run(**options: Any) -> Any:
+        source = LogSource(log, on_gap=on_gap, schema={"n": "int64"})
+        pipeline = Pipeline(source=source, task=Counting(), checkpoint=tmp_path / "checkpoint", step_rows=5)
+        return pipeline.run(engine="embedded", **options)
+
+    with pytest.raises(ZeroDivisionError):
+        run(on_step=lambda step: 1 // 0)
+    log.truncate(log.position_of(9))
+    (text,) = [text for text in run().notes if "skipped" in text]
+    assert f"{lost} positions of source 'log' were skipped and count nowhere" in text and f"{lost} of log" in text
+    assert not [text for text in run().notes if "skipped" in text], "told once, by the run that skipped them"

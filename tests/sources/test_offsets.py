@@ -25,6 +25,7 @@ from persistent.sources.protocol import Budget, SourcePlan, SourceState, Span, S
 from persistent.storage import MemoryStorage
 from persistent.verify import verify, verify_source
 from tests.faults import Killed
+from tests.single import only
 from tests.topics import Topic, TopicSource
 
 
@@ -65,13 +66,13 @@ def test_every_partition_is_read_once_whatever_the_steps() -> None:
     one = job(source)
     one.run(engine="embedded")
     assert counted(one) == {"a": 3, "b": 1}
-    assert newest(one).source.positions == {"a": 5, "b": 1}
+    assert only(newest(one).sources).positions == {"a": 5, "b": 1}
     topic.add("c", 5, 6)
     topic.add("a", 7)
     one.run(engine="embedded")
     assert counted(one) == {"a": 4, "b": 1, "c": 2}
     manifest = newest(one)
-    assert manifest.source.partitions == ("a", "b", "c")
+    assert only(manifest.sources).partitions == ("a", "b", "c")
     assert {name: account.read for name, account in manifest.accounts.items()} == {"a": 4, "b": 1, "c": 2}
     assert one.run(engine="embedded").steps == 0
     assert verify(one.storage).ok
@@ -129,7 +130,7 @@ def test_what_is_passed_over_is_counted_even_if_nothing_is_left() -> None:
     topic.add("a", 2, 3, 4)
     topic.first["a"] = 3
     assert one.run(engine="embedded").steps == 1
-    assert newest(one).accounts["a"].skipped == 3 and newest(one).source.positions == {"a": 4}
+    assert newest(one).accounts["a"].skipped == 3 and only(newest(one).sources).positions == {"a": 4}
     assert one.run(engine="embedded").steps == 0
     topic.add("a", 9)
     one.run(engine="embedded")
@@ -212,16 +213,16 @@ def test_the_watermark_waits_for_a_silent_partition_until_it_is_idle(monkeypatch
     now[0] += 0.5
     topic.add("a", 31)
     one.run(engine="embedded")
-    assert newest(one).clock.watermark == 0 and newest(one).source.idle == ()
+    assert newest(one).clock.watermark == 0 and only(newest(one).sources).idle == ()
     now[0] += 0.6
     one.run(engine="embedded")
-    assert newest(one).source.idle == ("b", "c")
+    assert only(newest(one).sources).idle == ("b", "c")
     assert newest(one).clock.watermark == 31
     assert len(sink.rows()) == 3
     topic.add("b", 12, 33)
     one.run(engine="embedded")
     assert newest(one).accounts["b"].late == 1 and newest(one).clock.watermark == 31
-    assert newest(one).source.idle == ("c",)
+    assert only(newest(one).sources).idle == ("c",)
 
 
 def test_time_before_this_driver_is_not_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +237,7 @@ def test_time_before_this_driver_is_not_idle_time(monkeypatch: pytest.MonkeyPatc
     topic.add("a", 95)
     again = job(TopicSource(topic, idle_timeout_ms=1_000), one.storage, task=task, discard_closed=True)  # type: ignore[arg-type]
     again.run(engine="embedded")
-    assert newest(again).clock.watermark == 6 and newest(again).source.idle == ()
+    assert newest(again).clock.watermark == 6 and only(newest(again).sources).idle == ()
 
 
 def test_a_partition_that_joins_counts_once_it_has_a_record() -> None:
@@ -247,11 +248,11 @@ def test_a_partition_that_joins_counts_once_it_has_a_record() -> None:
     topic.add("b")
     topic.add("a", 61)
     one.run(engine="embedded")
-    assert newest(one).clock.watermark == 61 and newest(one).source.idle == ("b",)
+    assert newest(one).clock.watermark == 61 and only(newest(one).sources).idle == ("b",)
     topic.add("b", 70)
     topic.add("a", 85)
     one.run(engine="embedded")
-    assert newest(one).clock.watermark == 70 and newest(one).source.idle == ()
+    assert newest(one).clock.watermark == 70 and only(newest(one).sources).idle == ()
     topic.add("a", 99)
     one.run(engine="embedded")
     assert newest(one).clock.watermark == 70
@@ -282,7 +283,7 @@ def test_what_a_transaction_holds_back_is_not_the_end(monkeypatch: pytest.Monkey
     one.run(engine="embedded")
     now[0] += 5
     one.run(engine="embedded")
-    assert newest(one).source.idle in ((), ("a",)) and newest(one).clock.watermark == 7
+    assert only(newest(one).sources).idle in ((), ("a",)) and newest(one).clock.watermark == 7
     topic.held.clear()
     one.run(engine="embedded")
     assert newest(one).accounts["b"].late == 0
@@ -315,7 +316,7 @@ def test_a_restart_sees_the_topic_as_it_is_now() -> None:
     fewer = job(TopicSource(Topic(a=[5, 15, 25, 26, 35, 36])), one.storage, task=ByPage(state))  # type: ignore[arg-type]
     restart(fewer, 20, outputs="again")
     fewer.run(engine="embedded")
-    assert newest(fewer).source.partitions == ("a",) and sum(counted(fewer).values()) == 8
+    assert only(newest(fewer).sources).partitions == ("a",) and sum(counted(fewer).values()) == 8
     assert verify_source(fewer, Log(fewer.storage).newest()).ok  # type: ignore[arg-type]
     gone = Topic(a=[5, 15, 25, 35])
     gone.first["a"] = 3
@@ -378,11 +379,11 @@ def test_a_restart_reads_from_the_position_of_the_clock() -> None:
     moved = Topic(a=[5, 25, 15, 35], b=[None, 6, None, 16, 26, 36, 46])
     again = job(TopicSource(moved), one.storage, task=ByPage(state))  # type: ignore[arg-type]
     restart(again, 20, outputs="again")
-    assert newest(again).source.positions == {"a": 1, "b": 4}
+    assert only(newest(again).sources).positions == {"a": 1, "b": 4}
     again.run(engine="embedded")
     assert counted(again) == {"a": 4, "b": 5}
     assert {name: one.duplicate for name, one in newest(again).accounts.items()} == {"a": 1, "b": 0}
-    assert newest(again).source.recorded["begins"] == {"a": 1, "b": 4}
+    assert only(newest(again).sources).recorded["begins"] == {"a": 1, "b": 4}
 
 
 @given(

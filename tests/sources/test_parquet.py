@@ -136,3 +136,21 @@ def test_page_checksums_are_looked_at(tmp_path):
     made = FileSource(tmp_path, timestamp="ts", timestamp_unit="ms")
     with pytest.raises(SourceError, match=r"row group 1 .*CRC"):
         drain(made)
+
+
+def test_the_rows_count_where_all_columns_are_in_folders(tmp_path):
+    """A table without columns has no rows of its own: they would be lost without a word."""
+    (tmp_path / "day=2024-01-01").mkdir()
+    pq.write_table(pa.table({"n": [1, 2, 3]}), tmp_path / "day=2024-01-01" / "a.parquet")
+    source = FileSource(tmp_path, timestamp="day", schema={"day": "string"})
+    for step in (1_000_000, 2):
+        assert drain(source, step, True).values == [{"day": "2024-01-01"}] * 3
+
+
+def test_an_extension_column_beside_int96_is_read(tmp_path):
+    """It was taken for INT96, and the plan ended with a KeyError."""
+    columns = {"ts": pa.array([1]), "t": pa.array([5], pa.timestamp("us")), "a": pa.array(["{}"], pa.json_())}
+    options = {"store_schema": False, "use_deprecated_int96_timestamps": True}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", **options)
+    drained = drain(FileSource(tmp_path, timestamp="ts", timestamp_unit="ms"))
+    assert [row["a"] for row in drained.values] == ["{}"]

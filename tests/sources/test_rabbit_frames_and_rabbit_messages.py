@@ -177,7 +177,7 @@ def test_what_was_recorded_stays() -> None:
     assert messages(journal(message(b'{"other": 1}'))).columns(recorded, [split])["schema"] == recorded["schema"]
     with pytest.raises(InvalidPipeline, match="format="):
         messages(log, format="bytes").schema(recorded)
-    with pytest.raises(InvalidPipeline, match="_routing_key is a column of the bodies and of the messages"):
+    with pytest.raises(InvalidPipeline, match="_routing_key is a field of the messages, and a column"):
         messages(log, schema={"_routing_key": "string"}).columns({}, [])
 
 

@@ -241,6 +241,16 @@ def test_a_crash_that_leaves_an_empty_journal_behind(tmp_path: Path) -> None:
     assert journal(tmp_path / "j").is_replaced(states[-1].recorded)
 
 
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_crash_between_another_journal_and_another_plan(steps: int, tmp_path: Path) -> None:
+    """The plan over the lost journal would be read by every run, and refused."""
+    states = begun(tmp_path / "j", *[40] * (steps + 1))
+    put = states[-1].recorded
+    step(journal(lost(tmp_path / "j")), states[steps], 3)
+    assert journal(tmp_path / "j").is_replaced(put)
+    assert not journal(tmp_path / "j").is_replaced({**put, "replaces": False})
+
+
 def test_a_rollback_behind_a_lost_journal_is_refused(tmp_path: Path) -> None:
     """What was counted in between is acknowledged, and went with the journal."""
     states = begun(tmp_path / "j", 40, 40)

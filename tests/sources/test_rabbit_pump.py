@@ -16,8 +16,9 @@ import pytest
 from persistent import Queue, SegmentedLog, Topology
 from persistent.clients.rabbit_link import LinkLost, RabbitPlace, patience
 from persistent.errors import SourceError, Stopped
+from persistent.log import writer
 from persistent.log.writer import RECORD_BYTES_MAX
-from persistent.sources import rabbit_pump
+from persistent.sources import rabbit_frames, rabbit_pump
 from persistent.sources.rabbit_frames import taken_apart
 from persistent.sources.rabbit_pump import _STALLED_LOOKS, AT_MOST_ONCE, CHECKPOINT, JOURNAL, Pump, PumpOrder
 from persistent.stopping import StopRequest, heard
@@ -85,7 +86,7 @@ class Played:
 
     def __init__(self, broker: Broker, acknowledge: str = CHECKPOINT, prefetch: int = 30) -> None:
         self.broker: Any = broker
-        self.log = SegmentedLog(f"memory://{id(self)}-pump")
+        self.log = SegmentedLog(f"memory://{uuid.uuid4().hex}")
         self.pump = Pump(order(acknowledge, prefetch), self.log.writer())
         self.pump._begin(self.broker, lambda frame: None)
 
@@ -216,6 +217,44 @@ def test_what_is_too_large_stays_in_the_queue() -> None:
     with pytest.raises(SourceError, match="stays in the queue"):
         one.turn()
     assert len(one.broker.unacknowledged) == 2 and one.journaled() == []
+
+
+@pytest.mark.parametrize("acknowledge", [JOURNAL, CHECKPOINT, AT_MOST_ONCE])
+def test_messages_beyond_an_entry_are_journaled_in_several(monkeypatch: pytest.MonkeyPatch, acknowledge: str) -> None:
+    """``prefetch`` messages can be larger than an entry may be: every run took one message, and was refused."""
+    monkeypatch.setattr(writer, "CONTENT_BYTES_MAX", 1_000)
+    monkeypatch.setattr(rabbit_frames, "_ENTRY_BYTES", 300)
+    bodies = [b"%02d" % number * 25 for number in range(30)]
+    one = Played(Broker(*bodies), acknowledge)
+    one.turn()
+    assert one.journaled() == bodies
+    assert len([batch for batch in one.log.read() if len(batch)]) > 3
+    assert len(one.broker.unacknowledged) == (30 if acknowledge == CHECKPOINT else 0)
+    if acknowledge == CHECKPOINT:
+        one.pump.ask(17)
+        one.turn()
+        assert list(one.broker.unacknowledged.values()) == bodies[17:]
+
+
+def test_a_connection_that_is_lost_between_two_entries_has_acknowledged_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A disk slower than the heartbeats of the broker would be given the same messages for ever."""
+    monkeypatch.setattr(rabbit_frames, "_ENTRY_BYTES", 300)
+    one = Played(Broker(*(b"%02d" % number * 25 for number in range(30))), JOURNAL)
+    append, count = one.pump._writer.append_many, 0
+
+    def slow(frames: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == 3:
+            raise LinkLost("heartbeats")
+        return append(frames)
+
+    monkeypatch.setattr(one.pump._writer, "append_many", slow)
+    with pytest.raises(LinkLost):
+        one.turn()
+    assert len(one.journaled()) == 30 - len(one.broker.unacknowledged) > 0
 
 
 @pytest.mark.parametrize("ready", [False, True])

@@ -6,7 +6,7 @@ import pytest
 
 from persistent import FileSource
 from persistent.errors import InputGone, SourceChanged, StorageError
-from persistent.sources import Budget, SourceState
+from persistent.sources import Budget
 from persistent.sources.listing import Files
 from tests.proof.inputs import EVER, Fault, Inputs, on_disk, served
 from tests.proof.inputs_job import FORMATS, encoded, small_edges
@@ -47,24 +47,6 @@ def test_a_file_overwritten_by_one_of_equal_size_after_it_was_read_is_noticed(tm
             made.plan(done.state, Budget(1))
     path.rename(tmp_path / "b.jsonl")
     assert ids(drain(made, state=done.state)) == list(range(40))
-
-
-def test_an_index_of_an_older_release_has_no_hints(tmp_path):
-    """Without it a checkpoint made before hints were kept could not be read on, or would fingerprint all its files."""
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(encoded("jsonl", range(40), "x"))
-    made = FileSource(tmp_path, timestamp="ts", timestamp_unit="ms")
-    state = drain(made).state
-    old = SourceState(state.positions, state.recorded, state.index.drop_columns("hint"))
-    (tmp_path / "b.jsonl").write_bytes(encoded("jsonl", range(40, 43)))
-    later = drain(FileSource(tmp_path, timestamp="ts", timestamp_unit="ms"), state=old)
-    assert ids(later) == [40, 41, 42]
-    assert later.state.index.column("hint").is_null().to_pylist() == [True, False]
-    fresh = FileSource(tmp_path, timestamp="ts", timestamp_unit="ms")
-    assert fresh.plan(old, Budget(9)).splits
-    path.write_bytes(encoded("jsonl", range(40), "y"))
-    with pytest.raises(SourceChanged):
-        fresh.plan(old, Budget(1))
 
 
 def test_a_deleted_file_that_is_put_back_is_read(tmp_path):

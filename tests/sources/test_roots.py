@@ -12,7 +12,7 @@ from persistent.sources import Budget, SourceState
 from persistent.sources.listing import Files
 from persistent.sources.roots import Root, moved_folder, place_of
 from tests.sources.draining import after, drain, read, thawed
-from tests.sources.test_recorded import OLD, source, without
+from tests.sources.test_recorded import source
 
 
 def write(path, first, count=2):
@@ -110,11 +110,10 @@ def test_files_that_have_moved_need_moved_from(tmp_path, new):
         ("x/a", ("x/a", "x/b"), "x/**", "x/a"),
     ],
 )
-@pytest.mark.parametrize("old", [(), OLD])
-def test_moved_from_that_does_not_lead_to_what_was_read_is_refused(tmp_path, first, move, then, moved_from, old):
+def test_moved_from_that_does_not_lead_to_what_was_read_is_refused(tmp_path, first, move, then, moved_from):
     """Every record of those files would count a second time, without a word."""
     write(tmp_path / "x" / "a" / "f.jsonl", 0)
-    state = without(drain(source(tmp_path / first)).state, *old)
+    state = drain(source(tmp_path / first)).state
     (tmp_path / move[1]).parent.mkdir(exist_ok=True)
     (tmp_path / move[0]).rename(tmp_path / move[1])
     with pytest.raises(InvalidPipeline, match=r"has read '(a/)?f\.jsonl'"):
@@ -136,21 +135,6 @@ def test_a_folder_above_that_has_moved_is_followed(tmp_path, path):
     write(tmp_path / "new" / "ev" / "h" / "f.jsonl", 4)
     again = drain(source(tmp_path / path, moved_from=tmp_path / "old"), state=done.state)
     assert numbers(again) == ([] if path.endswith("*.jsonl") else [4, 5])
-
-
-def test_a_checkpoint_without_a_root_gets_it_at_its_next_plan(tmp_path):
-    """A checkpoint of the first release would read all again with the first folder that its path has more."""
-    write(tmp_path / "events" / "a.jsonl", 0)
-    old = without(drain(source(tmp_path / "events" / "*.jsonl")).state, *OLD)
-    with pytest.raises(InvalidPipeline, match=r"'a\.jsonl', and this path matches 'events/a\.jsonl'"):
-        drain(source(tmp_path / "*" / "*.jsonl"), state=old)
-    write(tmp_path / "events" / "b.jsonl", 2)
-    state = drain(source(tmp_path / "events" / "*.jsonl"), state=old).state
-    assert state.recorded["root"] == f"{tmp_path}/events/" and state.recorded["timestamp"] == "ts"
-    assert drain(source(tmp_path / "*" / "*.jsonl"), state=state).plans == []
-    shutil.move(tmp_path / "events", tmp_path / "elsewhere")
-    write(tmp_path / "elsewhere" / "b.jsonl", 2)
-    assert numbers(drain(source(tmp_path / "elsewhere" / "*.jsonl"), state=old)) == [2, 3]
 
 
 def test_a_folder_that_is_away_is_still_a_folder(tmp_path):

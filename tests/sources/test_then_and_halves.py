@@ -47,6 +47,7 @@ from persistent.testing import SourceSuite
 from persistent.testing.faults import FaultyStorage, Killed, Operations
 from persistent.verify import verify_source
 from tests.few import examples
+from tests.single import only
 
 AT = 1_000
 
@@ -232,10 +233,10 @@ def test_the_history_is_read_before_the_live_source_and_the_switch_is_in_the_pla
     """With both at once the clock would run to today, and the history would be late."""
     pipeline = job(memory(HISTORY, LIVE))
     seen: list[tuple[str, ...]] = []
-    pipeline.run(engine="embedded", on_step=lambda step: seen.append(newest(pipeline).source.partitions))
+    pipeline.run(engine="embedded", on_step=lambda step: seen.append(only(newest(pipeline).sources).partitions))
     assert seen == [("history/memory",)] * 2 + [("history/memory", "live/memory")] * 2
-    assert newest(pipeline).source.idle == ("history/memory",)
-    recorded = newest(pipeline).source.recorded
+    assert only(newest(pipeline).sources).idle == ("history/memory",)
+    recorded = only(newest(pipeline).sources).recorded
     assert recorded["seam"] == {
         "at": AT,
         "kinds": ["MemorySource", "MemorySource"],
@@ -368,17 +369,6 @@ def test_a_history_of_which_one_partition_is_empty_is_a_history() -> None:
     assert plan.recorded["seam"]["end"] == {"history/a": [0, 2], "history/b": [0, 0]}
     assert plan.idle == ("history/a", "history/b") and plan.splits
     assert plan.joins == ("history/a", "history/b", "live/memory") and plan.end["history/a"] == (0, 2)
-
-
-def test_the_rule_of_null_fields_outlives_the_switch(tmp_path: Path) -> None:
-    """A restart reads the history again, and would make other keys of the same fields."""
-    (tmp_path / "1.csv").write_text("ts,page,n\n700,,1\n800,a,2\n")
-    files = FileSource(tmp_path, timestamp="ts", timestamp_unit="ms", csv_empty="text")
-    pipeline = job(then(files, MemorySource(LIVE), at=AT))
-    seen: list[Any] = []
-    pipeline.run(engine="embedded", on_step=lambda step: seen.append(newest(pipeline).source.recorded["csv_empty"]))
-    assert set(seen) == {"text"} and len(seen) > 2
-    assert counted(pipeline)[""] == 1
 
 
 @pytest.mark.parametrize(("live", "is_told"), [(LIVE, False), (LIVE[1:], False), (LIVE[2:], True)])
@@ -849,7 +839,7 @@ def test_a_file_that_is_gone_is_one_dead_letter_of_the_history(tmp_path: Path) -
     storage = MemoryStorage(uuid.uuid4().hex)
     with suppress(Killed):
         job(source("raise"), FaultyStorage(storage, Operations(at=40))).run(engine="embedded")
-    read = newest(job(source("raise"), storage)).source.positions["history/files"][0]
+    read = only(newest(job(source("raise"), storage)).sources).positions["history/files"][0]
     assert 0 < read < 6
     (tmp_path / "in" / "5.jsonl").unlink()
     with pytest.raises(SourceError, match=r"5\.jsonl"):

@@ -104,3 +104,22 @@ def test_a_number_as_a_name_is_no_missing_header_but_in_csv() -> None:
     for of_csv, remedy in ((False, "Give timestamp="), (True, "seems to be a record")):
         with pytest.raises(SourceError, match=remedy):
             require_readable(schema, "ts", None, of_csv=of_csv)
+
+
+@pytest.mark.parametrize(
+    ("count", "unit", "expected"),
+    [
+        (2**63 + 123_456_789, "ns", 9_223_372_036_978),
+        (2**63 + 5_000, "us", 9_223_372_036_854_780),
+        (2**63, "ms", NO_TIMESTAMP),
+        (2**63, "s", NO_TIMESTAMP),
+        (2**63 - 1, "ms", 2**63 - 1),
+        (5, "s", 5_000),
+        (5_999, "us", 5),
+        (None, "ns", NO_TIMESTAMP),
+    ],
+)
+def test_an_unsigned_count_beyond_int64_is_the_time_that_it_is(count, unit, expected):
+    """Nanoseconds after 2262 were "before 1970"."""
+    assert milliseconds(pa.array([1_000_000_000, count, None], pa.uint64()), unit)[1] == expected
+    assert milliseconds(pa.array([count], pa.uint64()), unit).tolist() == [expected]

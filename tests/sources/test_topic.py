@@ -23,6 +23,7 @@ from persistent import (
     SegmentedLog,
     SourceChanged,
     SourceError,
+    UserCodeError,
 )
 from persistent.sources.protocol import Budget, SourceState
 from persistent.sources.topic import TopicSource
@@ -312,17 +313,40 @@ def test_another_journal_than_that_of_the_checkpoint_is_refused(tmp_path: Path) 
             job.run(sender.address, journal=tmp_path / "new")
 
 
+def test_another_journal_than_that_of_a_step_that_failed_is_refused(tmp_path: Path) -> None:
+    """Its messages are only there; and the run ended with an IndexError."""
+    job = Job(tmp_path)
+
+    class Fails(Numbers):
+        name = "Numbers"
+
+        def process_message(self, state: Any, message: Any) -> None:
+            raise ValueError("no")
+
+    with TopicSender("t", retain=ALL) as sender:
+        publish(sender, range(2))
+        source = job.pipeline(sender.address).source
+        with pytest.raises(UserCodeError):
+            Pipeline(source=source, task=Fails(), checkpoint=job.checkpoint).run(engine="embedded")
+        with pytest.raises(SourceChanged, match="another log"):
+            job.run(sender.address, journal=tmp_path / "new")
+        job.run(sender.address)
+        assert job.counted(sender.address) == {0: 1, 1: 1}
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [
         ({"format": "xml"}, "format='xml' is not known"),
         ({"join": "late"}, "give JoinOptions"),
         ({"timestamp": 3}, "not a str"),
-        ({"schema": {"_number": "int64"}}, "a column of their topic"),
+        (
+            {"schema": {"_number": "int64"}},
+            "_number is a field of the messages, and a column that",
+        ),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, given: dict[str, Any], why: str) -> None:
     """Before anything is joined."""
     with pytest.raises(InvalidPipeline, match=why):
-        source = TopicSource("127.0.0.1:7000", "t", **{"journal": tmp_path / "journal", **given})
-        source._fixed_schema({}, ())
+        TopicSource("127.0.0.1:7000", "t", **{"journal": tmp_path / "journal", **given})

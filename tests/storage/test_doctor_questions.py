@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from persistent.errors import StorageError
-from persistent.storage import FsspecStorage, LocalStorage, Put, Storage, doctor, evidence
+from persistent.storage import FsspecStorage, LocalStorage, Put, Storage, doctor, opening
 from persistent.storage.doctor import Diagnosis, Probe, probe
 from persistent.storage.generic import GenericRequests
 from tests.storage.noting import Noting, RefusesAll
@@ -241,7 +241,7 @@ def test_a_store_that_cannot_be_opened_is_a_diagnosis() -> None:
 def unknown(tmp_path: Path) -> FsspecStorage:
     """A folder of a store that only a probe can prove, with a document of an earlier probe."""
     storage = FsspecStorage(f"local://{tmp_path}/job")
-    evidence.leave_evidence(storage)
+    opening.leave_evidence(storage)
     return storage
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from persistent.errors import StorageError
 from persistent.storage import LocalStorage, Put, open_storage
-from persistent.storage.disk import OsDisk
+from persistent.storage.local import OsDisk
 from tests.faults import Killed
 
 

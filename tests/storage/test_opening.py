@@ -11,7 +11,7 @@ import pytest
 
 from persistent.errors import InvalidPipeline, UnsupportedStore
 from persistent.storage import FsspecStorage, LocalStorage, MemoryStorage, Put, is_proved, open_storage
-from persistent.storage.evidence import leave_evidence
+from persistent.storage.opening import leave_evidence
 
 
 @pytest.mark.parametrize("prefix", ["", "file://"])

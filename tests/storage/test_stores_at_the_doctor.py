@@ -10,7 +10,7 @@ import pytest
 
 from persistent import MemorySource, Pipeline
 from persistent.errors import UnsupportedStore
-from persistent.storage import FsspecStorage, evidence, is_proved, open_storage
+from persistent.storage import FsspecStorage, is_proved, open_storage, opening
 from persistent.storage.doctor import Diagnosis, probe
 from tests.crash.worlds import Totals
 from tests.few import one_in
@@ -159,7 +159,7 @@ def test_a_store_that_is_honest_no_longer_loses_its_document(folder: str) -> Non
     """An upgrade that breaks the store would still count as proved."""
     url = f"careless://{folder}"
     storage = FsspecStorage(url)
-    evidence.leave_evidence(storage)
+    opening.leave_evidence(storage)
     assert is_proved(storage)
     assert not probe(url, rounds=3).is_safe
     assert not is_proved(storage)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from monoids import Count, Sum, record
-from persistent import MemorySink, MemorySource, PersistentTask, Pipeline, WindowState, tumbling
+from monoids import Count
+from persistent import PersistentTask, WindowState, tumbling
 from persistent.testing import verify_task
-from persistent.testing.outcome import Outcome, Slot, first_difference, outcome_of, same
+from persistent.testing.outcome import Outcome, Slot, first_difference, same
 
 NAN = float("nan")
 
@@ -63,35 +63,6 @@ def test_what_is_there_twice_differs() -> None:
     assert found is not None and found.values("calm", "now") == ["calm: {'a': 1}", "now: [{'a': 1}, {'a': 1}]"]
     gone = first_difference(outcome(late=[{"x": 1}]), outcome(), None)
     assert gone is not None and gone.where()[0] == "in: late" and repr(gone.found) == "nothing"
-
-
-class Counted(PersistentTask):
-    """Counts by page and ten milliseconds, published as deltas."""
-
-    key = "page"
-
-    def persistent_state(self) -> WindowState:
-        monoid = record(visits=Count(), total=Sum())
-        return WindowState(monoid, tumbling(10), late="delta", allowed_lateness=50, early=7)
-
-    def process_message(self, state: Any, message: Any) -> None:
-        state.update(message.timestamp, {"visits": 1, "total": message.value["n"]})
-
-
-def test_deltas_are_compared_by_their_sum() -> None:
-    """How many rows a window has depends on where the steps end, and what they come to does not."""
-    rows = [{"ts": 3 * number, "page": "a", "n": number} for number in range(12)]
-    verify_task(Counted, rows, timestamp="ts", elsewhere=False, shuffles=1)
-    sink = MemorySink()
-    job = Pipeline(
-        source=MemorySource(rows, timestamp="ts"), task=Counted(), sink=sink, checkpoint="memory://sums", step_rows=1
-    )
-    job.run(engine="embedded", end_of_input=True)
-    found = dict(outcome_of(job, sink.rows()).at("outputs"))
-    assert len(sink.rows()) > len(found) == 4
-    assert found[Slot("outputs", ("a",), (0, 10))] == [{"visits": 4, "total": 6}]
-    twice = dict(outcome_of(job, [*sink.rows(), *sink.rows()]).at("outputs"))
-    assert twice[Slot("outputs", ("a",), (0, 10))] == [{"visits": 8, "total": 12}], "what is there twice differs"
 
 
 def test_a_key_can_be_called_revision() -> None:

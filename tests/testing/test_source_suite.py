@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from persistent import FileSource, MemorySource
 from persistent.sources.protocol import Budget, Records, Source, SourcePlan, SourceState, Split
@@ -221,7 +222,7 @@ def test_a_split_without_an_end_is_found() -> None:
         def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
             (span,) = split.spans
             rows = len(topic.partitions[split.partition])
-            yield from super().read(replace(split, spans=(replace(span, stop=rows),)), recorded)
+            yield from super().read(structs.replace(split, spans=(structs.replace(span, stop=rows),)), recorded)
 
     class Suite(SourceSuite):
         def source(self) -> Source:

@@ -78,7 +78,7 @@ def test_a_length_is_checked_before_anything_is_kept() -> None:
         (encode(Ask(S, 0, ASK_MAX + 1))[4:], "at most 1,024"),
         (encode(Ask(S, 0, 5))[4:] + b"x", "too many"),
         (encode(Standing(S, 5, 4, True))[4:], "next message 4"),
-        (encode(Standing(S, 1, 2, True))[4:-9] + b"\x02" + bytes(8), "impossible standing"),
+        (encode(Standing(S, 1, 2, True))[4:-5] + b"\x02" + bytes(4), "impossible standing"),
         (encode(Standing(S, 1, 2, True))[4:] + b"\x00", "too many"),
         (encode(Sent(S, 1, 2, b""))[4:-1] + b"\x07", "of an unknown kind"),
         (encode(Sent(S, 2**63, 2, b""))[4:], "63 bits"),

@@ -110,7 +110,7 @@ class Lowest(PersistentTask):
 
 
 def told(step: StepReport) -> None:
-    print(step.rows_per_second, step.watermark)
+    print(step.rows_per_second, step.clock_ms)
 
 
 def run() -> RunReport:

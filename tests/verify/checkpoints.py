@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from monoids import Count, Sum, record
 from persistent import (
@@ -23,6 +24,7 @@ from persistent.checkpoint.names import manifest_name
 from persistent.storage import LocalStorage
 from persistent.verify import Verification, verify
 from tests.checkpoint.samples import with_one
+from tests.single import only
 
 
 class Visits(PersistentTask):
@@ -78,7 +80,7 @@ def change_account(manifest: Manifest, **values: Any) -> Manifest:
 
 
 def change_key(manifest: Manifest, **values: Any) -> Manifest:
-    return at_one(manifest, operator=replace(manifest.operator, **values))
+    return at_one(manifest, operator=replace(only(manifest.operators), **values))
 
 
 def look(folder: Path) -> Verification:

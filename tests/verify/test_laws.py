@@ -8,22 +8,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from msgspec import structs
 
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.manifest import Manifest, manifest_sha256
+from persistent.checkpoint.names import manifest_name
+from persistent.cli import main
+from persistent.errors import OtherJob
 from persistent.operations import compact
+from persistent.reading.clocks import clock_reading
 from persistent.storage import LocalStorage
+from persistent.verify.laws import differences
+from tests.single import only
 from tests.verify.checkpoints import at_one, change_account, change_key, change_newest, faults, look, pipeline
 
 
 def change_run(manifest: Manifest, **values: Any) -> Manifest:
-    runs = manifest.operator.state.runs
-    changed = (*runs[:-1], replace(runs[-1], **values))
-    return at_one(manifest, operator=manifest.operator.with_state(runs=changed))
+    runs = only(manifest.operators).state.runs
+    changed = (*runs[:-1], structs.replace(runs[-1], **values))
+    return at_one(manifest, operator=only(manifest.operators).with_state(runs=changed))
 
 
 def change_source(manifest: Manifest, **values: Any) -> Manifest:
-    return at_one(manifest, source=replace(manifest.source, **values))
+    return at_one(manifest, source=structs.replace(only(manifest.sources), **values))
 
 
 def change_clock(manifest: Manifest, **values: Any) -> Manifest:
@@ -32,14 +40,16 @@ def change_clock(manifest: Manifest, **values: Any) -> Manifest:
 
 def of_partition(manifest: Manifest, name: str) -> Manifest:
     """As if its only partition were called so."""
-    (account,), (position,) = manifest.accounts.values(), manifest.source.positions.values()
-    source = replace(manifest.source, partitions=(name,), positions={name: position}, largest={}, idle=())
+    (account,), (position,) = manifest.accounts.values(), only(manifest.sources).positions.values()
+    source = structs.replace(
+        only(manifest.sources), partitions=(name,), positions={name: position}, largest={}, idle=()
+    )
     return at_one(manifest, source=source, accounts={name: account})
 
 
 BROKEN_LAWS: dict[str, tuple[Callable[[Manifest], Manifest], str]] = {
-    "another parent": (lambda m: replace(m, parent=(m.id - 1, "0" * 64)), "names a parent that differs"),
-    "another job": (lambda m: replace(m, job="0" * 32), "has job"),
+    "another parent": (lambda m: structs.replace(m, parent=(m.id - 1, "0" * 64)), "names a parent that differs"),
+    "another job": (lambda m: structs.replace(m, job="0" * 32), "has job"),
     "clock back": (
         lambda m: change_clock(m, watermark=1, closed=1),
         ": the clock never goes back",
@@ -50,12 +60,12 @@ BROKEN_LAWS: dict[str, tuple[Callable[[Manifest], Manifest], str]] = {
         ": positions of memory never go back",
     ),
     "partition lost": (lambda m: of_partition(m, "other"), "none vanishes"),
-    "epoch back": (lambda m: replace(m, epoch=0), "does not follow"),
-    "epoch without fence": (lambda m: replace(m, epoch=m.epoch + 1), "only a fence raises the epoch"),
-    "base": (lambda m: replace(m, base=m.id - 1), "with base"),
+    "epoch back": (lambda m: structs.replace(m, epoch=0), "does not follow"),
+    "epoch without fence": (lambda m: structs.replace(m, epoch=m.epoch + 1), "only a fence raises the epoch"),
+    "base": (lambda m: structs.replace(m, base=m.id - 1), "with base"),
     "account": (lambda m: change_account(m, read=10_000), "does not balance"),
     "account back": (lambda m: change_account(m, read=0, processed=0, late=0, dead=0), "the account goes back"),
-    "rows": (lambda m: change_run(m, rows=m.operator.state.runs[-1].rows + 1), "according to its manifest"),
+    "rows": (lambda m: change_run(m, rows=only(m.operators).state.runs[-1].rows + 1), "according to its manifest"),
     "run missing": (lambda m: change_run(m, name="d/Visits/e9-c9-0.arrow"), "missing"),
     "counted twice": (lambda m: change_run(m, first=0, last=m.id), "both count deltas"),
     "deltas ahead": (lambda m: change_run(m, first=m.id + 1, last=m.id + 1), "sums the deltas"),
@@ -99,3 +109,57 @@ def test_a_compaction_that_changes_more_than_runs_is_found(tmp_path: Path) -> No
     assert look(tmp_path).ok
     change_newest(tmp_path, lambda m: change_clock(m, watermark=m.clock.watermark + 1))
     assert "a compaction copies clocks" in faults(look(tmp_path))
+
+
+def test_only_a_rollback_names_more_of_a_run_than_an_earlier_manifest(tmp_path: Path) -> None:
+    """A fold in part names less of its inputs, and a rollback to before it names all of them; any other manifest would
+    count rows twice."""
+    pipeline(tmp_path, 100).run(engine="embedded")
+    newest = Log(LocalStorage(tmp_path)).newest()
+    assert newest is not None
+    run = newest.manifest.all_runs()[0]
+    folded = structs.replace(run, low=run.low + 1)
+    assert differences(run, folded, newest.manifest) == ""
+    assert differences(folded, run, newest.manifest) == "low"
+    assert differences(folded, run, structs.replace(newest.manifest, kind="rollback")) == ""
+
+
+def with_another_task(folder: Path) -> list[Manifest]:
+    """Every manifest of a checkpoint, as if a second task had read the same records, and kept nothing."""
+    storage = LocalStorage(folder)
+    log, parent, made = Log(storage), None, []
+    for id in log.ids():
+        one = log.read(id).manifest
+        ((visits, operator),) = one.operators.items()
+        accounts = {
+            name: {key: structs.replace(of, processed=of.read, late=0, dead=0, duplicate=0) for key, of in some.items()}
+            for name, some in one.accounts_of(visits).items()
+        }
+        two = structs.replace(
+            one,
+            parent=parent,
+            operators={**one.operators, "Orders": operator.with_state(runs=(), lowest=None)},
+            clocks={**one.clocks, "Orders": one.clocks[visits]},
+            ledger={**one.ledger, "Orders": accounts},
+        )
+        data = two.encode()
+        (folder / manifest_name(id)).write_bytes(data)
+        parent = id, manifest_sha256(data)
+        made.append(two)
+    return made
+
+
+def test_a_checkpoint_of_two_tasks_is_verified_and_shown_and_continued_by_no_job_of_one(tmp_path: Path) -> None:
+    """A graph has several tasks: whoever reads one of them alone would call the other damaged, or lose it."""
+    folder = tmp_path / "visits"
+    pipeline(folder, 300).run(engine="embedded")
+    *_, newest = with_another_task(folder)
+    assert Log(LocalStorage(folder)).read(newest.id).manifest == newest and newest.tasks.keys() == {"Visits", "Orders"}
+    found = look(folder)
+    assert found.ok and not found.findings, faults(found)
+    assert clock_reading(LocalStorage(folder)).states.keys() == {"Visits", "Orders"}
+    shown = CliRunner().invoke(main, ["show", str(folder)])
+    assert shown.exit_code == 0 and "clock Orders" in shown.output and "clock Visits" in shown.output
+    with pytest.raises(OtherJob, match=r"its states: \['Orders', 'Visits'\], this pipeline's: \['Visits'\]"):
+        pipeline(folder, 300).run(engine="embedded")
+    assert Log(LocalStorage(folder)).ids()[-1] == newest.id, "refused before anything is written"

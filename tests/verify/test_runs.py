@@ -22,6 +22,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.operations import compact
 from persistent.storage import LocalStorage
 from tests.few import one_in
+from tests.single import only
 from tests.verify.checkpoints import at_one, change_key, change_newest, faults, look
 
 
@@ -64,8 +65,8 @@ def test_overlapping_sums_are_found(checkpoint: Path) -> None:
     """Without it a delta could count twice: once in a folded run, and once more by itself."""
 
     def twice(manifest: Manifest) -> Manifest:
-        runs = manifest.operator.state.runs
-        return at_one(manifest, operator=manifest.operator.with_state(runs=(*runs, runs[0])))
+        runs = only(manifest.operators).state.runs
+        return at_one(manifest, operator=only(manifest.operators).with_state(runs=(*runs, runs[0])))
 
     change_newest(checkpoint, twice)
     assert "both count deltas" in faults(look(checkpoint))

@@ -15,6 +15,7 @@ from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.operations import restart
 from persistent.verify import Verification, verify_source
+from tests.single import only
 from tests.verify.checkpoints import Visits, change_account, change_newest, pipeline, rows
 
 
@@ -136,7 +137,7 @@ def test_a_restart_reads_by_the_present_schema(tmp_path: Path) -> None:
     (tmp_path / "input" / "1.jsonl").write_text(lines(100, 100, "1"))
     made = sized(tmp_path, "double", 50)
     made.run(engine="embedded")
-    assert newest_of(Log(made.storage)).manifest.source.readings
+    assert only(newest_of(Log(made.storage)).manifest.sources).readings
     restart(made, clock=156_000, outputs="again")
     made.run(engine="embedded")
     account = newest_of(Log(made.storage)).manifest.accounts["files"]

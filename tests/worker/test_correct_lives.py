@@ -19,6 +19,7 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.engines.embedded import Embedded
 from persistent.operations import compact, rollback
+from persistent.state_rows import OPEN_PANE
 from persistent.verify import verify
 from tests.few import examples
 from tests.lives import MODES, Devices, Plain, Row, Run, Values, devices, run_of
@@ -160,7 +161,7 @@ def test_what_is_removed_leaves_its_life_as_long_as_it_was() -> None:
     with run_of(rows, task=Balances(10, ("change", "retract")), step_rows=1) as run:
         run.run(rows)
         made = correct(run, rows, "ticket", remove=[row(0, "a", 5), row(8, "a", 6)], add=[row(2, "a", 1)])
-        assert run.state() == run.shown() == {"a": (2, 8, 8)} and made.panes == (-1, -1)
+        assert run.state() == run.shown() == {"a": (2, 8, 8)} and made.panes == (OPEN_PANE, OPEN_PANE)
         run.rows = [*rows, row(26, "b", 1), row(27, "b", 1)]
         run.run()
         assert run.shown() == run.state() == {"b": (2, 2, 2)}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from monoids import Count, Max, Sum, record
 from persistent import MemorySink, NonWindowState, PersistentTask, Refused, WindowState, sliding, tumbling
+from persistent.state_rows import OPEN_PANE
 from persistent.verify import verify
 from tests.lives import Run
 from tests.worker.test_correct_lives import correct, newest, row
@@ -72,7 +73,7 @@ def test_a_record_goes_into_every_state_that_takes_it() -> None:
     before = {name: state(run, name) for name in Several.names}
     shown = len(run.sink["total"].rows())
     made = correct(run, ROWS, "ticket", add=[row(44, "b", 100)], remove=[ROWS[10]])
-    assert made == newest(run).corrections["ticket"] and made.refused == () and made.panes == (-1, 40)
+    assert made == newest(run).corrections["ticket"] and made.refused == () and made.panes == (OPEN_PANE, 40)
     for name in Several.names:
         after = {place: values for place, values in state(run, name).items() if values != before[name][place]}
         changed = {

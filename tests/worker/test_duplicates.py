@@ -18,11 +18,12 @@ from persistent import Dedupe, InvalidPipeline, MemorySource, NonWindowState, Pe
 from persistent.checkpoint.names import Attempt
 from persistent.codec import KEY_GROUPS
 from persistent.storage import MemoryStorage
+from persistent.task import STATE
 from persistent.worker.duplicates import Duplicates, Fate
 from persistent.worker.job import Job
 from persistent.worker.merge_runs import read_rows, write_run
 from persistent.worker.seen_items import SeenBefore
-from persistent.worker.seen_state import SeenCache, seen_job, seen_monoid
+from persistent.worker.seen_state import SeenCache, seen_monoid, seen_node
 from tests.few import examples
 
 PANE_MS = 10
@@ -73,7 +74,7 @@ class Plainly:
 def job(storage: Any = None, dedupe: Dedupe = BY_NUMBER) -> Job:
     state, source = NonWindowState(Count()), MemorySource([])
     place = storage or MemoryStorage("unit")
-    return Job(Visits(), state, {"memory": source}, {}, place, False, dedupe={"memory": dedupe})
+    return Job(Visits(), {STATE: state}, {"memory": source}, {}, place, False, dedupe={"memory": dedupe})
 
 
 def batch_of(rows: list[dict[str, Any]], numbers: pa.DataType) -> pa.RecordBatch:
@@ -108,12 +109,12 @@ def test_every_record_meets_the_fate_that_a_plain_set_gives_it(
     """A copy judged new counts twice, a new record judged a copy never counts. In whatever batches the rows come, and
     whatever was folded: the steps go through runs, with a horizon that moves on."""
     plainly, storage, runs, horizon = Plainly(dedupe), MemoryStorage("fates"), [], 0
-    made = seen_job(job(storage, dedupe), "memory", PANE_MS)
+    made = seen_node(job(storage, dedupe), "memory", PANE_MS)
     cache = SeenCache()
     for id, (ahead, rows) in enumerate(steps, 1):
         horizon = max(horizon, ahead // PANE_MS * PANE_MS)
         plainly.expire(horizon)
-        split = Duplicates(made, dedupe, SeenBefore(tuple(runs), horizon, PANE_MS), cache)
+        split = Duplicates(made.storage, dedupe, SeenBefore(tuple(runs), horizon, PANE_MS), cache)
         borders = sorted({0, len(rows), *(min(cut, len(rows)) for cut in cuts)})
         found: list[int] = []
         for start, stop in pairwise(borders):
@@ -131,7 +132,7 @@ def test_every_record_meets_the_fate_that_a_plain_set_gives_it(
 def test_what_a_split_has_seen_is_what_it_found_new(rows: list[dict[str, Any]], horizon: int) -> None:
     """A number that is new and not remembered counts again; one remembered and not new would be lost."""
     horizon = horizon // PANE_MS * PANE_MS
-    split = Duplicates(job(), BY_NUMBER, SeenBefore((), horizon, PANE_MS), SeenCache())
+    split = Duplicates(job().storage, BY_NUMBER, SeenBefore((), horizon, PANE_MS), SeenCache())
     fates = split.judge(batch_of(rows, pa.int64()), times_of(rows))
     new = sorted(
         (row["origin"], row["n"], row["ts"] // PANE_MS * PANE_MS) for row, fate in zip(rows, fates) if not fate
@@ -152,7 +153,7 @@ def test_what_a_split_has_seen_is_what_it_found_new(rows: list[dict[str, Any]], 
 
 def test_numbers_of_other_widths_and_dictionaries_name_the_same_record() -> None:
     """A sender that writes 32 bits in one file and 64 in the next sends the same numbers."""
-    split = Duplicates(job(), BY_NUMBER, SeenBefore((), 0, PANE_MS), SeenCache())
+    split = Duplicates(job().storage, BY_NUMBER, SeenBefore((), 0, PANE_MS), SeenCache())
     rows = [{"origin": "a", "lane": 0, "epoch": 1, "n": n, "ts": 5} for n in (1, 2)]
     assert split.judge(batch_of(rows, pa.uint32()), times_of(rows)).tolist() == [Fate.NEW, Fate.NEW]
     assert split.judge(batch_of(rows, pa.int8()), times_of(rows)).tolist() == [Fate.COPY, Fate.COPY]
@@ -165,7 +166,7 @@ def test_numbers_of_other_widths_and_dictionaries_name_the_same_record() -> None
 
 def test_text_and_numbers_are_different_origins() -> None:
     """The sender "1" and the sender 1 count on their own."""
-    split = Duplicates(job(), BY_NUMBER, SeenBefore((), 0, PANE_MS), SeenCache())
+    split = Duplicates(job().storage, BY_NUMBER, SeenBefore((), 0, PANE_MS), SeenCache())
     for origin in (pa.array(["1"]), pa.array([1]), pa.array([b"1"])):
         batch = pa.RecordBatch.from_arrays([origin, pa.array([7])], ["origin", "n"])
         assert split.judge(batch, np.array([5])).tolist() == [Fate.NEW]
@@ -174,7 +175,7 @@ def test_text_and_numbers_are_different_origins() -> None:
 def test_keys_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a billion senders two may have one hash; the messages of the second are no copies."""
     monkeypatch.setattr("monoids.hashing._finish", lambda state: np.full_like(state, 7))
-    split = Duplicates(job(), BY_NUMBER, SeenBefore((), 0, PANE_MS), SeenCache())
+    split = Duplicates(job().storage, BY_NUMBER, SeenBefore((), 0, PANE_MS), SeenCache())
     for number, origin in enumerate("abcab"):
         rows = [{"origin": origin, "lane": 0, "epoch": 1, "n": 1, "ts": 5}]
         expected = Fate.NEW if number < 3 else Fate.COPY
@@ -187,11 +188,11 @@ def test_ids_are_compared_whole(collide: bool, monkeypatch: pytest.MonkeyPatch) 
     if collide:
         monkeypatch.setattr("monoids.hashing._finish", lambda state: state & np.uint64(1))
     storage, runs = MemoryStorage("ids"), []
-    made = seen_job(job(storage, BY_ID), "memory", PANE_MS)
+    made = seen_node(job(storage, BY_ID), "memory", PANE_MS)
     ids = pa.array([str(uuid.UUID(int=number)) for number in (*range(20, 11, -1), 17, *range(15, 8, -1), 9)])
     expected = [Fate.NEW] * 9 + [Fate.COPY] * 5 + [Fate.NEW] * 3 + [Fate.COPY]
     for id, again in ((1, False), (2, True)):
-        split = Duplicates(made, BY_ID, SeenBefore(tuple(runs), 0, PANE_MS), SeenCache())
+        split = Duplicates(made.storage, BY_ID, SeenBefore(tuple(runs), 0, PANE_MS), SeenCache())
         fates = split.judge(pa.RecordBatch.from_arrays([ids], ["n"]), np.arange(len(ids)))
         assert fates.tolist() == ([Fate.COPY] * len(ids) if again else expected)
         assert split.oldest_copy == (0 if again else 3)
@@ -216,10 +217,10 @@ def test_an_id_is_of_any_type_that_says_who_sent_it() -> None:
         "number": pa.array([value.int for value in values]),
     }
     for type_, column in ids.items():
-        split = Duplicates(job(), BY_ID, SeenBefore((), 0, PANE_MS), SeenCache())
+        split = Duplicates(job().storage, BY_ID, SeenBefore((), 0, PANE_MS), SeenCache())
         batch = pa.RecordBatch.from_arrays([column], ["n"])
         assert split.judge(batch, np.array([5, 5, 5])).tolist() == [Fate.NEW, Fate.NEW, Fate.COPY], type_
-    split = Duplicates(job(), BY_ID, SeenBefore((), 0, PANE_MS), SeenCache())
+    split = Duplicates(job().storage, BY_ID, SeenBefore((), 0, PANE_MS), SeenCache())
     for type_, expected in (("uuid", Fate.NEW), ("fixed", Fate.COPY), ("text", Fate.NEW), ("words", Fate.COPY)):
         batch = pa.RecordBatch.from_arrays([ids[type_]], ["n"])
         assert split.judge(batch, np.array([5, 5, 5])).tolist()[0] == expected, type_
@@ -229,7 +230,7 @@ def test_an_id_is_of_any_type_that_says_who_sent_it() -> None:
 
 def test_an_id_given_twice_is_told_from_a_copy_by_its_time() -> None:
     """Where copies have the timestamp of their original, an id in a younger record is another record's."""
-    split = Duplicates(job(), BY_TWO, SeenBefore((), 0, PANE_MS), SeenCache())
+    split = Duplicates(job().storage, BY_TWO, SeenBefore((), 0, PANE_MS), SeenCache())
     batch = pa.RecordBatch.from_arrays([pa.array(["a"] * 3 + [None]), pa.array([7] * 4)], ["origin", "n"])
     fates = split.judge(batch, np.array([5, 5, 6, 5]))
     assert fates.tolist() == [Fate.NEW, Fate.COPY, Fate.USED_AGAIN, Fate.NAMELESS]
@@ -242,19 +243,19 @@ def test_an_id_given_twice_is_told_from_a_copy_by_its_time() -> None:
 
 def test_what_earlier_splits_have_seen_is_a_copy_here() -> None:
     """Two lanes of a source carry the same message: the driver tells the later one."""
-    first = Duplicates(job(), BY_NUMBER, SeenBefore((), 0, PANE_MS), SeenCache())
+    first = Duplicates(job().storage, BY_NUMBER, SeenBefore((), 0, PANE_MS), SeenCache())
     rows = [{"origin": "a", "lane": 0, "epoch": 1, "n": n, "ts": 5} for n in (1, 2, 3)]
     first.judge(batch_of(rows, pa.int64()), times_of(rows))
     seen = first.rows()
     assert seen is not None
-    later = Duplicates(job(), BY_NUMBER, SeenBefore((), 0, PANE_MS, (seen,)), SeenCache())
+    later = Duplicates(job().storage, BY_NUMBER, SeenBefore((), 0, PANE_MS, (seen,)), SeenCache())
     rows = [{"origin": "a", "lane": 0, "epoch": 1, "n": n, "ts": 5} for n in (3, 4)]
     assert later.judge(batch_of(rows, pa.int64()), times_of(rows)).tolist() == [Fate.COPY, Fate.NEW]
 
 
 def test_the_reasons_name_the_record() -> None:
     """A dead letter that does not say why is looked for by hand."""
-    split = Duplicates(job(), BY_NUMBER, SeenBefore((), 0, PANE_MS), SeenCache())
+    split = Duplicates(job().storage, BY_NUMBER, SeenBefore((), 0, PANE_MS), SeenCache())
     rows = [
         {"origin": "a", "lane": 0, "epoch": 1, "n": 1, "ts": 5},
         {"origin": None, "lane": 0, "epoch": 1, "n": None, "ts": 5},
@@ -276,7 +277,7 @@ def test_the_reasons_name_the_record() -> None:
 
 def test_a_column_of_another_type_stops_the_run() -> None:
     """A number read as 1.0 in one file and as 1 in the next would be two."""
-    split = Duplicates(job(), BY_NUMBER, SeenBefore((), 0, PANE_MS), SeenCache())
+    split = Duplicates(job().storage, BY_NUMBER, SeenBefore((), 0, PANE_MS), SeenCache())
     batch = pa.RecordBatch.from_arrays([pa.array(["a"]), pa.array([1.0])], ["origin", "n"])
     with pytest.raises(InvalidPipeline, match=r"dedupe: the column 'n' holds double, but must hold integers"):
         split.judge(batch, np.array([5]))
@@ -287,8 +288,8 @@ def test_a_column_of_another_type_stops_the_run() -> None:
 def test_many_batches_are_folded_and_forget_nothing() -> None:
     """A long split keeps few parts; what they hold must outlive the folds."""
     storage = MemoryStorage("many")
-    made = seen_job(job(storage, BY_NUMBER), "memory", PANE_MS)
-    split = Duplicates(made, BY_NUMBER, SeenBefore((), 0, PANE_MS), SeenCache())
+    made = seen_node(job(storage, BY_NUMBER), "memory", PANE_MS)
+    split = Duplicates(made.storage, BY_NUMBER, SeenBefore((), 0, PANE_MS), SeenCache())
     for start in range(0, 300, 10):
         rows = [{"origin": "ab"[n % 2], "lane": 0, "epoch": 1, "n": n, "ts": start} for n in range(start, start + 20)]
         fates = split.judge(batch_of(rows, pa.int64()), times_of(rows)).tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from monoids import Count
+from persistent import (
+    MemorySink,
+    MemorySource,
+    PersistentTask,
+    Pipeline,
+    WindowState,
+    assigned,
+    calendar,
+)
 from persistent.checkpoint.names import Attempt
 from persistent.sources.protocol import DeadRecord, Records, Split
+from persistent.storage import MemoryStorage
 from persistent.time_to_live import TimeToLive
 from persistent.window import sliding, tumbling
 from persistent.worker.duplicates import Fate
@@ -65,7 +77,7 @@ def test_all_rules_together_judge_as_each_record_alone(data: Any, times: list[in
     marks = np.array(elsewhere) if any(elsewhere) else None
     dead = (DeadRecord(0, 99, "no record", b"x"),)
     records = Records(0, batch, np.array(times), np.arange(len(times)), dead, elsewhere=marks)
-    item = MapSplit(Attempt(1, 2), "m", "m", Split("m", ()), {}, 0, 0, TimeLimit(90), since or None)
+    item = MapSplit(Attempt(1, 2), "m", "m", Split("m", ()), {}, {}, TimeLimit(90), since or None)
     tally = SplitTally()
     kept = judge(item, clocks, RowsAside("m", "", records, 2), tally, Seen())  # type: ignore[arg-type]
     expected = [plain(*one, since, clocks) for one in zip(times, fates, elsewhere)]
@@ -84,7 +96,7 @@ def test_a_record_beside_a_duplicate_is_late_all_the_same() -> None:
     """What is left of a batch can be as old as what has left it."""
     times, elsewhere = [5, 6], np.array([True, False])
     records = Records(0, pa.record_batch({"ts": times}), np.array(times), np.arange(2), elsewhere=elsewhere)
-    item = MapSplit(Attempt(1, 2), "m", "m", Split("m", ()), {}, 0, 0, TimeLimit(90))
+    item = MapSplit(Attempt(1, 2), "m", "m", Split("m", ()), {}, {}, TimeLimit(90))
     kept = judge(item, {"task": (tumbling(10), 40)}, RowsAside("m", "", records, 2), tally := SplitTally(), None)
     assert (kept is not None and len(kept), tally.account.late, tally.account.duplicate) == (0, 1, 1)
 
@@ -93,7 +105,7 @@ def test_what_a_state_refuses_is_named_with_it() -> None:
     """The records that lack in one state would be looked for in all."""
     times = [5, 45]
     records = Records(0, pa.record_batch({"ts": times}), np.array(times), np.arange(2))
-    item = MapSplit(Attempt(1, 2), "m", "m", Split("m", ()), {}, 0, 0, TimeLimit(90))
+    item = MapSplit(Attempt(1, 2), "m", "m", Split("m", ()), {}, {}, TimeLimit(90))
     clocks: Clocks = {"task/a": (tumbling(10), 40), "task/b": (sliding(20, every=10), 50), "task/c": (None, 0)}
     tally = SplitTally()
     assert judge(item, clocks, RowsAside("m", "", records, 2), tally, None) is None
@@ -110,7 +122,52 @@ def test_a_batch_in_which_nothing_is_to_be_judged_is_taken_whole(times: list[int
     records = Records(
         0, pa.record_batch({"ts": pa.array(times, pa.int64())}), np.array(times, np.int64), np.arange(len(times))
     )
-    item = MapSplit(Attempt(1, 2), "m", "m", Split("m", ()), {}, 0, 0, TimeLimit(90))
+    item = MapSplit(Attempt(1, 2), "m", "m", Split("m", ()), {}, {}, TimeLimit(90))
     tally = SplitTally()
     assert judge(item, {"task": (tumbling(10), 0)}, RowsAside("m", "", records, 2), tally, None) is None
     assert (tally.account.read, tally.account.processed, tally.late, tally.dead) == (len(times), len(times), [], [])
+
+
+class Visits(PersistentTask):
+    def __init__(self, window: Any) -> None:
+        self.window = window
+
+    def persistent_state(self) -> Any:
+        return WindowState(Count(), self.window)
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, 1)
+
+
+class _Hours:
+    """Windows of one's own."""
+
+    def windows(self, timestamps: Any) -> Any:
+        starts = timestamps // 3_600_000 * 3_600_000
+        return starts, starts + 3_600_000
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"hours": 1}
+
+
+@pytest.mark.parametrize("window", [calendar("day"), calendar("month", tz="Europe/Zurich"), assigned(_Hours())])
+@pytest.mark.parametrize("far", [4_500_000_000_000, 1_704_067_200_000_000, 2**62 - 1, 2**63 - 1])
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_record_in_no_window_is_a_dead_letter(window: Any, far: int, alone: bool) -> None:
+    """The least timestamp of its batch was its own: the window of no time ended every run, and good records after it
+    did not help."""
+    rows = [{"ts": 1_704_067_200_000, "n": 1}, {"ts": far, "n": 1}, {"ts": 1_704_067_200_001, "n": 1}]
+    source = MemorySource([rows[0], *[rows[1]] * (3 if alone else 1), rows[2]], timestamp="ts")
+    sink = MemorySink()
+    pipeline = Pipeline(
+        source=source,
+        task=Visits(window),
+        checkpoint=MemoryStorage(uuid.uuid4().hex),
+        sink=sink,
+        step_rows=1 if alone else None,
+        on_error="dead-letter",
+    )
+    pipeline.run(engine="embedded", end_of_input=True)
+    assert sum(row["value"] for row in sink.rows()) == 2
+    letters = pipeline.dead_letters().to_pylist()
+    assert len(letters) == (3 if alone else 1) and "too far ahead" in letters[0]["reason"]

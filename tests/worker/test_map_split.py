@@ -37,7 +37,7 @@ from persistent.codec import decode_table
 from persistent.sources.protocol import Budget, SourceState
 from persistent.storage import MemoryStorage
 from persistent.testing import ManualClock
-from persistent.worker.job import MapSplit
+from persistent.worker.job import MapSplit, SplitOfNode
 from persistent.worker.map_split import map_split
 from persistent.worker.time_limit import TimeLimit
 from tests.visits import GOOD, Visits, pipeline_of, run, says, visits_of, write_lines
@@ -68,7 +68,7 @@ def test_a_bad_timestamp_is_a_dead_letter(bad: str | None, reason: str, tmp_path
     assert dead["offset"] == sum(len(json.dumps(row)) + 1 for row in rows[:7])
     assert {row["page"] for row in pipeline.sink.rows()} == {"a"}
     assert sum(row["visits"] for row in pipeline.sink.rows()) == 20
-    assert report.watermark == 1_704_070_800_000
+    assert report.clock_ms == 1_704_070_800_000
 
 
 def test_a_day_ahead_is_allowed_and_the_limit_can_be_moved(storage: MemoryStorage) -> None:
@@ -88,8 +88,8 @@ def test_the_stricter_limit_counts_and_each_is_told(limit: int, not_after: int |
     storage = MemoryStorage(uuid.uuid4().hex)
     job = pipeline_of(rows, storage).job()
     plan = job.sources["memory"].plan(SourceState({}), Budget(9))
-    times = TimeLimit(limit, not_after)
-    item = MapSplit(Attempt(1, 1), "memory", "memory", plan.splits[0], plan.recorded, 0, 0, times)
+    times, nodes = TimeLimit(limit, not_after), dict.fromkeys(job.nodes, SplitOfNode(0, 0))
+    item = MapSplit(Attempt(1, 1), "memory", "memory", plan.splits[0], plan.recorded, nodes, times)
     mapped = map_split(job, item)
     assert (mapped.account.dead, mapped.account.processed) == (len(dead), 4 - len(dead))
     if mapped.dead is None:
@@ -437,7 +437,7 @@ def test_what_was_counted_before_a_restart_is_no_dead_letter(
     pipeline = pipeline_of(Marked(MARKED), storage)
     job = pipeline.job()
     ((name, source),) = job.sources.items()
-    plan = source.plan(SourceState({}), Budget(10))
-    item = MapSplit(Attempt(1, 1), name, "memory", plan.splits[0], plan.recorded, 0, 0, TimeLimit(2**50), since)
+    plan, nodes = source.plan(SourceState({}), Budget(10)), dict.fromkeys(job.nodes, SplitOfNode(0, 0))
+    item = MapSplit(Attempt(1, 1), name, "memory", plan.splits[0], plan.recorded, nodes, TimeLimit(2**50), since)
     account = map_split(job, item).account
     assert (account.processed, account.dead, account.duplicate) == fates and account.balances

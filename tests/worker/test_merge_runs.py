@@ -14,7 +14,7 @@ from persistent import (
 from persistent.checkpoint.compaction import Merge, choose_all
 from persistent.checkpoint.names import Attempt
 from persistent.codec import Run
-from persistent.driver.commit import Results, _next_runs
+from persistent.driver.folds import runs_after
 from persistent.operations import compact
 from persistent.verify import verify
 from persistent.worker.job import Folded, FoldRuns
@@ -73,4 +73,4 @@ def test_no_piece_of_a_fold_counts_after_one_that_raised() -> None:
         (FoldRuns(attempt, Merge(runs, 0, 512), 0), Folded(None, None, "raised")),
         (FoldRuns(attempt, Merge(runs, 512, 1024), 0), Folded(half, None)),
     )
-    assert _next_runs(runs, Results((), (), folds), None, 0) == runs
+    assert runs_after(runs, folds) == runs

@@ -27,10 +27,11 @@ from persistent.driver.agenda_cache import SessionCache
 from persistent.operations import compact, rollback
 from persistent.session_window import SessionWindow, each_session, group_sessions
 from persistent.verify import verify
-from persistent.worker.job import Folded, FoldRuns, Job
+from persistent.worker.job import Folded, FoldRuns, Node
 from persistent.worker.merge_runs import compact_runs, fold_runs, write_run
 from persistent.worker.output_tables import window_outputs
 from tests.sessions import Row, Session, Visits, expected, kept_of, run_of, sessions_in
+from tests.single import only
 
 GAP, CUT = 5, 20
 
@@ -39,30 +40,30 @@ def rows_of(*pairs: tuple[int, str]) -> list[Row]:
     return [{"ts": time, "key": key, "value": time} for time, key in pairs]
 
 
-def sessions_job(storage: Any) -> Job:
+def sessions_node(storage: Any) -> Node:
     with run_of([], task=Visits(GAP, CUT), storage=storage) as made:
-        return made.pipeline().job()
+        return only(made.pipeline().job().nodes)
 
 
 class Runs:
     """The runs of a state, each written from its own records."""
 
-    def __init__(self, job: Job, inputs: Sequence[Sequence[Row]]) -> None:
-        assert isinstance(job.state.window, SessionWindow)
-        self.job, self.window = job, job.state.window
-        self.cache = SessionCache(job.storage, self.window)
+    def __init__(self, node: Node, inputs: Sequence[Sequence[Row]]) -> None:
+        assert isinstance(node.state.window, SessionWindow)
+        self.node, self.window = node, node.state.window
+        self.cache = SessionCache(node.storage, self.window)
         self.runs: tuple[Run, ...] = ()
         for some in inputs:
             self.add(some)
 
     def add(self, some: Sequence[Row]) -> None:
-        monoid, number = self.job.state.monoid, len(self.runs)
+        monoid, number = self.node.state.monoid, len(self.runs)
         assert isinstance(monoid, Sessions)
         values = pa.array([row["value"] for row in some])
         lifted = monoid.inner.lift_rows({"rows": 1, "total": values, "most": values}, len(some))
         times, keys = np.array([row["ts"] for row in some]), pa.array([row["key"] for row in some])
         rows = group_sessions(monoid, self.window, [keys], times, lifted)
-        run, panes, agenda = write_run(self.job, Attempt(1, number), rows, number, number)
+        run, panes, agenda = write_run(self.node, Attempt(1, number), rows, number, number)
         self.cache.learn(run, panes, agenda)
         self.runs = (*self.runs, run)
 
@@ -70,17 +71,17 @@ class Runs:
         """Fold these runs as the step after a checkpoint that has closed up to there."""
         merge = Merge(self.runs[inputs], low, high)
         (item,) = self.cache.with_over([FoldRuns(Attempt(2, len(self.runs)), merge, closed)], self.runs)
-        folded = compact_runs(self.job, item)
+        folded = compact_runs(self.node, item)
         assert not folded.failure
         self.runs = replaced(self.runs, merge, folded.run)
         return folded
 
     def sessions(self, closed: int = 0) -> list[Session]:
-        rows = fold_runs(self.job, self.runs)
+        rows = fold_runs(self.node, self.runs)
         if rows is None:
             return []
         one_each = each_session(self.window, rows, closed)
-        table = window_outputs(self.job.state.monoid, ["key"], [pa.string()], self.window, one_each)
+        table = window_outputs(self.node.state.monoid, ["key"], [pa.string()], self.window, one_each)
         return sessions_in(table.to_pylist())
 
 
@@ -88,14 +89,14 @@ def test_a_fold_of_some_runs_drops_no_fragment(storage: Any) -> None:
     """A part that ends before the clock can be the begin, the middle or the end of a session that is open."""
     parts = [rows_of((0, "a")), rows_of((4, "a")), rows_of((8, "a"))]
     for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
-        made = Runs(sessions_job(storage), [parts[number] for number in order])
+        made = Runs(sessions_node(storage), [parts[number] for number in order])
         for inputs in (slice(0, 1), slice(1, 2), slice(0, 2)):
             made.fold(inputs, closed=12)
             assert made.sessions(12) == [("a", 0, 13, 3, 12, 8)]
 
 
 def test_a_fold_of_all_runs_drops_what_is_published(storage: Any) -> None:
-    made = Runs(sessions_job(storage), [rows_of((0, "a"), (3, "b")), rows_of((4, "a"), (17, "a"), (1, "c"))])
+    made = Runs(sessions_node(storage), [rows_of((0, "a"), (3, "b")), rows_of((4, "a"), (17, "a"), (1, "c"))])
     folded = made.fold(slice(0, 2), closed=9)
     assert made.sessions() == [("a", 17, 20, 1, 17, 17)], "one that ends at the clock is closed"
     assert folded.run is not None and folded.run.rows == 1, "keys without an open session are no rows"
@@ -106,13 +107,13 @@ def test_a_fold_of_all_runs_drops_what_is_published(storage: Any) -> None:
 def test_a_fold_of_the_first_runs_drops_what_ends_before_the_rest_begins(storage: Any) -> None:
     """Small runs come after a large fold at any time. A message at the end of a session begins another one."""
     for begins, left in ((9, []), (8, [("a", 4, 9, 1, 4, 4)])):
-        made = Runs(sessions_job(storage), [rows_of((0, "b")), rows_of((4, "a")), rows_of((begins, "c"))])
+        made = Runs(sessions_node(storage), [rows_of((0, "b")), rows_of((4, "a")), rows_of((begins, "c"))])
         made.fold(slice(0, 2), closed=11)
         assert made.sessions() == [*left, ("c", begins, begins + 5, 1, begins, begins)]
 
 
 def test_a_fold_of_some_key_groups_sees_whole_keys(storage: Any) -> None:
-    made = Runs(sessions_job(storage), [rows_of(*((time, f"k{time}") for time in range(8)))] * 2)
+    made = Runs(sessions_node(storage), [rows_of(*((time, f"k{time}") for time in range(8)))] * 2)
     made.fold(slice(0, 2), 30, high=300)
     assert made.fold(slice(0, 2), 30, low=300).run is None and made.runs == ()
 
@@ -132,7 +133,7 @@ def test_what_is_open_stays_whatever_is_folded(
     """Also with the records that come next, none of which is before the clock."""
     later = rows_of(*((closed + time, key) for time, key in more))
     with run_of([], task=Visits(GAP, CUT)) as job:
-        made = Runs(job.pipeline().job(), [rows_of(*some) for some in inputs])
+        made = Runs(only(job.pipeline().job().nodes), [rows_of(*some) for some in inputs])
         for first, count, high in folds:
             some = made.runs[first : first + count]
             low = min((run.low for run in some), default=high)
@@ -182,6 +183,6 @@ def test_what_a_state_keeps_does_not_grow_with_the_day() -> None:
     rows = rows_of(*((number * 10, "a") for number in range(100)))
     with run_of(rows, task=Visits(8, 5000), step_rows=1) as run:
         run.run(rows)
-        runs = newest_of(Log(run.storage)).manifest.operator.state.runs
+        runs = only(newest_of(Log(run.storage)).manifest.operators).state.runs
         agendas = [agenda_of_table(session(GAP, cut=5000), read_table(run.storage, one)) for one in runs]
         assert len(run.published()) == 99 and sum(len(one.ends) for one in agendas) <= 10

@@ -18,11 +18,12 @@ from persistent.checkpoint.names import Attempt
 from persistent.codec import KEY_GROUPS, Run
 from persistent.codec.runs import groups_of
 from persistent.storage import MemoryStorage
+from persistent.task import STATE
 from persistent.worker import seen_state
-from persistent.worker.job import Job
+from persistent.worker.job import Job, Node
 from persistent.worker.merge_runs import write_run
 from persistent.worker.seen_items import SeenBefore, SeenSpan, silence_ms
-from persistent.worker.seen_state import SeenCache, latest_of, numbers_of, seen_job, seen_monoid
+from persistent.worker.seen_state import SeenCache, latest_of, numbers_of, seen_monoid, seen_node
 
 BY_NUMBER = Dedupe(origin="origin", sequence="n")
 KEYS = 400
@@ -79,17 +80,18 @@ def storage() -> Iterator[MemoryStorage]:
     made.clear()
 
 
-def written(storage: Any, panes: list[int]) -> tuple[Job, list[Run]]:
+def written(storage: Any, panes: list[int]) -> tuple[Node, list[Run]]:
     """A run for each pane, in which 400 senders have sent the number of the pane."""
     of, dedupe = {"memory": MemorySource([])}, {"memory": BY_NUMBER}
-    job = seen_job(Job(Visits(), NonWindowState(Count()), of, {}, storage, False, dedupe=dedupe), "memory", 10)
+    job = Job(Visits(), {STATE: NonWindowState(Count())}, of, {}, storage, False, dedupe=dedupe)
+    node = seen_node(job, "memory", 10)
     runs = []
     for id, pane in enumerate(panes, 1):
         keys = [pa.array([f"{key}".encode() for key in range(KEYS)])]
         columns = seen_monoid().pack([(((pane, pane),), pane + 1)] * KEYS)
         rows = group_by(seen_monoid(), keys, np.full(KEYS, pane), columns, 10)
-        runs.append(write_run(job, Attempt(1, id), rows, id, id)[0])
-    return job, runs
+        runs.append(write_run(node, Attempt(1, id), rows, id, id)[0])
+    return node, runs
 
 
 @pytest.mark.parametrize("piece_bytes", [1 << 20, 1_000])

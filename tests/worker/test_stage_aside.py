@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from persistent.checkpoint.aside_columns import LATE_KEY, LATE_SCHEMA
+from persistent.worker import stage_aside
 from persistent.worker.stage_aside import late_outputs
 
 
@@ -33,7 +35,10 @@ def late(values: pa.Array) -> pa.Table:
         (pa.array([{"a": 1, "b": "x"}]), ['{"a":1,"b":"x"}']),
         (pa.array([{"a": [1, None]}, {"a": None}]), ['{"a":[1,null]}', '{"a":null}']),
         (pa.array([{"t": 1}], pa.struct([("t", pa.timestamp("ns"))])), ['{"t":"1970-01-01T00:00:00.000000001Z"}']),
-        (pa.array([{"t": 1 << 60}], pa.struct([("t", pa.timestamp("s"))])), [f'{{"t":{1 << 60}}}']),
+        (
+            pa.array([{"t": 1 << 60}], pa.struct([("t", pa.timestamp("s"))])),
+            ['{"t":"36534630048-05-13T13:56:16.000Z"}'],
+        ),
         (pa.array([{"b": b"\xff"}]), ['{"b":"/w=="}']),
         (pa.nulls(1), [None]),
     ],
@@ -45,3 +50,15 @@ def test_a_record_is_a_text(values: pa.Array, texts: list[str | None]) -> None:
     found = late_outputs(late(values))
     assert found.schema == LATE_SCHEMA and found.column("value").to_pylist() == texts
     assert set(LATE_KEY) <= set(found.column_names)
+
+
+def test_rows_too_large_for_one_array_are_put_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,300 messages of 1 MiB that cannot be decoded were more than 2 GiB: their step ended with an EngineError."""
+    rows = late(pa.array([{"a": number} for number in range(40)]))
+    parts = [rows.take(pa.array(part)).combine_chunks().to_batches()[0] for part in np.split(np.arange(40), 4)]
+    odd, even = (pa.array(range(first, 40, 2)) for first in (1, 0))
+    batches = [*parts[2:], *(rows.take(part).combine_chunks().to_batches()[0] for part in (odd, even)), *parts[:2]]
+    expected = stage_aside._together(batches)
+    monkeypatch.setattr(stage_aside, "_TAKE_BYTES_MAX", 0)
+    found = stage_aside._together(batches)
+    assert found.equals(expected) and found.column("offset").to_pylist() == sorted([*range(40)] * 2)

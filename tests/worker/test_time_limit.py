@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -47,3 +49,12 @@ def test_no_time_is_later_than_the_windows_of_every_state() -> None:
     assert TimeLimit(90, 80).within([None, short]) == TimeLimit(90, 80)
     assert TimeLimit(short.time_max + 1, 80).within([None, short]) == TimeLimit(short.time_max, 80)
     assert TimeLimit(90).within([]) == TimeLimit(90)
+
+
+def test_the_limit_of_windows_is_not_called_max_future() -> None:
+    """Whoever raised max_future for a year beyond those of a calendar was told again that max_future is too small."""
+    made, windows = records(), [tumbling(10)]
+    far = TimeLimit(windows[0].time_max + 1).within(windows)
+    last = replace(far, ahead=70)
+    assert "after 1970-01-01 00:00:00.070Z, the last time that a window can hold" in last.reason(made, 7)
+    assert "max_future" in TimeLimit(70).within(windows).reason(made, 7)

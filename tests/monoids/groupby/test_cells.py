@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from monoids.groupby import cells as columns
 from monoids.groupby.cells import group_codes, pane_codes
-from monoids.groupby.grouping import group_hashes
+from monoids.groupby.grouping import group_rows
 
 PANES = st.sampled_from([0, 60, 120, 180, 6_000, 60 * 2**20])
 WIDE_PANES = st.sampled_from([0, 60, 60 * 2**36, 60 * 2**45])
@@ -54,9 +54,10 @@ def test_pane_codes_keep_the_order() -> None:
 def test_nothing_and_one_row(rows: int) -> None:
     """The smallest delta of all."""
     nothing = np.zeros(rows, np.int64)
+    groups = group_rows([pa.array(["a"] * rows, pa.string())], nothing.astype(np.uint64), nothing)
     for order, starts in (
         group_codes(nothing, nothing),
-        group_hashes([pa.array(["a"] * rows, pa.string())], nothing.astype(np.uint64), nothing),
+        (groups.order, groups.starts),
     ):
         assert order.tolist() == starts.tolist() == list(range(rows))
     assert columns.fits_cells(1 << 16, rows) and not columns.fits_cells((1 << 16) + 1, rows)

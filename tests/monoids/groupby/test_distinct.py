@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monoids.encoding import encode
-from monoids.groupby.distinct import distinct_keys, is_dense
+from monoids.groupby.distinct import dense_range, is_dense, number_distinct
 from monoids.hashing import hash_keys, key_column
 
 KEY_LISTS = st.one_of(
@@ -28,7 +28,8 @@ def test_distinct_keys_are_numbered_in_the_order_of_their_hashes(values: list[An
     """Each key has one number, and the number leads back to the key: else its updates go to another's state."""
     column = key_column(pa.array(values, from_pandas=False))
     keys = [column, column] if twice else [column]
-    distinct, hashes, numbers = distinct_keys(keys, len(column))
+    distinct, hashes, table = number_distinct(keys, len(column), dense_range(keys))
+    numbers = table.all()
     assert hashes.tolist() == sorted(hashes.tolist())
     assert hashes.tolist() == hash_keys(distinct, len(distinct[0])).tolist()
     for given_column, own in zip(keys, distinct):
@@ -40,9 +41,9 @@ def test_distinct_keys_are_numbered_in_the_order_of_their_hashes(values: list[An
 
 def test_without_keys_all_rows_are_one() -> None:
     """One state for the whole task."""
-    distinct, hashes, numbers = distinct_keys([], 3)
-    assert distinct == () and len(hashes) == 1 and numbers.tolist() == [0, 0, 0]
-    assert len(distinct_keys([], 0)[1]) == 0
+    distinct, hashes, numbers = number_distinct([], 3, None)
+    assert distinct == () and len(hashes) == 1 and numbers.all().tolist() == [0, 0, 0]
+    assert len(number_distinct([], 0, None)[1]) == 0
 
 
 def test_dense_is_only_what_is() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from monoids.encoding import encode
 from monoids.groupby.cells import segment_starts
-from monoids.groupby.grouping import group_hashes
+from monoids.groupby.grouping import group_rows
 from tests.few import examples
 from tests.monoids.groupby.test_cells import PANES, WIDE_PANES, check
 
@@ -31,10 +31,10 @@ def test_hashes_are_grouped_by_hash_key_pane_and_arrival(drawn: tuple[list[str],
     """Hashes are sorted by as much of them as fits; where two share that much, or all of it, their keys must
     not be added up."""
     keys, hashes, panes = drawn
-    found = group_hashes([pa.array(keys, pa.string())], np.array(hashes, np.uint64), np.array(panes, np.int64), 60)
+    found = group_rows([pa.array(keys, pa.string())], np.array(hashes, np.uint64), np.array(panes, np.int64), 60)
     tied = {hash_ for hash_ in hashes if len({key for key, other in zip(keys, hashes) if other == hash_}) > 1}
     check(
-        found,
+        (found.order, found.starts),
         [(hash_, encode((key,)) if hash_ in tied else b"", pane) for key, hash_, pane in zip(keys, hashes, panes)],
     )
 
@@ -45,8 +45,8 @@ def test_many_rows_share_prefixes() -> None:
     numbers = rng.integers(0, 500, 20_000)
     hashes = (numbers.astype(np.uint64) % 5 << np.uint64(60)) + numbers.astype(np.uint64)
     panes = rng.integers(0, 50, 20_000) * 60
-    order, starts = group_hashes([pa.array(numbers.astype(str))], hashes, panes, 60)
+    found = group_rows([pa.array(numbers.astype(str))], hashes, panes, 60)
     expected = np.lexsort((panes, hashes))
-    assert np.array_equal(order, expected)
+    assert np.array_equal(found.order, expected)
     changed = (np.diff(hashes[expected]) != 0) | (np.diff(panes[expected]) != 0)
-    assert np.array_equal(starts, segment_starts(changed))
+    assert np.array_equal(found.starts, segment_starts(changed))

@@ -179,27 +179,6 @@ class Adding(Group[int]):
         return -a
 
 
-class Additive(Adding):
-    additive = True
-
-    def present(self, element: int) -> dict[str, int | None]:
-        return {"total": element or None}
-
-
-class AdditiveSize(Additive):
-    """Presents a size, and claims that sizes add up: those of 1 and -1 do not."""
-
-    def present(self, element: int) -> dict[str, int | None]:
-        return {"total": abs(element)}
-
-
-class AdditiveWord(Additive):
-    """Presents a text, which is added at its end."""
-
-    def present(self, element: int) -> Any:
-        return "x" * abs(element)
-
-
 class AddingTwice(Adding):
     """Claims that adding an element again changes nothing."""
 

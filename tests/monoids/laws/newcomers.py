@@ -54,9 +54,10 @@ class Slow(Group[int]):
     identity = 0
     commutative = True
     wrong = False
+    seconds = 0.02
 
     def combine(self, a: int, b: int) -> int:
-        time.sleep(0.02)
+        time.sleep(self.seconds)
         return a + b + (self.wrong and a > 1)
 
     def inverse(self, a: int) -> int:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import monoids
 from monoids import Group, Monoid
 from monoids.laws import assert_monoid_laws, inputs_for
-from monoids.laws.discovery import public_monoids
 from monoids.laws.instances import INSTANCES
+from monoids.laws.plugin import public_monoids
 from tests.few import only
 
 TO_SUBCLASS = {"Monoid", "Group", "FixedWidth"}

@@ -32,8 +32,6 @@ DEFECTS: list[Row] = [
     (scalars.CommutingList(), SMALL, {"commutativity"}, scalars.Sampled()),
     (scalars.CappedSketch(), SMALL, {"commutativity"}, scalars.Capped()),
     (scalars.AddingTwice(), SMALL, {"idempotence"}, scalars.Adding()),
-    (scalars.AdditiveSize(), SMALL, {"additive present"}, scalars.Additive()),
-    (scalars.AdditiveWord(), SMALL, {"additive present"}, scalars.Additive()),
     (scalars.SelfInverse(), SMALL, {"inverse"}, scalars.Adding()),
     (scalars.RunningMean(), FINITE, {"reached associativity"}, scalars.CountAndSum()),
     (scalars.ForgetfulFold(), SMALL, {"fold"}, scalars.Integers()),

@@ -30,7 +30,7 @@ from monoids import (
 from monoids.arrays import python_list
 from monoids.containers.sessions import Sessions
 from monoids.laws import assert_monoid_laws, inputs_for, values_of
-from monoids.laws.exploring import explore
+from monoids.laws.examples import explore
 
 TYPES = [
     *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),

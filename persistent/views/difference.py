@@ -1,0 +1,199 @@
+"""A step publishes the difference of two views: of what is published, and of that and the delta.
+
+ replace       each new row; a row is taken back only if it has ended
+ both signs    the old row, then the new one; neither where they are equal
+
+Readers hold the rows of the view before the step. A row *ends* if it is no longer in the view. What is folded follows
+from keys and times alone: for readers that replace, no old row but one that ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from monoids import Monoid
+from monoids.groupby.sorting import Integers, Mask
+from monoids.groupby.summing import GroupSums
+from persistent.codec.runs import of_hashes
+from persistent.session_window import result_columns
+from persistent.state_rows import fold
+from persistent.views.rows import COUNT, concat_rows, counted, hashes_of, marked, marking, over, with_values
+
+Outputs = Callable[[GroupSums, bool], pa.Table]
+"""The output table of rows, and whether they are taken back."""
+
+
+class StateView(Protocol):
+    """What a state shows. ``kept``: the monoid of the rows of the parts, which is not always that of the state."""
+
+    @property
+    def joins(self) -> bool:
+        """Whether a row can end: a record joins it to another, or its key expires."""
+
+    @property
+    def step(self) -> int:
+        """A divisor of all panes."""
+
+    def rows(self, kept: Monoid[Any], parts: Sequence[GroupSums]) -> Iterator[GroupSums]:
+        """The rows of the view after the step, in pieces; in one, if rows can end."""
+
+    def changed(self, rows: GroupSums, marks: Mask) -> Mask:
+        """Which of these rows are published. ``marks``: those with an entry of the delta."""
+
+    def published_parts(self, before: list[GroupSums], delta: list[GroupSums]) -> list[GroupSums]:
+        """The parts of which the view before the step may differ."""
+
+    def published(self, kept: Monoid[Any], parts: Sequence[GroupSums], rows: GroupSums) -> Iterator[GroupSums]:
+        """The rows of the view before the step, in pieces, that may stand where these rows do, or have ended."""
+
+    def same(self, first: GroupSums, second: GroupSums) -> tuple[Integers, Integers]:
+        """The row numbers in both of the rows that replace each other."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Rows, and the number of the place of each."""
+
+    rows: GroupSums
+    at: Integers
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def slice(self, start: int, stop: int) -> Placed:
+        return Placed(self.rows.slice(start, stop), self.at[start:stop])
+
+    def take(self, chosen: Integers) -> Placed:
+        return Placed(self.rows.take(chosen), self.at[chosen])
+
+    def within(self, start: int, stop: int) -> Placed:
+        """The rows at the places from ``start`` to ``stop``."""
+        return self.slice(*np.searchsorted(self.at, (start, stop)).tolist())
+
+
+@dataclass(frozen=True)
+class RowDifference:
+    """``old`` rows are taken back, and ``new`` ones published, by place, ascending: at a place stands one key and
+    window. Places are numbered from ``start`` to ``stop``."""
+
+    old: Placed
+    new: Placed
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def slice(self, start: int, stop: int) -> RowDifference:
+        """The places from number ``start`` to ``stop``, counted from the first."""
+        first, last = self.start + start, self.start + stop
+        return RowDifference(self.old.within(first, last), self.new.within(first, last), first, last)
+
+    def table(self, outputs: Outputs, equal: Callable[[pa.Table, pa.Table], Mask]) -> pa.Table:
+        """The rows to publish: an old row precedes the new one of its place, and there is none of either where they are
+        ``equal``. There is a place with a row."""
+        if not len(self.old):
+            return outputs(self.new.rows, False)
+        old = outputs(self.old.rows, True)
+        if not len(self.new):
+            return old
+        new = outputs(self.new.rows, False)
+        there = np.searchsorted(self.new.at, self.old.at)
+        here = np.flatnonzero(self.new.at[np.minimum(there, len(self.new) - 1)] == self.old.at)
+        there = there[here]
+        same = equal(old.take(pa.array(here)), new.take(pa.array(there)))
+        is_old, is_new = np.ones(len(self.old), bool), np.ones(len(self.new), bool)
+        is_old[here[same]] = is_new[there[same]] = False
+        chosen = np.flatnonzero(np.concatenate((is_old, is_new)))
+        places = np.concatenate((2 * self.old.at, 2 * self.new.at + 1))[chosen]
+        return pa.concat_tables([old, new]).take(pa.array(chosen[np.argsort(places)]))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The parts of both views, oldest first: ``before``, of what is published, and the ``delta``. ``both_signs``:
+    readers are given the old row of each new one."""
+
+    view: StateView
+    before: list[GroupSums]
+    delta: list[GroupSums]
+    both_signs: bool = False
+
+
+def differences(comparison: Comparison, kept: Monoid[Any]) -> Iterator[RowDifference]:
+    """What a step publishes, in pieces. ``kept``: the monoid of the rows."""
+    view, before, both_signs = comparison.view, comparison.before, comparison.both_signs
+    if both_signs and len(before) > 1:
+        before = [fold(kept, before, view.step)]
+    published = view.published_parts(before, comparison.delta)
+    for rows, marks in marked_rows(view, kept, before, comparison.delta):
+        changed = rows.filter(view.changed(rows, marks))
+        if not (len(changed) or view.joins):
+            continue
+        old = _published(view, kept, published, rows, changed, both_signs=both_signs) if published else []
+        yield between(view, old, rows, changed, both_signs=both_signs)
+
+
+def marked_rows(
+    view: StateView, kept: Monoid[Any], before: Sequence[GroupSums], delta: Sequence[GroupSums]
+) -> Iterator[tuple[GroupSums, Mask]]:
+    """The rows of the view after the step, in pieces, and which of them hold an entry of the delta."""
+    if not before:
+        for rows in view.rows(kept, delta):
+            yield rows, np.ones(len(rows), bool)
+        return
+    monoid = marking(kept)
+    for rows in view.rows(monoid, [*marked(kept, before, 0), *marked(kept, delta, 1)]):
+        *values, marks = result_columns(monoid, rows.columns)
+        yield with_values(kept, rows, tuple(values)), np.asarray(marks > 0)
+
+
+def between(
+    view: StateView, old: Sequence[GroupSums], rows: GroupSums, changed: GroupSums, *, both_signs: bool
+) -> RowDifference:
+    """The difference of two sets of rows: ``old`` ones, in pieces, and ``rows``, of which those that have ``changed``
+    are published."""
+    ended, replaced = list[GroupSums](), list[Placed]()
+    for piece in old:
+        if view.joins:
+            is_ended = np.ones(len(piece), bool)
+            is_ended[view.same(piece, rows)[0]] = False
+            ended.append(piece.filter(is_ended))
+        if both_signs:
+            here, there = view.same(changed, piece)
+            replaced.append(Placed(piece.take(there), here))
+    first = sum(map(len, ended))
+    parts = [*ended, *(one.rows for one in replaced)]
+    places = np.concatenate([np.arange(first), *(one.at + first for one in replaced)])
+    new = Placed(changed, first + np.arange(len(changed)))
+    taken_back = Placed(concat_rows(parts), places) if parts else new.slice(0, 0)
+    if (places[1:] < places[:-1]).any():
+        taken_back = taken_back.take(np.argsort(places))
+    return RowDifference(taken_back, new, 0, first + len(changed))
+
+
+def _published(
+    view: StateView,
+    kept: Monoid[Any],
+    parts: Sequence[GroupSums],
+    rows: GroupSums,
+    changed: GroupSums,
+    *,
+    both_signs: bool,
+) -> list[GroupSums]:
+    """The rows of the view before the step that ``between`` needs."""
+    if not both_signs:
+        if not view.joins:
+            return []
+        times = list(view.published(over(kept, COUNT), counted(kept, parts), changed))
+        ended = hashes_of([between(view, times, rows, changed, both_signs=False).old.rows])
+        if not len(ended):
+            return []
+        found = [of_hashes(part, ended) for part in parts]
+        parts = [part for part in found if len(part)]
+    return list(view.published(kept, parts, changed))
