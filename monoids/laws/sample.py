@@ -27,6 +27,7 @@ Tried = tuple[Example, dict[str, Any]]
 _ALONE_MAX = 250
 _TOGETHER = 20
 _LIFTED = 50
+_FIRST = 5
 
 
 class Sample:
@@ -59,14 +60,16 @@ class Sample:
     @cached_property
     def drawn(self) -> list[Tried]:
         """The examples, each with the argument values computed from it so far."""
-        try:
-            examples = examples_of(self.inputs, self._count, self._budget.check)
-        except (InvalidArgument, Unsatisfiable) as error:
-            raise TypeError(f"{self.monoid!r}: no inputs can be drawn from {self.inputs!r}: {error}") from error
-        xs = [x for example in examples for x in example["xs"].xs]
-        with suppress(BudgetSpent):
-            self._refuse_foreign(xs)
-        self._pickled_if_needed(lambda: [self.budgeted.lift(fresh(x)) for x in xs[:_LIFTED]])
+        with self._budget.drawing() as check_budget:
+            try:
+                examples = examples_of(self.inputs, self._count, check_budget)
+            except (InvalidArgument, Unsatisfiable) as error:
+                raise TypeError(f"{self.monoid!r}: no inputs can be drawn from {self.inputs!r}: {error}") from error
+            xs = [x for example in examples for x in example["xs"].xs]
+            with suppress(BudgetSpent):
+                check_budget()
+                self._refuse_foreign(xs)
+            self._pickled_if_needed(lambda: [self.budgeted.lift(fresh(x)) for x in xs[:_LIFTED]])
         return [(example, {}) for example in examples]
 
     def plan(self, law: Law) -> Sequence[Tried]:
@@ -78,7 +81,8 @@ class Sample:
         if not law.arguments:
             return self.drawn[:1]
         if law.wide:
-            return [*self.drawn, *self._wide]
+            # Among the first, which have all the time that they need: a busy machine must not cut them off.
+            return [*self.drawn[:_FIRST], *self._wide, *self.drawn[_FIRST:]]
         if law.rows is None:
             return self.drawn
         if not (self.monoid.exact or law.exactly):
