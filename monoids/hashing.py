@@ -20,6 +20,7 @@ import struct
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CHUNK_ROWS = 1 << 15
 
 
+@lru_cache(maxsize=1_000)
 def key_type(type_: pa.DataType) -> pa.DataType:
     """The type in which a key column is kept: one type for each kind of value.
 
@@ -194,8 +196,7 @@ def _text_word(data: bytes, tag: int) -> int:
 
 def mix_records(partition: str, ordinal: int, offsets: Any, timestamps: Any) -> int:
     """The sum, modulo 2**64, of the key hashes of (partition, ordinal, offset, timestamp) over all records."""
-    prefix = _chain(np.array([_SEED]), _words(pa.array([partition])))
-    prefix = _chain(prefix, np.array([ordinal], np.int64).view(np.uint64))
+    prefix = np.array([_chained(_chained(int(_SEED), _word(partition)), ordinal & _MASK)], np.uint64)
     offsets, timestamps = offsets.view(np.uint64), timestamps.view(np.uint64)
     total = 0
     for start in range(0, len(offsets), _CHUNK_ROWS):
@@ -261,7 +262,7 @@ def _bytes_words(column: pa.Array, tag: np.uint64) -> Words:
     text = TextWords(column)
     lengths = text.lengths(0, rows)
     state = _chain(np.full(rows, tag), lengths.astype(np.uint64))
-    for row in np.flatnonzero(lengths > _LONG_BYTES).tolist():
+    for row in (lengths > _LONG_BYTES).nonzero()[0].tolist():
         begin = int(text.offsets[row])
         digest = hashlib.sha256(text.data[begin : begin + int(lengths[row])]).digest()
         state[row] = _chain(state[row : row + 1], np.frombuffer(digest, "<u8", 1))[0]

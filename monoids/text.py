@@ -31,8 +31,7 @@ class TextWords:
         if len(column):
             self.offsets = np.frombuffer(offsets, np.int32, len(column) + 1, 4 * column.offset)
         self._last = data.size - WORD_BYTES
-        self._first_word = np.frombuffer(data, np.uint64, 1)
-        self._words = np.lib.stride_tricks.as_strided(self._first_word, (self._last + 1,), (1,), writeable=False)
+        self._words: Words = np.ndarray((self._last + 1,), np.uint64, data, strides=(1,))
 
     def lengths(self, start: int, stop: int) -> Any:
         """The number of bytes of each row from ``start`` to ``stop``: int32."""
@@ -44,8 +43,8 @@ class TextWords:
         length = int(begins[-1] - begins[0]) // max(stop - start - 1, 1)
         left = self.lengths(start, stop) - np.int32(at)
         if length and int(begins[-1]) + at <= self._last and (left == length - at).all():
-            place = self._words[int(begins[0]) + at :]
-            words: Words = np.lib.stride_tricks.as_strided(place, (stop - start,), (length,)).copy()
+            place = int(begins[0]) + at
+            words: Words = np.ndarray((stop - start,), np.uint64, self.data, place, (length,)).copy()
             if length - at < WORD_BYTES:
                 words &= _MASKS[max(length - at, 0)]
             return words
@@ -62,5 +61,5 @@ class TextWords:
             missing = np.minimum(begins - places, WORD_BYTES - 1).astype(np.uint64)
             words = self._words[places] >> (missing * np.uint64(8))
         if int(left.min(initial=WORD_BYTES)) < WORD_BYTES:
-            words &= _MASKS[np.clip(left, 0, WORD_BYTES)]
+            words &= _MASKS[np.maximum(np.minimum(left, WORD_BYTES), 0)]
         return words

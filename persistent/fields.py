@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -63,32 +64,35 @@ FreeFacts = Annotated[Mapping[str, Any], Free()]
 """Null, flags, whole numbers, text, lists, and mappings of text: what a source or a monoid states of itself."""
 
 
-def check_facts(value: Any, depth: int = 0) -> None:
+def check_facts(facts: Any) -> None:
     """ValueError for a value that could not be read back as it is."""
-    if isinstance(value, str):
-        if not value.isascii():
-            value.encode()  # UnicodeEncodeError, which is a ValueError, for a lone surrogate.
-    elif value is None or isinstance(value, bool):
-        return
-    elif isinstance(value, int):
-        if abs(value) >= _INTEGER_LIMIT:
-            raise ValueError(
-                f"an integer of more than {FACT_DIGITS_MAX} digits, which a checkpoint cannot hold: write it as text"
-            )
-    elif isinstance(value, dict | list | tuple):
-        if depth >= FACTS_DEPTH_MAX:
-            raise ValueError(f"a value is nested deeper than {FACTS_DEPTH_MAX}, which a checkpoint cannot hold")
-        for name in value if isinstance(value, dict) else ():
-            if not isinstance(name, str):
-                raise ValueError(f"the name {name!r} is not text")
-        # Most facts are plain text, which costs no call.
-        for inner in (*value, *value.values()) if isinstance(value, dict) else value:
-            if type(inner) is not str or not inner.isascii():
-                check_facts(inner, depth + 1)
-    elif isinstance(value, float):
-        raise ValueError(f"{value!r} is a float, which a checkpoint cannot hold: write it as an integer or as text")
-    else:
-        raise ValueError(f"{value!r:.60} is a {type(value).__name__}, which a checkpoint cannot hold")
+    unchecked: list[tuple[Any, int]] = [(facts, 0)]
+    while unchecked:
+        value, depth = unchecked.pop()
+        if isinstance(value, str):
+            if not value.isascii():
+                value.encode()  # UnicodeEncodeError, which is a ValueError, for a lone surrogate.
+        elif value is None or isinstance(value, bool):
+            continue
+        elif isinstance(value, int):
+            if abs(value) >= _INTEGER_LIMIT:
+                raise ValueError(
+                    f"an integer of more than {FACT_DIGITS_MAX} digits, which a checkpoint cannot hold: write it as "
+                    "text"
+                )
+        elif isinstance(value, dict | list | tuple):
+            if depth >= FACTS_DEPTH_MAX:
+                raise ValueError(f"a value is nested deeper than {FACTS_DEPTH_MAX}, which a checkpoint cannot hold")
+            unchecked += zip(value, repeat(depth + 1))
+            if isinstance(value, dict):
+                for name in value:
+                    if not isinstance(name, str):
+                        raise ValueError(f"the name {name!r} is not text")
+                unchecked += zip(value.values(), repeat(depth + 1))
+        elif isinstance(value, float):
+            raise ValueError(f"{value!r} is a float, which a checkpoint cannot hold: write it as an integer or as text")
+        else:
+            raise ValueError(f"{value!r:.60} is a {type(value).__name__}, which a checkpoint cannot hold")
 
 
 _INTEGER_LIMIT = 10**FACT_DIGITS_MAX

@@ -45,8 +45,10 @@ _HEADER_BYTES = 4
 
 
 class PersistentState(Described):
-    """A monoid, and elements by pane: the common part of ``NonWindowState`` and ``WindowState``."""
+    """A monoid, and elements by pane: the common part of ``NonWindowState`` and ``WindowState``. ``window``: the
+    windows that the clock closes; None if there are none."""
 
+    window: AnyWindow | None
     lateness: Lateness = ALLOWS_NONE
     time_to_live: TimeToLive | None = None
 
@@ -56,12 +58,8 @@ class PersistentState(Described):
         check(monoid)
         self.monoid = monoid
         self.panes = panes
+        self.window = panes.window
         self._elements: dict[int, Any] = {}
-
-    @property
-    def window(self) -> AnyWindow | None:
-        """The windows that the clock closes; None if there are none."""
-        return self.panes.window
 
     @property
     def zone(self) -> Zone | None:
@@ -74,7 +72,8 @@ class PersistentState(Described):
         if zone is None or not isinstance(window, CalendarWindow) or window.zone == zone:
             return self
         other = copy(self)
-        other.panes = replace(self.panes, window=replace(window, zone=zone))
+        other.window = replace(window, zone=zone)
+        other.panes = replace(self.panes, window=other.window)
         other._elements = {}
         return other
 
@@ -305,6 +304,8 @@ class WindowState(PersistentState):
     {(0, 10): 3, (5, 15): 3, (10, 20): 1}
     """
 
+    window: AnyWindow
+
     @spelled
     def __init__(
         self,
@@ -327,11 +328,6 @@ class WindowState(PersistentState):
         lateness = checked_lateness(allowed_lateness, late, emit, changes, early)
         self.lateness = sessions.lateness_of(window, interval, lateness, late, changes)
         self.bare = bare(allowed_lateness=allowed_lateness, early=early)
-
-    @property
-    def window(self) -> AnyWindow:
-        assert self.panes.window is not None
-        return self.panes.window
 
     def stored_panes(self, timestamps: Integers, watermark: int) -> Integers:
         return np.asarray(self.panes.starts(timestamps))

@@ -146,7 +146,7 @@ class Window:
         """The largest window start at or before each time."""
         if self.every_ms == 1:
             return timestamps
-        return self.start_of(self.last_number(timestamps))
+        return (timestamps - self.offset_ms) // self.every_ms * self.every_ms + self.offset_ms
 
     def last_end(self, timestamps: Any) -> Any:
         """The end of the last window that starts at or before each time: at that clock all its windows are over."""
@@ -188,7 +188,7 @@ class Window:
 
     def end_of(self, numbers: Any) -> Any:
         """The end of each window."""
-        return self.start_of(numbers) + self.size_ms
+        return numbers * self.every_ms + self.offset_ms + self.size_ms
 
     def ends(self, starts: Any) -> Any:
         """The end of the window that starts at each of these times."""

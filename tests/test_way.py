@@ -8,7 +8,7 @@ from tests.test_contributing import walked
 from tests.way import first_run, small_step
 
 MODULES_MAX, FUNCTIONS_MAX = 138, 930
-CALLS_MAX, SYNCS_MAX = 4_200, 9
+CALLS_MAX, SYNCS_MAX = 3_000, 9
 
 
 def test_a_run_passes_few_modules(tmp_path: Path) -> None:

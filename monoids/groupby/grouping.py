@@ -72,7 +72,7 @@ def _sorted_rows(
     order, ordered = stable_order(_packed(hashes, panes, coding, key_bits), key_bits + coding.bits)
     same_prefix = _same_prefix(ordered, bits)
     same = _same_neighbours(keys, hashes, key_bits, order, same_prefix)
-    mixed = np.flatnonzero(same_prefix & ~same)
+    mixed = (same_prefix & ~same).nonzero()[0]
     if len(mixed):
         places = _runs_of(ordered, ordered[mixed] >> bits, bits)
         _sort_places(order, same, places, keys, hashes, panes)
@@ -85,7 +85,7 @@ def hash_order(keys: Sequence[pa.Array], rows: int) -> tuple[Words, Integers]:
     hashes = hash_keys(keys, rows)
     if not rows:
         return hashes, _NONE
-    order, _, _ = _sorted_rows(keys, hashes, np.broadcast_to(np.int64(0), rows), PaneCodes(1, 0, 1))
+    order, _, _ = _sorted_rows(keys, hashes, np.zeros(rows, np.int64), PaneCodes(1, 0, 1))
     return hashes[order], order
 
 
@@ -129,7 +129,7 @@ def _same_neighbours(
     keys: Sequence[pa.Array], hashes: Words, key_bits: int, order: Integers, same_prefix: Mask
 ) -> Mask:
     """Whether neighbours have the same key. Keys are compared only where the prefixes are equal."""
-    candidates = np.flatnonzero(same_prefix)
+    candidates = same_prefix.nonzero()[0]
     if 4 * len(candidates) < len(order):
         same = same_prefix.copy()
         if is_injective(keys):

@@ -46,11 +46,11 @@ class GroupSums:
     def between(self, low: int, high: int) -> GroupSums:
         """The rows whose key hash is in ``low <= hash < high`` (0 to 2**64): a slice."""
         start = int(np.searchsorted(self.hashes, np.uint64(low))) if low else 0
-        stop = int(np.searchsorted(self.hashes, np.uint64(high))) if high < _HASH_LIMIT else len(self)
+        stop = int(np.searchsorted(self.hashes, np.uint64(high))) if high < _HASH_LIMIT else len(self.panes)
         return self.slice(start, stop)
 
     def slice(self, start: int, stop: int) -> GroupSums:
-        if start == 0 and stop == len(self):
+        if start == 0 and stop == len(self.panes):
             return self
         return GroupSums(
             self.hashes[start:stop],
@@ -65,7 +65,7 @@ class GroupSums:
 
     def filter(self, mask: Mask) -> GroupSums:
         """The rows where the mask is set."""
-        return self if mask.all() else self.take(np.flatnonzero(mask))
+        return self if mask.all() else self.take(mask.nonzero()[0])
 
 
 def group_by(monoid: Monoid[Any], keys: Sequence[pa.Array], panes: Integers, columns: Columns, step: int) -> GroupSums:

@@ -8,7 +8,6 @@ NewerFormat for a document that only a newer release can continue.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from itertools import pairwise
 from typing import Any
 
 from persistent.checkpoint.positions import CODECS
@@ -63,7 +62,8 @@ def _in_order(manifest: Any) -> None:
             raise Misfit(f"{name} {getattr(manifest, name)} is above its id {manifest.id}")
     if manifest.parent is not None and manifest.parent[0] >= manifest.id:
         raise Misfit(f"its parent {manifest.parent[0]} is not below its id {manifest.id}")
-    if any(one[0] >= other[0] for one, other in pairwise(manifest.commits)):
+    ids = [id for id, _ in manifest.commits]
+    if ids != sorted(set(ids)):
         raise Misfit("commits: the ids do not ascend")
 
 

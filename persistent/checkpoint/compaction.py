@@ -56,6 +56,8 @@ def choose_all(
 def _parts_between(runs: Sequence[Run], unfolded: frozenset[str]) -> list[list[Run]]:
     """The runs, split at the unfolded ones and at every run whose deltas overlap theirs; these are omitted."""
     spans = [(run.first, run.last) for run in runs if run.name in unfolded]
+    if not spans:
+        return [list(runs)]
     parts: list[list[Run]] = [[]]
     for run in runs:
         if any(run.first <= last and first <= run.last for first, last in spans):
@@ -85,7 +87,7 @@ def _choose_all(runs: Sequence[Run], delta_rows: int, published: int) -> list[Me
 def _merge(inputs: tuple[Run, ...], budget_rows: int) -> Merge:
     """Fold as many key groups of these runs as hold about ``budget_rows`` rows, from the group that their fold has
     reached."""
-    rows = sum(run.rows_left for run in inputs)
+    rows = sum([run.rows_left for run in inputs])
     low = min(run.low for run in inputs)
     if rows <= budget_rows:
         return Merge(inputs, low, KEY_GROUPS)
@@ -168,8 +170,10 @@ def _begun(runs: Sequence[Run]) -> tuple[Run, ...]:
 def _due(runs: Sequence[Run], published: int) -> tuple[Run, ...]:
     """The oldest neighbours in the lowest tier that has eight sums, from first to last, and the smaller deltas between
     them."""
+    if len(runs) < FAN_IN:
+        return ()
     deltas = _deltas(runs)
-    tiers = [_tier(sum(run.rows for run in one)) for one in deltas]
+    tiers = [_tier(sum([run.rows for run in one])) for one in deltas]
     for tier in sorted(set(tiers)):
         streak: list[Run] = []
         until = sums = 0
@@ -192,11 +196,14 @@ def _deltas(runs: Sequence[Run]) -> list[list[Run]]:
     """The runs by the checkpoints whose deltas they sum. The runs of one step's splits belong together, and so do the
     pieces of one fold."""
     deltas: list[list[Run]] = []
+    last = -1
     for run in runs:
-        if deltas and run.first <= max(other.last for other in deltas[-1]):
+        if run.first <= last:
             deltas[-1].append(run)
+            last = max(last, run.last)
         else:
             deltas.append([run])
+            last = run.last
     return deltas
 
 

@@ -185,7 +185,10 @@ class Manifest(Part, frozen=True):
 
     def all_runs(self) -> list[Run]:
         """The runs of all states, of the indexes of all sources, and of their seen records."""
-        return [*self.state_runs(), *(run for source in self.sources.values() for run in source.runs)]
+        runs = self.state_runs()
+        for source in self.sources.values():
+            runs += source.runs
+        return runs
 
     def folders(self) -> set[str]:
         """The folders that hold the runs of its states, and what is set aside until it is published."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -15,16 +14,23 @@ from persistent.storage import Storage
 from persistent.text.shell import shell_word
 
 
-@contextmanager
-def with_recovery_advice(url: str) -> Iterator[None]:
+class with_recovery_advice:
     """Add instructions to CorruptCheckpoint: how to recover the checkpoint at ``url``."""
-    try:
-        yield
-    except CorruptCheckpoint as error:
-        raise CorruptCheckpoint(
-            f"{error}. Restore the file from a copy; or 'persistent verify {shell_word(url)}' names the newest "
-            "checkpoint that verifies, and how to go back to it"
-        ) from error
+
+    __slots__ = ("_url",)
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __enter__(self) -> None:
+        """Nothing is corrupt yet."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, CorruptCheckpoint):
+            raise CorruptCheckpoint(
+                f"{error}. Restore the file from a copy; or 'persistent verify {shell_word(self._url)}' names the "
+                "newest checkpoint that verifies, and how to go back to it"
+            ) from error
 
 
 def run_place(storage: Storage, run: Run) -> str:

@@ -58,6 +58,8 @@ def read(kind: type[P], data: bytes | pa.Buffer, place: str, what: str, laws: Ca
     check_format(body, place)
     try:
         part = _part_of(kind, body, laws)
+        for facts in _marked(part, Free):
+            check_facts(facts)
         if _spelled(part) != body:
             raise Misfit("it is not in the one spelling that a document has")
     except NewerFormat as error:
@@ -103,8 +105,6 @@ def _part_of(kind: type[P], body: bytes, laws: Callable[[P], None]) -> P:
     if front is None:
         raise Misfit("its format is not in front")
     part: P = _decoder(kind).decode(b"{" + body[front.end() :])
-    for facts in _marked(part, Free):
-        check_facts(facts)
     laws(part)
     return part
 
@@ -119,17 +119,25 @@ def _decoder(kind: type[Part]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
-def _marked(part: Part, mark: type) -> Iterator[Any]:
+def _marked(part: Part, mark: type) -> list[Any]:
     """Of each field with that mark that is not left out: its value, if it is free; the format that it needs."""
-    for name, marks, has_parts, default in _marked_fields(type(part), mark):
-        value = getattr(part, name)
-        for one in marks if value != default else ():
-            if isinstance(one, Free):
-                yield value
-            elif not one.words or _holds(value, one.words):
-                yield one.format
-        for inner in _parts_in(value) if has_parts else ():
-            yield from _marked(inner, mark)
+    found: list[Any] = []
+    within: list[Any] = [part]
+    while within:
+        value = within.pop()
+        if isinstance(value, Part):
+            for name, marks, has_parts, default in _marked_fields(type(value), mark):
+                inner = getattr(value, name)
+                for one in marks if inner != default else ():
+                    if isinstance(one, Free):
+                        found.append(inner)
+                    elif not one.words or _holds(inner, one.words):
+                        found.append(one.format)
+                if has_parts:
+                    within.append(inner)
+        elif isinstance(value, dict | tuple):
+            within += value.values() if isinstance(value, dict) else value
+    return found
 
 
 def _holds(value: Any, words: tuple[str, ...]) -> bool:
@@ -137,14 +145,6 @@ def _holds(value: Any, words: tuple[str, ...]) -> bool:
     if isinstance(value, dict | tuple):
         return any(_holds(inner, words) for inner in (value.values() if isinstance(value, dict) else value))
     return value in words
-
-
-def _parts_in(value: Any) -> Iterator[Part]:
-    if isinstance(value, Part):
-        yield value
-    elif isinstance(value, dict | tuple):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _parts_in(inner)
 
 
 @cache

@@ -31,9 +31,11 @@ _DECIMAL = re.compile(r"decimal128\(([1-9][0-9]?), (-?[0-9]{1,2})\)")
 
 def common_key_types(found: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """The key types that all parts agree on, by their names in manifests. TypeError if they do not agree."""
-    known = [types for types in found if types]
+    known = list(dict.fromkeys([tuple(types) for types in found if types]))
     if not known:
         return ()
+    if len(known) == 1:
+        return tuple([str(type_of(name)) for name in known[0]])
     return tuple(str(type_) for type_ in agreed_types([[type_of(name) for name in types] for types in known]))
 
 
@@ -42,11 +44,13 @@ def agreed_types(tuples: Sequence[Sequence[pa.DataType]]) -> tuple[pa.DataType, 
     agreed = list(tuples[0])
     for types in tuples[1:]:
         for column, type_ in enumerate(types):
+            if type_ == agreed[column]:
+                continue
             if pa.types.is_null(agreed[column]):
                 agreed[column] = type_
             elif pa.types.is_decimal(type_) and pa.types.is_decimal(agreed[column]):
                 agreed[column] = _common_decimal(agreed[column], type_)
-            elif not pa.types.is_null(type_) and type_ != agreed[column]:
+            elif not pa.types.is_null(type_):
                 raise TypeError(f"key column {column} holds both {agreed[column]} and {type_}: give it one type")
     return tuple(agreed)
 

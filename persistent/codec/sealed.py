@@ -166,8 +166,9 @@ def _parsed(trailer: bytes, is_proven: bool) -> SealedIndex:
 
 def _are_integers(text: bytes) -> bool:
     """Whether a list of any length holds only integers with few digits."""
-    commas = np.flatnonzero(np.frombuffer(text, np.uint8) == ord(","))
-    widths = np.diff(commas, prepend=-1, append=len(text)) - 1
+    commas = (np.frombuffer(text, np.uint8) == ord(",")).nonzero()[0]
+    ends = np.concatenate(((-1,), commas, (len(text),)))
+    widths = ends[1:] - ends[:-1] - 1
     return not text.translate(None, b"0123456789,-") and int(widths.max()) <= _INTEGER_CHARS_MAX
 
 

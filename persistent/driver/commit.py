@@ -238,13 +238,13 @@ def _next_runs(node: Node, runs: tuple[Run, ...], results: NodeResults, final: i
     runs, window = runs_after(runs, results.folded) + results.delta, node.state.window
     if window is None:
         return runs
-    return tuple(run for run in runs if window.last_end(run.pane_max) > final)
+    return tuple([run for run in runs if window.last_end(run.pane_max) > final])
 
 
 def _lowest(node: Node, runs: Sequence[Run], final: int) -> int | None:
     if not runs:
         return None
-    lowest, window = min(run.pane_min for run in runs), node.state.window
+    lowest, window = min([run.pane_min for run in runs]), node.state.window
     return lowest if window is None else max(lowest, window.start_of(window.first_number(final)))
 
 

@@ -362,8 +362,8 @@ def _point(step: StepReport, committed: Manifest, at_seconds: float) -> SeriesPo
         outputs=step.outputs,
         lag_ms=step.lag_ms,
         clock_ms=step.clock_ms,
-        state_rows=sum(run.rows_left for run in runs),
-        state_bytes=sum(run.bytes for run in runs),
+        state_rows=sum([run.rows_left for run in runs]),
+        state_bytes=sum([run.bytes for run in runs]),
     )
 
 

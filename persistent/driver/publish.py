@@ -266,8 +266,8 @@ def no_longer_kept(manifest: Manifest, kept: Iterable[Manifest], dropped: Iterab
         files = garbage(sorted(old.files()), live, manifest.epoch, manifest.id)
         plans = [plan_name(old.base, number) for number in range(old.replan + 1)] if old.base < manifest.oldest else []
         names |= dict.fromkeys((*files, *plans, manifest_name(old.id)))
-    before = max((one for one in kept if one.id < manifest.id), key=lambda one: one.id, default=None)
-    waited = before.unpublished() - manifest.unpublished() if before is not None else set()
+    below = {one.id: one for one in kept if one.id < manifest.id}
+    waited = below[max(below)].unpublished() - manifest.unpublished() if below else set()
     return [*names, *sorted(name for name in waited if name.startswith(f"{STAGED}/"))]
 
 

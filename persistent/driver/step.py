@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from persistent.checkpoint.compaction import choose_all, shards
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import NodePart, partition_name
+from persistent.checkpoint.parts import Accounts, NodePart, partition_name
 from persistent.checkpoint.plan import StepPlan, TaskStep
 from persistent.checkpoint.successor import Entry
 from persistent.codec import KEY_GROUPS, Run
@@ -53,7 +53,7 @@ class Step:
     @property
     def due(self) -> Effect | None:
         """The effect to perform next; None after the last."""
-        return next((effect for effect in EFFECTS if effect not in self.done), None)
+        return EFFECTS[len(self.done)] if len(self.done) < len(EFFECTS) else None
 
     @property
     def entry(self) -> Entry:
@@ -64,9 +64,9 @@ class Step:
 
     def past(self, effect: Effect, **outcome: Any) -> Step:
         """The step after this effect. OutOfOrder if another one is due."""
-        if effect is not self.due:
-            due = "nothing" if self.due is None else self.due.value
-            raise OutOfOrder(f"{effect.value} while {due} is due; the order is {[one.value for one in EFFECTS]}")
+        if effect is not (due := self.due):
+            is_due = "nothing" if due is None else due.value
+            raise OutOfOrder(f"{effect.value} while {is_due} is due; the order is {[one.value for one in EFFECTS]}")
         return replace(self, done=(*self.done, effect), **outcome)
 
     def planned(self, plan: StepPlan) -> Step:
@@ -142,23 +142,26 @@ class Step:
         """The report of the step. ``seconds``: the duration of each effect."""
         results, manifest, before = self.results, self.entry.manifest, self.last.manifest
         nodes = results.nodes.values()
-        folded_bytes = sum(folded.run.bytes for _, folded in results.folded if folded.run)
-        delta_bytes = sum(run.bytes for mapped in results.mapped for run in mapped.runs())
-        delta_bytes += sum(run.bytes for run in results.seen_runs())
+        folded_bytes = sum([folded.run.bytes for _, folded in results.folded if folded.run])
+        written = [run for mapped in results.mapped for run in mapped.runs()] + [*results.seen_runs()]
+        delta_bytes = sum([run.bytes for run in written])
         seen: dict[str, list[SeenAfter]] = {}
         for mapped in results.mapped:
             if mapped.seen is not None:
                 seen.setdefault(mapped.source, []).append(mapped.seen)
-        accounts, old = manifest.accounts.values(), before.accounts.values()
+        read, late, dead, duplicates = (
+            now - old for now, old in zip(_counts(manifest.accounts), _counts(before.accounts), strict=True)
+        )
+        clock_ms = manifest.clock.watermark
         return StepReport(
             id=manifest.id,
-            rows=sum(account.read for account in accounts) - sum(account.read for account in old),
+            rows=read,
             seconds=sum(seconds.values()),
-            late=sum(account.late for account in accounts) - sum(account.late for account in old),
-            dead=sum(account.dead for account in accounts) - sum(account.dead for account in old),
+            late=late,
+            dead=dead,
             outputs=sum(one.outputs for one in nodes),
-            clock_ms=manifest.clock.watermark,
-            lag_ms=wall_ms - manifest.clock.watermark,
+            clock_ms=clock_ms,
+            lag_ms=wall_ms - clock_ms,
             checkpoint_bytes=folded_bytes + delta_bytes + self.entry.bytes,
             compaction_bytes=folded_bytes,
             manifest_bytes=self.entry.bytes,
@@ -166,7 +169,7 @@ class Step:
             discarded=sum(one.discarded for one in nodes),
             set_aside=sum(staged.rows for staged in results.set_aside()),
             reached=reached,
-            duplicates=sum(account.duplicate for account in accounts) - sum(account.duplicate for account in old),
+            duplicates=duplicates,
             silence_ms={name: silence_ms([one.span for one in some]) for name, some in seen.items()},
             corrected=sum(one.corrected for one in results.closed),
             expired=sum(one.expired for one in results.closed),
@@ -174,6 +177,15 @@ class Step:
             late_windows={id: added(one.late_windows for one in of.mapped) for id, of in results.nodes.items()},
             behind_ms={name: max(one.behind_ms for one in some) for name, some in seen.items()},
         )
+
+
+def _counts(accounts: Accounts) -> tuple[int, int, int, int]:
+    """The records of all partitions that were read, late, dead, and copies of others."""
+    read = late = dead = duplicates = 0
+    for account in accounts.values():
+        read, late, dead = read + account.read, late + account.late, dead + account.dead
+        duplicates += account.duplicate
+    return read, late, dead, duplicates
 
 
 def time_limit_of(step: Step, max_future_ms: int) -> TimeLimit:

@@ -39,10 +39,11 @@ logger = logging.getLogger("persistent.driver")
 def perform(bench: Workbench, step: Step) -> tuple[Step, StepReport]:
     """Perform each effect that is due, to the end of the step."""
     seconds: dict[Effect, float] = {}
+    began = monotonic_s()
     while (effect := step.due) is not None:
-        began = monotonic_s()
         step = _performed(bench, step, effect)
-        seconds[effect] = monotonic_s() - began
+        ended = monotonic_s()
+        began, seconds[effect] = ended, ended - began
     return step, step.report(seconds, wall_ms(), bench.reached(step.entry.manifest))
 
 

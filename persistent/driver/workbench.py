@@ -140,6 +140,6 @@ class Workbench:
 
     def keep(self, manifest: Manifest) -> Sequence[Manifest]:
         """Keep what this newly committed manifest keeps; returns the manifests that are no longer kept."""
-        dropped = [one for id, one in self.kept.items() if not manifest.keeps(id)]
-        self.kept = {id: one for id, one in self.kept.items() if manifest.keeps(id)} | {manifest.id: manifest}
-        return dropped
+        dropped = {id: one for id, one in self.kept.items() if not manifest.keeps(id)}
+        self.kept = {id: one for id, one in self.kept.items() if id not in dropped} | {manifest.id: manifest}
+        return [*dropped.values()]

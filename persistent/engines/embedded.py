@@ -58,11 +58,13 @@ class Embedded:
             self._pool = ThreadPoolExecutor(self.parallelism, thread_name_prefix="persistent")
         # Each in a context of its own, with what is known in ours, such as a request to stop.
         futures = [self._pool.submit(copy_context().run, function, item) for item in items]
+        ended = set[Future[R]]()
         try:
-            wait(futures, return_when=FIRST_EXCEPTION)
+            ended = wait(futures, return_when=FIRST_EXCEPTION).done
         finally:
-            begun = [future for future in futures if not future.cancel()]
-            wait(begun)
+            begun = [future for future in futures if future in ended or not future.cancel()]
+            if len(ended) < len(begun):
+                wait(begun)
         return _results(begun, len(items))
 
 

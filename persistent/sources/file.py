@@ -169,7 +169,8 @@ class FileSource:
         layout = self._recorded_layout(state.recorded)
         place = self._followed(state)
         index = Index(place.files, place.root.rebased(state.index))
-        self._given.check(state.recorded)
+        if layout is None:
+            self._given.check(state.recorded)
         view = _View(place, index)
         pieces, end, layout = self._take(view, layout, start, budget, follow)
         if layout is None or not pieces:

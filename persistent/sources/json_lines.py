@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import MIN_ETINY, Decimal, InvalidOperation
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -67,13 +68,13 @@ class JsonLines:
         last = text[np.maximum(block.stops - 1, 0)]
         objects = (first == _OPEN) & (last == _CLOSE) & (block.stops > block.starts)
         bad = []
-        for number in np.flatnonzero(~objects).tolist():
+        for number in (~objects).nonzero()[0].tolist():
             line = bytes(block.data[block.starts[number] : block.stops[number]]).strip(_BLANKS)
             if line.startswith(b"{") and line.endswith(b"}"):
                 objects[number] = True
             elif line:
                 bad.append((number, _no_object(line)))
-        return np.flatnonzero(objects), bad
+        return objects.nonzero()[0], bad
 
     def padded(self, lines: Block, names: Sequence[str]) -> dict[str, str]:
         """JSON has no number that begins with a zero."""
@@ -214,6 +215,7 @@ def _fails(text: memoryview | bytes, schema: pa.Schema) -> bool:
     return False
 
 
+@lru_cache
 def _wire(schema: pa.Schema) -> pa.Schema:
     """The types to parse: dates as strings, because Arrow's JSON reader does not convert them, and decimals of 256
     bits, because it does not notice when a value overflows 128."""
@@ -313,6 +315,7 @@ def _why_misfit(line: bytes, columns: Sequence[pa.Field]) -> str | None:
     return None
 
 
+@cache
 def _scale(kind: pa.DataType) -> int | None:
     """The largest scale of the decimals in a column; None if it has none."""
     if pa.types.is_list(kind):

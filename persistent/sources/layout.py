@@ -11,7 +11,7 @@ All but the first two are refused if they differ from before.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
@@ -60,11 +60,15 @@ class Layout:
             "folders": list(self.folders),
             "format": self.format,
             "multiline": self.multiline,
-            "schema": schemas.to_json(self.schema),
+            "schema": self._schema_json,
             "timestamp": self.timestamp,
             "timestamp_unit": self.timestamp_unit,
             **self.dialect.to_json(),
         }
+
+    @cached_property
+    def _schema_json(self) -> list[list[str]]:
+        return schemas.to_json(self.schema)
 
     def require_folders(self, path: str) -> None:
         """Raise ``Unreadable`` unless a file's folders name exactly the folder columns."""
@@ -109,6 +113,11 @@ class LayoutOptions:
     format: str | None
     multiline: bool
     dialect: CsvDialect = USUAL
+    _last: list[tuple[dict[str, Any], Layout]] = field(default_factory=list, compare=False, repr=False)
+    """The last record and its layout: mostly, each step has the same. No part of a pickle."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_last": []}
 
     def layout(self, format: str, schema: pa.Schema, folders: tuple[str, ...]) -> Layout:
         """The layout of a new checkpoint. ``InvalidPipeline`` if an option of CSV was given for another format."""
@@ -126,9 +135,14 @@ class LayoutOptions:
 
     def recorded(self, record: Mapping[str, Any]) -> Layout:
         """The layout that a plan or checkpoint recorded. ``InvalidPipeline`` as in ``check``."""
+        for last, layout in self._last:
+            if last == record:
+                return layout
         self.check(record)
         schema, folders = schemas.from_json(record["schema"]), tuple(record["folders"])
-        return self.layout(record["format"], schema, folders)
+        layout = self.layout(record["format"], schema, folders)
+        self._last[:] = [(dict(record), layout)]
+        return layout
 
 
 def columns_of_text(record: Mapping[str, Any]) -> frozenset[str]:

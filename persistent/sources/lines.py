@@ -236,7 +236,7 @@ def _block(base: int, data: memoryview, ends: Integers, broken: str | None) -> B
 
 def ends_of_lines(text: Bytes, of_file: bool = False) -> Integers:
     """Every newline."""
-    ends: Integers = np.flatnonzero(text == _NEWLINE)
+    ends: Integers = (text == _NEWLINE).nonzero()[0]
     return ends
 
 

@@ -65,6 +65,7 @@ class Files:
         self._wild_root, self._pattern = (whole[:cut], whole[cut:]) if wild else ("", "")
         self._system: tuple[int, Any] | None = None
         self._rooted: tuple[str, str] | None = None
+        self._pinned: Files | None = None
         self.patience = Patience()
         self.believed: dict[str, str] = {}
         self.warnings: dict[str, None] = {}
@@ -75,7 +76,7 @@ class Files:
         return self._wild_root or self.url
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_system": None, "_rooted": None, "believed": {}}
+        return {**self.__dict__, "_system": None, "_rooted": None, "_pinned": None, "believed": {}}
 
     def list(self) -> list[Listed]:
         """Every file that exists now, in path order."""
@@ -145,7 +146,14 @@ class Files:
 
     def pinned(self) -> Files:
         """The same files, after deciding for good whether the path is a file or a folder."""
-        return self if self._pattern else self._of(*self._root())
+        if self._pattern:
+            return self
+        root = self._root()
+        if self._rooted is None:
+            return self._of(*root)
+        if self._pinned is None:
+            self._pinned = self._of(*root)
+        return self._pinned
 
     def below(self, root: str) -> Files:
         """All files below a folder of the same store."""
@@ -155,7 +163,7 @@ class Files:
         if not self.local:
             self._filesystem()  # one connection for both
         other = copy(self)
-        other.__dict__.update(_system=self._system, believed=self.believed)
+        other.__dict__.update(_system=self._system, believed=self.believed, _pinned=None)
         other._wild_root, other._pattern = root, pattern
         return other
 
@@ -165,7 +173,7 @@ class Files:
 
     def where(self, path: str) -> str:
         """The full path or URL of a listed file."""
-        return self._root()[0] + path
+        return (self._wild_root if self._pattern else self._root()[0]) + path
 
     def reader(self, path: str, size: int, witness: Witness | None = None) -> Reader:
         """A listed file for random reads, which raise InputGone if it is gone."""
@@ -174,11 +182,11 @@ class Files:
     def edges(self, path: str, size: int) -> tuple[bytes, bytes]:
         """The first and the last ``EDGE_BYTES``. SourceChanged if its size differs, FileNotFoundError if it is
         gone."""
-        return self.request("read", path)(lambda: self._edges_once(path, size))
+        return self.request("read", path)(partial(self._edges_once, path, size))
 
     def stat(self, path: str) -> Listed:
         """A file as it is now: its size and its hint. FileNotFoundError if it is gone."""
-        return self.request("look at", path)(lambda: self._stat_once(path))
+        return self.request("look at", path)(partial(self._stat_once, path))
 
     def gone(self, paths: Collection[str]) -> set[str]:
         """The paths that are certainly missing: found neither by name, in two requests, nor in a listing of the root.
@@ -216,7 +224,7 @@ class Files:
 
     def request(self, operation: str, path: str) -> Request:
         """A retried request for a listed file."""
-        return Request(operation, self.where(path) if path else self.url, self.patience, self.reconnect)
+        return Request(operation, self.where(path) if path else self.url, self.patience, reconnect=self.reconnect)
 
     def reconnect(self) -> None:
         """Make the next request on a new connection."""

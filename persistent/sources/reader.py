@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from typing import Any, Protocol, TypeVar
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from persistent.errors import InputGone, PersistentError, SourceChanged
 from persistent.storage.failures import StoreFailure
-from persistent.storage.retries import Patience, Retrying
+from persistent.storage.retries import Retrying
 
 T = TypeVar("T")
 
@@ -29,21 +30,15 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True)
-class Request:
-    """One request on one place, retried; ``reconnect`` makes the next attempt use a new connection."""
+class Request(Retrying):
+    """One request of a source on one place, retried; ``reconnect`` makes the next attempt use a new connection. Its
+    result is StorageError, or FileNotFoundError if two attempts report it. A source needs only the rights to list and
+    read."""
 
-    operation: str
-    place: str
-    patience: Patience
-    reconnect: Callable[[], None]
+    answers: tuple[type[Exception], ...] = (FileNotFoundError, PersistentError)
+    reconnect: Callable[[], None] = field(kw_only=True)
 
-    def __call__(self, call: Callable[[], T]) -> T:
-        """The result of ``call``; StorageError, or FileNotFoundError if two attempts report it."""
-        return _RetryingReads(self.operation, self.place, self.patience, (FileNotFoundError, PersistentError))(
-            lambda: self._once(call)
-        )
-
-    def _once(self, call: Callable[[], T]) -> T:
+    def once(self, call: Callable[[], T]) -> T:
         try:
             return call()
         except PersistentError:
@@ -57,10 +52,6 @@ class Request:
         except Exception:
             self.reconnect()
             raise
-
-
-class _RetryingReads(Retrying):
-    """Retries of a source, which needs only the rights to list and read."""
 
     def error(self, failure: StoreFailure, tries: int, seconds: float) -> Any:
         if failure.cause.split(":")[0].split(" ")[0] in _RIGHTS:
@@ -147,7 +138,7 @@ class Reader:
         if not wanted:
             return b""
         try:
-            data = self._files.request("read", self._path)(lambda: self._once(wanted))
+            data = self._files.request("read", self._path)(partial(self._once, wanted))
         except FileNotFoundError:
             self.fault = gone(self._where)
         except PersistentError as error:

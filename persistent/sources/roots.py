@@ -107,7 +107,7 @@ def place_of(root: Root | None, given: Files, moved_from: str | None) -> FoundAt
     url = root.url
     if moved_from not in (None, now) and url != now and url.startswith(str(moved_from)):
         url = _below(now, url.removeprefix(str(moved_from)))
-    root = replace(root, url=url)
+    root = root if url == root.url else replace(root, url=url)
     if url == now:
         return FoundAt(root, given, given)
     if url.startswith(now):

@@ -10,7 +10,6 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 
@@ -29,18 +28,24 @@ _REMEDIES = {
 _CHECK_CAUSE = "Check the cause, then run again: the last checkpoint is good."
 
 
-@contextmanager
-def disk_failures(operation: str, place: str, *answers: type[OSError]) -> Iterator[None]:
+class disk_failures:
     """Turn errors of a local disk into a StorageError; ``answers`` pass through, because they are not failures."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, (*answers, StorageError)):
-            raise
+
+    __slots__ = ("_answers", "_operation", "_place")
+
+    def __init__(self, operation: str, place: str, *answers: type[OSError]) -> None:
+        self._operation, self._place, self._answers = operation, place, answers
+
+    def __enter__(self) -> None:
+        """Nothing has failed yet."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, Exception) or isinstance(error, (*self._answers, StorageError)):
+            return
         code = error.errno if isinstance(error, OSError) else None
         remedy = _REMEDIES.get(code or 0, _CHECK_CAUSE)
         cause = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
-        raise StorageError(f"cannot {operation} {place}: {cause}. {remedy}") from error
+        raise StorageError(f"cannot {self._operation} {self._place}: {cause}. {remedy}") from error
 
 
 class FaultKind(Enum):

@@ -33,6 +33,7 @@ class LocalStorage:
 
     def __init__(self, path: str | os.PathLike[str], *, private: bool = True, disk: Disk | None = None) -> None:
         self.url = os.path.abspath(os.path.expanduser(path))
+        self._root = os.path.join(self.url, "")
         self._mode = 0o700 if private else 0o777
         self._disk: Disk = OsDisk() if disk is None else disk
         self._settled: set[str] = set()
@@ -47,7 +48,7 @@ class LocalStorage:
     def put_if_absent(self, name: str, data: bytes) -> Put:
         path = self._path(name)
         folder = os.path.dirname(path)
-        temporary = os.path.join(folder, f"{TEMPORARY}{uuid.uuid4().hex}")
+        temporary = f"{folder}/{TEMPORARY}{uuid.uuid4().hex}"
         with disk_failures("create", path):
             self._settle(folder)
             try:
@@ -66,10 +67,11 @@ class LocalStorage:
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
         path = self._path(name)
+        folder = os.path.dirname(path)
         with disk_failures("write", path, FileExistsError):
-            self._settle(os.path.dirname(path))
+            self._settle(folder)
             self._create(path, data)
-            self._sync_folder(os.path.dirname(path))
+            self._sync_folder(folder)
 
     def read(self, name: str) -> pa.Buffer:
         path = self._path(name)
@@ -83,7 +85,7 @@ class LocalStorage:
                 names = self._disk.file_names(path)
             except FileNotFoundError:
                 return []
-            found = sorted(name for name in names if not name.startswith(TEMPORARY))
+            found = sorted([name for name in names if not name.startswith(TEMPORARY)])
             # A visible name may be unsynced, if its driver died after linking it, and the caller will rely on it.
             if found != self._listed.get(path) and self._disk.access(path, os.W_OK):
                 self._sync_folder(path)
@@ -123,7 +125,7 @@ class LocalStorage:
         return file
 
     def _path(self, name: str) -> str:
-        return os.path.join(self.url, checked_name(name))
+        return self._root + checked_name(name)
 
     def _settle(self, folder: str) -> None:
         """Ensure that ``folder`` and its missing parents exist and are durable.

@@ -15,7 +15,7 @@ from persistent.errors import StorageError
 TEMPORARY = ".tmp-"
 """The prefix of the names of unfinished files; no verb shows them."""
 
-_PART = re.compile(r"[A-Za-z0-9._=@+-]+")
+_NAME = re.compile(r"(?!\.\.?(?:/|\Z))[A-Za-z0-9._=@+-]+(?:/(?!\.\.?(?:/|\Z))[A-Za-z0-9._=@+-]+)*")
 
 
 class Put(Enum):
@@ -98,9 +98,8 @@ def delete_all(storage: Storage, names: Sequence[str]) -> None:
 
 def checked_name(name: str) -> str:
     """``name``, if it is in our alphabet; otherwise ValueError."""
-    parts = name.split("/")
-    if all(_PART.fullmatch(part) and part not in (".", "..") for part in parts):
-        if not parts[-1].startswith(TEMPORARY):
+    if _NAME.fullmatch(name):
+        if not name.rpartition("/")[2].startswith(TEMPORARY):
             return name
         raise ValueError(f"name {name!r}: {TEMPORARY!r} is reserved for unfinished files; choose another name")
     raise ValueError(

@@ -56,7 +56,7 @@ class Retrying:
         """The result of ``call``. StorageError with operation, place, cause, tries and remedy."""
         began = self.patience.clock()
         try:
-            return call()
+            return self.once(call)
         except Exception as error:
             first = error
         # Nearly every call is answered at once: only a failure pays for the retry machinery.
@@ -67,7 +67,7 @@ class Retrying:
             tries += 1
             if tries == 1:
                 raise first
-            return call()
+            return self.once(call)
 
         try:
             import tenacity
@@ -80,6 +80,10 @@ class Retrying:
             failure = self.explain(error)
         # Raised outside the except clause: a client's error, kept as context, may hold an endpoint's password.
         raise self.error(failure, tries, self.patience.clock() - began)
+
+    def once(self, call: Callable[[], T]) -> T:
+        """One try."""
+        return call()
 
     def error(self, failure: StoreFailure, tries: int, seconds: float) -> StorageError:
         """The error after the last try."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -130,16 +129,23 @@ def _compacted(node: Node, item: FoldRuns) -> Folded:
     return Folded(run, panes, agenda=agenda)
 
 
-@contextmanager
-def monoid_errors(task: PersistentTask, node: str = "") -> Iterator[None]:
+class monoid_errors:
     """Re-raise failures of the user's monoid as UserCodeError: they belong to a sum, not to one message. ``node``:
     whose sum, if that is known."""
-    try:
-        yield
-    except (PersistentError, OSError, MemoryError):
-        raise
-    except Exception as error:
-        name, key, state = type(task).__name__, ", ".join(key_names(task)), state_name(node)
+
+    __slots__ = ("_node", "_task")
+
+    def __init__(self, task: PersistentTask, node: str = "") -> None:
+        self._task, self._node = task, node
+
+    def __enter__(self) -> None:
+        """Nothing has failed yet."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, Exception) or isinstance(error, PersistentError | OSError | MemoryError):
+            return
+        task, state = self._task, state_name(self._node)
+        name, key = type(task).__name__, ", ".join(key_names(task))
         line, of = users_line(error), "" if state == STATE else f" in the state {state!r}"
         raise UserCodeError(
             f"{name}: the updates{f' of its keys ({key})' if key else ''} cannot be summed up{of}"
