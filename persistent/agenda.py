@@ -17,8 +17,6 @@ from monoids.groupby.cells import Integers
 from monoids.groupby.summing import GroupSums
 from monoids.text import Words
 from persistent.session_window import Gaps
-from persistent.time_to_live import TimeToLive, gaps_of
-from persistent.window import AnyWindow
 
 
 @dataclass(frozen=True)
@@ -34,11 +32,8 @@ class Agenda:
         return slice(*np.searchsorted(self.ends, (closed, until), side="right").tolist())
 
 
-def agenda_of(window: AnyWindow | None, rows: GroupSums, ttl: TimeToLive | None = None) -> Agenda | None:
-    """The agenda of the rows of a run; None if they are neither of sessions, nor of lives."""
-    gaps = gaps_of(window, ttl)
-    if gaps is None:
-        return None
+def agenda_of(gaps: Gaps, rows: GroupSums) -> Agenda:
+    """The agenda of the rows of a run of sessions, or of lives."""
     (table,) = rows.columns
     return _agenda(gaps, rows.hashes, table)
 

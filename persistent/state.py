@@ -36,7 +36,7 @@ from persistent.state_rows import open_panes
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import Described, changes_text
 from persistent.text.spelling import spelled
-from persistent.time_to_live import TimeToLive, checked_ttl
+from persistent.time_to_live import TimeToLive, checked_ttl, gaps_of
 from persistent.window import AnyWindow, Panes, Window, no_window
 from persistent.zone import Zone
 
@@ -46,7 +46,8 @@ _HEADER_BYTES = 4
 
 class PersistentState(Described):
     """A monoid, and elements by pane: the common part of ``NonWindowState`` and ``WindowState``. ``window``: the
-    windows that the clock closes; None if there are none."""
+    windows that the clock closes; None if there are none. ``gaps``: what ends a session, or the life of a key; None in
+    a state of neither."""
 
     window: AnyWindow | None
     lateness: Lateness = ALLOWS_NONE
@@ -59,6 +60,7 @@ class PersistentState(Described):
         self.monoid = monoid
         self.panes = panes
         self.window = panes.window
+        self.gaps = gaps_of(panes.window, self.time_to_live)
         self._elements: dict[int, Any] = {}
 
     @property

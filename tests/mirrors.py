@@ -16,7 +16,6 @@ UNMIRRORED = {
     "persistent.clients.rabbit_order": "values without behaviour",
     "persistent.clients.stream_connection": "a real broker: tests/servers/test_rabbit_streams.py",
     "persistent.driver.observer": "a protocol",
-    "persistent.driver.workbench": "what a driver holds, under another name",
     "persistent.engines.protocol": "a protocol",
     "persistent.errors": "names of errors",
     "persistent.sinks.kafka": "a real broker: tests/servers/test_kafka_sink.py",

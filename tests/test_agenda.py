@@ -12,6 +12,7 @@ from monoids.containers.sessions import Sessions
 from persistent.agenda import agenda_of, agenda_of_table
 from persistent.codec import decode_table, encode_run
 from persistent.session_window import group_sessions, session
+from persistent.state import NonWindowState, WindowState
 from persistent.window import tumbling
 
 WINDOW = session(5, cut=20)
@@ -25,7 +26,6 @@ def test_it_has_each_end_in_order_with_the_hash_of_its_key(inputs: list[tuple[in
     values = MONOID.inner.lift_rows({"n": 1}, len(times))
     rows = group_sessions(MONOID, WINDOW, [pa.array([key for _, key in inputs])], times, values)
     agenda = agenda_of(WINDOW, rows)
-    assert agenda is not None
     expected = sorted(
         (min(last + 5, last // 20 * 20 + 20), int(hash_))
         for hash_, element in zip(rows.hashes, MONOID.unpack(rows.columns))
@@ -41,5 +41,7 @@ def test_it_has_each_end_in_order_with_the_hash_of_its_key(inputs: list[tuple[in
 
 
 def test_other_windows_have_none() -> None:
-    rows = group_sessions(MONOID, WINDOW, [pa.array(["a"])], np.array([3]), MONOID.inner.lift_rows({"n": 1}, 1))
-    assert agenda_of(tumbling(20), rows) is None and agenda_of(None, rows) is None
+    """A run of them would be looked up for sessions, which it has not."""
+    states = (WindowState(Count(), tumbling(20)), NonWindowState(Count()))
+    assert [state.gaps for state in states] == [None, None]
+    assert WindowState(Count(), WINDOW).gaps == WINDOW and NonWindowState(Count(), ttl=5).gaps is not None

@@ -19,7 +19,7 @@ from persistent.testing.clock import START_MS
 from persistent.verify import verify
 from tests.faults import DEATHS, FaultyStorage, Killed, Operations
 
-_QUIET = "tests/driver/test_quiet.py"
+_QUIET = "tests/driver/test_workbench_quiet.py"
 FAILURES = {
     "a window never closes when the stream goes quiet": (
         (_QUIET, "test_a_window_closes_although_the_stream_went_quiet"),

@@ -138,9 +138,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.worker.dispatch",
     ),
     (
-        "persistent.driver.folds",
         "persistent.driver.results",
-        "persistent.driver.next_sinks",
         "persistent.worker.correct_records",
         "persistent.worker.correct_states",
         "persistent.driver.naming",

@@ -3,30 +3,30 @@
  effects            the effects of a driver, and their order
  open_job           a job that is looked at, taken over, and stepped; loop: steps it until nothing is left to do
  recover            performs the effects of taking over
- next_step          the step that follows from the newest manifest and the sources; put_plan: of a plan that was put
+ next_step          the step that follows from the newest manifest and the sources, of which no input is read twice;
+                    put_plan: of a plan that was put
  step               the progress of a step, as a value: what is due, and what to do
- step_effects       performs the effects of a step; results: what they come to, for each node
+ step_effects       performs the effects of a step; results: what they come to, for each node, and its runs
 
 What a step follows from, and leads to:
 
- commit             the next manifest, as a pure function of the last one
- next_sinks         its sinks; seen_part: its seen records; folds: its runs
+ commit             the next manifest, and its sinks, as a pure function of the last one; seen_part: its seen records
  publish            makes committed outputs visible, takes back after a rollback, collects garbage
  publish_after      publishes what depends on the step itself: late records, changes, keys that expire
  output_batches     the batches that each sink is given, and has
  overlaps           judges copies that splits of one step have in common
- drift, quiet       a source that is far ahead waits; a clock moves on while nothing comes
+ drift              a source that is far ahead waits
 
 What a driver holds:
 
- workbench          for one run of a job, and for each node of it
+ workbench          for one run of a job, and for each node of it; and for how long nothing has come
  run_cache          the panes and inputs that the runs hold, each read at most once; agenda_cache: of sessions and lives
  options            the user's choices besides the job
 
 What a job may be:
 
  same_job           the job of the checkpoint; naming, sink_names: its sources and sinks by name
- destinations       each result has a place; files_apart: no input is read twice
+ destinations       each result has a place
  changes            what another value of an option leads to
  start_from         how a job starts from a savepoint
  evolution          how to migrate the state of a changed task; migration: does so

@@ -18,7 +18,7 @@ from persistent.session_window import Gaps, SessionWindow
 from persistent.storage import Storage
 from persistent.time_to_live import TimeToLive
 from persistent.window import AnyWindow
-from persistent.worker.job import CloseShard, FoldRuns, Node
+from persistent.worker.job import CloseShard, FoldRuns
 
 
 class _Agendas(RunCache):
@@ -137,11 +137,3 @@ def of_shard(hashes: Words, item: CloseShard) -> Words:
     """The hashes of the key groups of a shard."""
     groups = groups_of(hashes)
     return hashes[(item.low <= groups) & (groups < item.high)]
-
-
-def run_cache_of(node: Node) -> RunCache:
-    """The run cache of a node."""
-    window, ttl = node.state.window, node.state.time_to_live
-    if ttl is not None:
-        return LifeCache(node.storage, ttl)
-    return SessionCache(node.storage, window) if isinstance(window, SessionWindow) else RunCache(node.storage, window)

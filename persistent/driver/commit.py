@@ -8,7 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from persistent.checkpoint.manifest import Manifest, check_name, commits_of
-from persistent.checkpoint.output_parts import Aside
+from persistent.checkpoint.names import Staged
+from persistent.checkpoint.output_parts import LATE_SINK, Aside, SinkBatch, SinkPart
 from persistent.checkpoint.parts import Account, Accounts, NodePart, OperatorState, SourcePart, StateRuns, TaskClock
 from persistent.checkpoint.plan import SourceStep, StepPlan
 from persistent.checkpoint.positions import codec_of
@@ -18,12 +19,12 @@ from persistent.checkpoint.successor import first, succeed
 from persistent.clock import bound_of, later_of
 from persistent.codec import Run, common_key_types
 from persistent.dedupe import Dedupe
-from persistent.driver.folds import runs_after
-from persistent.driver.next_sinks import next_late_sink, next_sinks
-from persistent.driver.results import NodeResults, Results
+from persistent.driver.results import NodeResults, Results, runs_after
 from persistent.driver.seen_part import begun, kinds_read, seen_after, seen_of
 from persistent.driver.step import NodeStep, Step
 from persistent.errors import InvalidPipeline
+from persistent.sinks.outlet import abilities
+from persistent.sinks.protocol import AnySink
 from persistent.task import STATE, key_names, task_name
 from persistent.worker.job import Job, MappedNode, Node
 
@@ -149,6 +150,44 @@ def next_node(node: Node, step: NodeStep, results: NodeResults, reached: int) ->
         passed=task.passed if lateness.of_changes else None,
     )
     return NodePart(before.id, clock, replace(operator, key_types=key_types(operator, results.mapped)))
+
+
+def next_sinks(node: Node, step: NodeStep, results: NodeResults) -> dict[str, SinkPart]:
+    """The sinks of a node after a step. Where all that has changed is published, a sink that a rollback has emptied
+    gets all that it lacks. Without a sink, the facts about previous ones are kept, with empty batches, because a mark
+    must find each batch after its predecessor."""
+    before, id = step.last.manifest.sinks_of(node.id), step.attempt.id
+    if not node.sinks:
+        return {name: replace(part, unpublished=_emptied(part)) for name, part in before.items()}
+    whole = results.changes or (step.task.ends and node.state.window is None)
+    state = None if node.name == STATE else node.name
+    parts = {
+        name: replace(_next_sink(before, name, id, sink, results.staged(name)), state=state)
+        for name, sink in node.sinks.items()
+    }
+    emptied = {name for name, part in before.items() if part.emptied and not whole}
+    return {name: replace(part, emptied=name in emptied and part.last != id) for name, part in parts.items()}
+
+
+def next_late_sink(
+    before: Mapping[str, SinkPart], id: int, sink: AnySink | None, staged: tuple[Staged, ...]
+) -> dict[str, SinkPart]:
+    """Likewise the sink of late records, under its name, if there is one."""
+    if sink is None:
+        return {}
+    return {LATE_SINK: replace(_next_sink(before, LATE_SINK, id, sink, staged), late=True)}
+
+
+def _next_sink(
+    before: Mapping[str, SinkPart], name: str, id: int, sink: AnySink, staged: tuple[Staged, ...]
+) -> SinkPart:
+    last = before.get(name, SinkPart()).last
+    batches = (SinkBatch(id, last, staged),) if staged else ()
+    return SinkPart(abilities(sink), id if staged else last, batches)
+
+
+def _emptied(part: SinkPart) -> tuple[SinkBatch, ...]:
+    return tuple(replace(batch, staged=()) for batch in part.unpublished)
 
 
 def _lag_ms(job: Job, source: str, step: SourceStep) -> int:

@@ -20,8 +20,15 @@ from persistent.checkpoint.plan import StepPlan, TaskStep
 from persistent.checkpoint.running import check_not_running, running
 from persistent.checkpoint.successor import Entry, succeed
 from persistent.clock import wall_ms
-from persistent.driver.commit import aside_of, first_manifest, key_types, known_from, retained
-from persistent.driver.next_sinks import next_late_sink, next_sinks
+from persistent.driver.commit import (
+    aside_of,
+    first_manifest,
+    key_types,
+    known_from,
+    next_late_sink,
+    next_sinks,
+    retained,
+)
 from persistent.driver.open_job import open_job
 from persistent.driver.options import Options
 from persistent.driver.publish import check_folder, delete_dropped, publish

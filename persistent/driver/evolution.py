@@ -31,7 +31,6 @@ from persistent.state import PersistentState
 from persistent.task import STATE, Declared, is_of_several, named_states, state_name
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import change_text, changes_text
-from persistent.time_to_live import gaps_of
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class Evolution:
     def check_for(self, state: PersistentState) -> None:
         """Raise InvalidPipeline if it names fields that the current state cannot have, if the state looks the same
         before and after it, or if it keeps sessions, or lives of keys."""
-        monoid, gaps = state.monoid, gaps_of(state.window, state.time_to_live)
+        monoid, gaps = state.monoid, state.gaps
         if gaps is not None:
             raise InvalidPipeline(
                 f"{self!r}: the state of {gaps} cannot be migrated: omit evolve=, give the changed task a new "

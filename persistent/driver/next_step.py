@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import structs
 
 from persistent.checkpoint.manifest import Manifest
@@ -20,13 +22,14 @@ from persistent.codec import canonical_json
 from persistent.driver.commit import watermark_after
 from persistent.driver.drift import too_far_ahead
 from persistent.driver.effects import Effect
-from persistent.driver.files_apart import check_files_apart, check_places_apart
 from persistent.driver.output_batches import lacks_changes, lacks_totals
 from persistent.driver.put_plan import check_belongs, check_options, has_forgotten
 from persistent.driver.seen_part import check_names
 from persistent.driver.step import Step
 from persistent.driver.workbench import NodeBench, Workbench
-from persistent.sources.protocol import Budget, CorrectedSource, Source, SourcePlan
+from persistent.errors import InvalidPipeline
+from persistent.sources.offsets import place_id
+from persistent.sources.protocol import Budget, CorrectedSource, ListingSource, Source, SourcePlan
 from persistent.task import check_key
 from persistent.zone import Zone
 
@@ -300,3 +303,46 @@ def _budget(bench: Workbench, rows: int, replan: int) -> Budget:
     wanted = exact if exact is not None else max(1, (rows >> (3 * smaller)) // bench.busy)
     splits = max(1, bench.engine.parallelism // bench.busy)
     return Budget(wanted, exact is not None, splits, bench.options.end_of_input)
+
+
+def check_places_apart(planned: Mapping[str, SourcePlan]) -> None:
+    """InvalidPipeline if two sources read the same log, or the same topic, even through different servers. The check is
+    made before the plan is put that finds the second: at most one source has read it."""
+    if len(planned) < 2:
+        return
+    seen: dict[str, str] = {}
+    for name, one in planned.items():
+        place = place_id(one.recorded)
+        before = seen.setdefault(place, name) if place is not None else name
+        if before != name:
+            raise InvalidPipeline(
+                f"source: {before!r} and {name!r} are the same topic or log ({place}): records that both read would "
+                "count twice. Omit one"
+            )
+
+
+def check_files_apart(
+    sources: Mapping[str, Source], indexes: Mapping[str, pa.Table | None], planned: Mapping[str, SourcePlan]
+) -> None:
+    """InvalidPipeline if a file newly listed by one of the sources is listed by another. ``indexes``: of each source,
+    before its plan. The check is made before the plan is put that lists the file: at most one source has read it."""
+    listing = {name: one for name, one in sources.items() if isinstance(one, ListingSource)}
+    if len(listing) < 2:
+        return
+    there, new = {}, {}
+    for name, source in listing.items():
+        tables = [table for table in (indexes[name], planned[name].appended) if table is not None]
+        if tables:
+            index = pa.concat_tables(tables, promote_options="default")
+            there[name] = source.listed(index, planned[name].recorded)
+            appended = planned[name].appended
+            new[name] = there[name].slice(index.num_rows - (0 if appended is None else appended.num_rows))
+    for name, other in permutations(there, 2):
+        both = new[name].filter(pc.is_in(new[name], value_set=there[other]))
+        if len(both):
+            first, second = sorted((name, other))
+            raise InvalidPipeline(
+                f"source: {first!r} and {second!r} both read "
+                f"{both[0].as_py()}{f' and {len(both) - 1:,} more files' if len(both) > 1 else ''}: records that both "
+                f"read would count twice. Narrow the path of {sources[first]!r} or of {sources[second]!r}"
+            )

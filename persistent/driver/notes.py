@@ -145,8 +145,8 @@ class Notes:
     def note_sink(self, found: Manifest) -> None:
         """Note what a new or missing sink means for windows that close."""
         had, has = found.publishes, bool(self._bench.job.sinks)
-        closed = utc_text(found.clock.closed)
         if self._has_windows and had is not None and had != has:
+            closed = utc_text(found.clock.closed)
             self.note(
                 "sink",
                 f"the sink is new: windows that closed up to {closed} were discarded, later ones are published"

@@ -1,14 +1,18 @@
-"""The results of a step: of its splits, and of the work for each node."""
+"""The results of a step: of its splits, and of the work for each node; and the runs after its folds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from persistent.checkpoint.compaction import replaced
 from persistent.checkpoint.names import Staged
 from persistent.codec import Run
-from persistent.driver.folds import Fold
-from persistent.worker.job import Closed, Mapped, MappedNode
+from persistent.worker.job import Closed, Folded, FoldRuns, Mapped, MappedNode
+
+Runs = tuple[Run, ...]
+Fold = tuple[FoldRuns, Folded]
+"""A piece of a fold, and what it returned."""
 
 
 @dataclass(frozen=True)
@@ -83,3 +87,18 @@ class Results:
     def set_aside(self) -> tuple[Staged, ...]:
         """The dead letters of results that cannot be published."""
         return tuple(result.dead for result in self.closed if result.dead)
+
+
+def unfolded(folds: Sequence[Fold]) -> frozenset[str]:
+    """The runs whose fold raised in at least one piece. All pieces of that fold are left out, because each raises
+    ``low`` where the one before ends."""
+    return frozenset(run.name for item, folded in folds if folded.failure for run in item.merge.inputs)
+
+
+def runs_after(runs: Runs, folds: Sequence[Fold]) -> Runs:
+    """The runs after these folds, of which those that raised leave everything as it was."""
+    left = unfolded(folds)
+    for item, folded in folds:
+        if not left & {run.name for run in item.merge.inputs}:
+            runs = replaced(runs, item.merge, folded.run)
+    return runs

@@ -13,7 +13,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SeenColumns, SeenPart
 from persistent.checkpoint.plan import StepPlan
 from persistent.dedupe import Dedupe, check_columns, kinds_of
-from persistent.driver.folds import Fold, Runs, runs_after
+from persistent.driver.results import Fold, Runs, runs_after
 from persistent.errors import FingerprintChanged
 from persistent.sources.layout import columns_of_text
 from persistent.sources.offsets import UNCONFIRMED

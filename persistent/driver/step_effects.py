@@ -17,12 +17,11 @@ from persistent.clock import monotonic_s, wall_ms
 from persistent.codec import KEY_GROUPS, Run, common_key_types
 from persistent.driver.commit import next_manifest
 from persistent.driver.effects import Effect
-from persistent.driver.folds import Fold
 from persistent.driver.overlaps import set_apart
 from persistent.driver.publish import collect, delete_dropped, joining_sinks, publish, sweep
 from persistent.driver.publish_after import outputs_after, publishes_after
 from persistent.driver.report import StepReport
-from persistent.driver.results import NodeResults, Results
+from persistent.driver.results import Fold, NodeResults, Results
 from persistent.driver.seen_part import seen_before
 from persistent.driver.step import NodeStep, Step
 from persistent.driver.workbench import NodeBench, Workbench
@@ -88,7 +87,9 @@ def _run_items(bench: Workbench, step: Step) -> Results:
     others += step.seen_folds(seen, unfolded)
     found, maps = _with_splits(bench, step, seen, others)
     done = list(zip(others, found[len(maps) :], strict=True))
-    maps, first = set_apart(bench, maps, [result for result in found if isinstance(result, Mapped)])
+    first = [result for result in found if isinstance(result, Mapped)]
+    if bench.job.dedupe:
+        maps, first = set_apart(bench, maps, first)
     mapped = _agreeing(bench, step, maps, first)
     results = Results(
         mapped,

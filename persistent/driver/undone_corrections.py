@@ -20,9 +20,9 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
 from persistent.codec import KEY_GROUPS, Run, canonical_json
-from persistent.driver.agenda_cache import SessionCache, run_cache_of
+from persistent.driver.agenda_cache import SessionCache
 from persistent.driver.step import NodeStep
-from persistent.driver.workbench import NodeBench
+from persistent.driver.workbench import NodeBench, run_cache_of
 from persistent.errors import Refused
 from persistent.lateness import RETRACT
 from persistent.session_window import SessionWindow

@@ -12,16 +12,25 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.parts import NodePart
+from persistent.clock import monotonic_s
 from persistent.codec import Run
-from persistent.driver.agenda_cache import run_cache_of
+from persistent.driver.agenda_cache import LifeCache, SessionCache
 from persistent.driver.commit import first_manifest
-from persistent.driver.folds import unfolded
 from persistent.driver.options import Options
-from persistent.driver.quiet import QuietWatch
-from persistent.driver.results import Results
+from persistent.driver.results import Results, unfolded
 from persistent.driver.run_cache import RunCache
 from persistent.engines.protocol import Engine
-from persistent.sources.protocol import ConfirmingSource, LosingSource, MeasuredSource, Reached, SourceState, together
+from persistent.session_window import SessionWindow
+from persistent.sources.protocol import (
+    ConfirmingSource,
+    LosingSource,
+    MeasuredSource,
+    Positions,
+    Reached,
+    SourcePlan,
+    SourceState,
+    together,
+)
 from persistent.worker.dispatch import Work
 from persistent.worker.job import Folded, Job, MappedNode, Node
 from persistent.zone import Zone
@@ -60,6 +69,14 @@ class NodeBench:
         keeps its start."""
         begun = max([part.clock.watermark, *(run.pane_max for run in part.state.runs)])
         return self._state.zone_after(part.state.zone, begun)
+
+
+def run_cache_of(node: Node) -> RunCache:
+    """The run cache of a node."""
+    window, ttl = node.state.window, node.state.time_to_live
+    if ttl is not None:
+        return LifeCache(node.storage, ttl)
+    return SessionCache(node.storage, window) if isinstance(window, SessionWindow) else RunCache(node.storage, window)
 
 
 class Workbench:
@@ -143,3 +160,41 @@ class Workbench:
         dropped = {id: one for id, one in self.kept.items() if not manifest.keeps(id)}
         self.kept = {id: one for id, one in self.kept.items() if id not in dropped} | {manifest.id: manifest}
         return [*dropped.values()]
+
+
+class QuietWatch:
+    """For how long a driver has seen every partition at its end, from its looks at the sources.
+
+    Only the time between two looks that both found nothing counts: not the time before this driver, and not a look that
+    waits for a server that is away. A record that arrives between two looks is found by the second, or another driver
+    has read it, and then the positions differ. Either begins the watch anew.
+    """
+
+    def __init__(self) -> None:
+        self._positions: dict[str, Positions] = {}
+        self._before_ms = 0
+        self._watched_s = 0.0
+        self._looked_s: float | None = None
+
+    def saw(self, planned: Mapping[str, SourcePlan], manifest: Manifest, began_s: float) -> None:
+        """Remember a look from the positions of ``manifest``, which began at ``began_s`` and has just ended."""
+        if not all(map(_is_at_its_end, planned.values())):
+            self._looked_s = None
+            return
+        positions = {name: part.positions for name, part in manifest.sources.items()}
+        if self._looked_s is None or positions != self._positions:
+            # What drivers have watched since the last record stands in the manifest.
+            self._before_ms, self._watched_s = max(one.quiet_ms for one in manifest.clocks.values()), 0.0
+        else:
+            self._watched_s += began_s - self._looked_s
+        self._positions, self._looked_s = positions, monotonic_s()
+
+    def lasts_ms(self, quiet_after_ms: int) -> int:
+        """For how long it has been quiet, earlier drivers included; 0 unless this one has watched that long."""
+        watched_ms = round(self._watched_s * 1_000)
+        return 0 if self._looked_s is None or watched_ms < quiet_after_ms else self._before_ms + watched_ms
+
+
+def _is_at_its_end(planned: SourcePlan) -> bool:
+    """Whether nothing is left to read: neither records that cannot be read yet, nor records that are gone."""
+    return not (planned.splits or planned.held or planned.skipped)

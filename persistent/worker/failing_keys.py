@@ -24,7 +24,6 @@ from persistent.sinks.json_lines import json_rows
 from persistent.task import STATE, key_names
 from persistent.text.figures import utc_text
 from persistent.text.readable import readable
-from persistent.time_to_live import gaps_of
 from persistent.views.difference import Placed
 from persistent.worker.job import Node
 from persistent.worker.output_tables import END, START
@@ -59,7 +58,7 @@ def of_state(node: Node) -> str:
 def no_result(node: Node, failing: FailingKey) -> UserCodeError:
     """The error that stops a run, or a read."""
     another = "Keep the state and give it another monoid, with Pipeline(evolve=Evolution(before=..., change=...))"
-    if gaps_of(node.state.window, node.state.time_to_live) is not None:
+    if node.state.gaps is not None:
         another = "Give the task another monoid, a new checkpoint and a new sink, and read the source again"
     key = f"{failing.text(key_names(node.task))}{of_state(node)}"
     error = UserCodeError(

@@ -43,6 +43,9 @@ def added(counted: Iterable[LateWindows], most: int = WINDOWS_MAX) -> LateWindow
     >>> added([{0: 2, 10: 1}, {20: 5, 0: 1}], 2), added([{0: 1, None: 4}, {10: 1}])
     ({0: 3, 20: 5, None: 1}, {0: 1, 10: 1, None: 4})
     """
+    counted = [one for one in counted if one]
+    if not counted:
+        return {}
     sums: Counter[int | None] = Counter()
     for one in counted:
         sums.update(one)

@@ -20,7 +20,6 @@ from persistent.state_rows import fold, in_panes
 from persistent.task import STATE, PersistentTask, key_names, state_name
 from persistent.text.readable import readable
 from persistent.text.user_errors import error_text, users_line
-from persistent.time_to_live import gaps_of
 from persistent.views.keys import fold_by_key
 from persistent.worker.job import Folded, FoldRuns, Node
 
@@ -97,7 +96,8 @@ def write_run(
     name = write_new(node.storage, node.folder, attempt, data)
     run = Run(name, len(rows), len(data), sha256, low, low, high, int(panes[0]), int(panes[-1]), first, last)
     run = replace(run, wide=True) if is_wide(node.state.monoid, data) else run
-    return run, panes, agenda_of(node.state.window, rows, node.state.time_to_live)
+    gaps = node.state.gaps
+    return run, panes, None if gaps is None else agenda_of(gaps, rows)
 
 
 def compact_runs(node: Node, item: FoldRuns) -> Folded:
@@ -110,8 +110,7 @@ def compact_runs(node: Node, item: FoldRuns) -> Folded:
 
 
 def _compacted(node: Node, item: FoldRuns) -> Folded:
-    merge, window = item.merge, node.state.window
-    gaps = gaps_of(window, node.state.time_to_live)
+    merge, window, gaps = item.merge, node.state.window, node.state.gaps
     rows = fold_runs(node, merge.inputs, merge.low, merge.high)
     if rows is not None and window is not None:
         needed = window.last_end(rows.panes) > item.final

@@ -9,8 +9,8 @@ Its runs are stored with the index of the source, and are folded, copied and col
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,10 @@ def latest_of(rows: GroupSums) -> Integers:
 class SeenCache:
     """Pieces of runs that a worker has read: runs never change. It is never part of a pickle."""
 
-    pieces: LruCache[GroupSums] = field(default_factory=lambda: LruCache[GroupSums](_PIECES_MAX))
+    @cached_property
+    def pieces(self) -> LruCache[GroupSums]:
+        """The pieces, by store, run and key groups."""
+        return LruCache[GroupSums](_PIECES_MAX)
 
     def parts(self, storage: Storage, before: SeenBefore, hashes: Words) -> Iterator[GroupSums]:
         """The rows of each run in the pieces that can hold keys of these ascending hashes, oldest run first."""

@@ -90,6 +90,12 @@ def test_a_state_that_is_read_as_a_whole_is_proven_each_time(
     """A savepoint, a rollback and ``verify`` stand on the proof itself."""
     data, run = run_of(rows_of([4, 5, 6]))
     assert found(data, run, 5) == [1] and len(proofs) == 1
-    monkeypatch.setattr(sealed, "has_sha256", recognised.has_sha256)
+    hashed = sealed._sha256
+
+    def proven(data: object) -> str:
+        proofs.append(hashed(data))
+        return proofs[-1]
+
+    monkeypatch.setattr(sealed, "_sha256", proven)
     assert len(decode_run(Sum(), pa.py_buffer(data), run, "place")) == 3
     assert proofs.count(proofs[0]) == 2

@@ -17,8 +17,7 @@ from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry
 from persistent.driver.commit import next_manifest
-from persistent.driver.folds import Fold
-from persistent.driver.results import NodeResults, Results
+from persistent.driver.results import Fold, NodeResults, Results
 from persistent.driver.step import Step
 from persistent.storage import MemoryStorage
 from persistent.task import STATE

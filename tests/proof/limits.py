@@ -44,7 +44,7 @@ from persistent import (
     tumbling,
 )
 from persistent.checkpoint import compaction
-from persistent.driver import folds
+from persistent.driver import results
 from persistent.engines.embedded import Embedded
 from persistent.operations import compact
 from persistent.session_window import SessionWindow
@@ -335,7 +335,7 @@ Patch = tuple[Any, str, Any]
 MUTANTS: Mapping[str, Sequence[Patch]] = {
     _RAISES: ((IntegerSum, "reduce_sorted", _raising_fold), (dispatch, "compact_runs", _stops)),
     "a fold that raises stops compaction": ((dispatch, "compact_runs", _stops),),
-    "what is left unfolded is dropped": ((folds, "unfolded", lambda found: frozenset()),),
+    "what is left unfolded is dropped": ((results, "unfolded", lambda found: frozenset()),),
     "a product beyond 64 bits wraps": ((IntegerProduct, "_product", _wrapping_product),),
     "a wide total is stored in 64 bits": ((WideIntegers, "to_arrow", _cut),),
     "a result out of range is shown as 0": ((WideIntegers, "present_columns", _present_zero),),

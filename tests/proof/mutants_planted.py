@@ -198,10 +198,10 @@ PLANTED = (
     ),
     Planted(
         "a backlog after a restart counts as quiet",
-        "persistent.driver.quiet",
+        "persistent.driver.workbench",
         "self._watched_s = max(one.quiet_ms for one in manifest.clocks.values()), 0.0",
         "self._watched_s = max(one.quiet_ms for one in manifest.clocks.values()), monotonic_s()",
-        ("tests/driver/test_quiet.py::test_a_backlog_after_a_restart_is_not_quiet",),
+        ("tests/driver/test_workbench_quiet.py::test_a_backlog_after_a_restart_is_not_quiet",),
     ),
     Planted(
         "a window closes, and what it held back early is not published",

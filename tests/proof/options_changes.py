@@ -268,8 +268,8 @@ _CONNECTORS = (
     "TopicSource",
 )
 NOT_RUN = {
-    "Pipeline.quiet_after": "counts in a run that follows: a plan found again in tests/driver/test_quiet.py",
-    "Pipeline.late_sink": "comes, goes and is refused like a second sink: tests/driver/test_next_sinks.py",
+    "Pipeline.quiet_after": "counts in a run that follows: a plan found again in tests/driver/test_workbench_quiet.py",
+    "Pipeline.late_sink": "comes, goes and is refused like a second sink: tests/driver/test_commit_next_sinks.py",
     "Pipeline.max_drift": "one source has one partition; what a step reads of several in tests/driver/test_drift.py",
     "Pipeline.run.spark": "needs a Spark; the engines come to one result in tests/test_spark_equality.py",
     "WindowState.changes": "is refused once a sink has rows: tests/driver/test_publish_after_of_changes.py",

@@ -19,7 +19,7 @@ from persistent.checkpoint.successor import Entry
 from persistent.clock import wall_ms
 from persistent.driver import commit, publish, publish_after, recover, seen_part, step_effects
 from persistent.driver.agenda_cache import SessionCache
-from persistent.driver.quiet import QuietWatch
+from persistent.driver.workbench import QuietWatch
 from persistent.session_window import SessionWindow, last_sessions
 from persistent.sinks.file import FileSink
 from persistent.sources.then import ThenSource

@@ -14,7 +14,7 @@ from persistent import (
 from persistent.checkpoint.compaction import Merge, choose_all
 from persistent.checkpoint.names import Attempt
 from persistent.codec import Run
-from persistent.driver.folds import runs_after
+from persistent.driver.results import runs_after
 from persistent.operations import compact
 from persistent.verify import verify
 from persistent.worker.job import Folded, FoldRuns

@@ -29,7 +29,7 @@ from persistent.clock import Clock
 from persistent.driver import loop, step_effects
 from persistent.driver.loop import Driver
 from persistent.driver.options import Options
-from persistent.driver.quiet import QuietWatch
+from persistent.driver.workbench import QuietWatch
 from persistent.engines.embedded import Embedded
 from persistent.sources.protocol import SourcePlan, Span, Split
 from persistent.storage import MemoryStorage

@@ -10,7 +10,7 @@ from monoids import Count
 from persistent import MemorySink, NonWindowState, PersistentTask, WindowState, tumbling
 from persistent.driver import loop
 from persistent.testing import ManualClock
-from tests.driver.test_quiet import MINUTE, Shop
+from tests.driver.test_workbench_quiet import MINUTE, Shop
 
 
 class Twice(PersistentTask):

@@ -9,7 +9,7 @@ from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import SeenColumns, SeenPart
 from persistent.codec import KEY_GROUPS, Run
 from persistent.dedupe import Dedupe
-from persistent.driver.folds import Fold, runs_after, unfolded
+from persistent.driver.results import Fold, runs_after, unfolded
 from persistent.driver.seen_part import seen_after
 from persistent.worker.job import Folded, FoldRuns
 
