@@ -131,7 +131,7 @@ def distinct_panes(panes: Integers, step: int) -> Integers:
 def cell_counts(cells: Integers, size: int) -> tuple[Integers, Integers]:
     """The number of rows in each cell, and the non-empty cells in ascending order."""
     counts = np.bincount(cells, minlength=size)
-    return counts, counts.nonzero()[0]
+    return counts, (counts != 0).nonzero()[0]
 
 
 def cell_ranks(cells: Integers, size: int, held: Integers) -> Integers:
