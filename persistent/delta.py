@@ -24,11 +24,12 @@ from persistent.codec.key_types import agreed_types, key_array, listed_key
 from persistent.event_times import TIMESTAMP_MAX, checked_timestamps, is_far_before, listed_timestamps
 from persistent.key_limits import KeyLimits
 from persistent.message import Batch
-from persistent.mistaken_updates import check_no_mapping, swapped
 from persistent.session_window import SessionWindow, group_sessions, values_of
 from persistent.state import PersistentState
 from persistent.state_rows import fold
 from persistent.text.figures import date_text, utc_text
+from persistent.text.user_errors import check_no_mapping, swapped
+from persistent.time_to_live import gaps_of
 
 _FOLD_PARTS = 32
 _TRIED_MAX = 1_000
@@ -314,8 +315,9 @@ class Delta:
 
     def _grouped(self, keys: Sequence[pa.Array], times: Integers, columns: Columns) -> GroupSums:
         state = self._state
-        if state.gaps is not None:
-            return group_sessions(state.monoid, state.gaps, keys, times, columns)
+        gaps = gaps_of(state.window, state.time_to_live)
+        if gaps is not None:
+            return group_sessions(state.monoid, gaps, keys, times, columns)
         return group_by(state.monoid, keys, state.stored_panes(times, self._watermark), columns, state.panes.step)
 
     def _why_late(self) -> str:

@@ -36,7 +36,7 @@ from persistent.driver.start_from import start
 from persistent.engines.choosing import chosen_engine
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, PersistentError, explanation
-from persistent.explain.explanation import Explanation
+from persistent.explain import Explanation
 from persistent.explain.of_job import explained
 from persistent.metrics.protocol import AnyMetrics, shown
 from persistent.notebook import Told, frame_of, pipeline_html, plotted_history

@@ -20,7 +20,7 @@ from tests.figures import (
 )
 
 MEASURED = Path(__file__).parents[1] / "docs" / "measured.md"
-MODULES_MAX = {"monoids": 97, "persistent": 377}
+MODULES_MAX = {"monoids": 97, "persistent": 364}
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 58
 
@@ -52,7 +52,7 @@ MANY_IMPORTS = {
     "monoids": 31,  # The catalogue.
     "persistent.sources.file": 22,  # One source with three formats, and the index of what it has listed.
     "persistent.driver.migration": 21,
-    "persistent.driver.commit": 20,
+    "persistent.driver.commit": 21,
     "persistent.driver.notes": 19,  # All that a run reports, and every caution.
     "persistent.driver.next_step": 20,
     "persistent.operations.merging": 19,  # Two jobs are checked against each other in every part that they have.

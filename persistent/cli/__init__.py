@@ -1,21 +1,77 @@
-"""The command line: runs pipelines, reads their checkpoints, and operates on them."""
+"""The command line: runs pipelines, reads their checkpoints, and operates on them.
+
+A command is loaded when it is called: the list of all, and the completion of a shell, answer without it.
+"""
 
 from __future__ import annotations
 
 import logging
 import traceback
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
 
 import click
 
 import persistent
-from persistent.cli.commands import CommandsOnDemand, print_completion
-from persistent.cli.exits import STOPPED, CommandFailed, exit_code, worded
+from persistent.cli.exits import EXITS, STOPPED, CommandFailed, exit_code, worded
 from persistent.errors import PersistentError, explanation
 
+COMMANDS: Final = {
+    "init": ("init.init", "Make a project: a task, its test, and a page that says how to run both."),
+    "run": ("run.run", "Process the available input, exactly once."),
+    "explain": ("inspect.explain", "What a step of the pipeline will do, and why its guarantee holds."),
+    "serve": ("serve.serve", "Show jobs on a page, running or stopped."),
+    "history": ("inspect.history", "The kept checkpoints, oldest first."),
+    "show": ("inspect.show", "One checkpoint: clock, positions, files."),
+    "clock": ("clock.clock_command", "Where the clock stands, and what holds it back."),
+    "diff": ("inspect.diff_command", "What changed from one checkpoint to another."),
+    "state": ("rows.state", "The folded state, or that of one key."),
+    "late": ("rows.late", "The late records."),
+    "dead-letters": ("rows.dead_letters", "The records that could not be processed."),
+    "verify": ("check.verify_command", "Read and check every byte of a checkpoint."),
+    "export": ("rows.export_command", "The folded state as Parquet files, however large."),
+    "savepoint": ("operate.savepoint_command", "Copy a checkpoint, self-contained, to s/NAME."),
+    "rollback": ("operate.rollback_command", "Go back to an earlier checkpoint."),
+    "restart": ("operate.restart_command", "Keep the state as of a clock, and read the rest again."),
+    "pin": ("operate.pin_command", "Pin a checkpoint, so that it is kept however many follow."),
+    "gc": ("operate.gc", "Delete files that no kept checkpoint names."),
+    "compact": ("operate.compact_command", "Fold all runs of a state into as few as possible."),
+    "correct": (
+        "operate.correct_command",
+        "Correct the state, or each of several, by the records of files, once for each NAME.",
+    ),
+    "merge": ("operate.merge_command", "Merge two jobs over different sources into one."),
+    "doctor": ("check.doctor", "Test whether checkpoints can be committed to a store."),
+    "laws": ("laws.laws", "Test the laws of a monoid."),
+    "why": ("why.why", "Explain an error: what it means for the data, and what to do."),
+}
+"""In the order in which they are listed."""
 
-class _Commands(CommandsOnDemand):
-    """Prints a PersistentError in one line; with -v also its traceback."""
+
+def command_of(name: str) -> click.Command:
+    """The command of this name."""
+    module, _, function = COMMANDS[name][0].partition(".")
+    command = getattr(import_module(f"persistent.cli.{module}"), function)
+    assert isinstance(command, click.Command)
+    return command
+
+
+class CommandsOnDemand(click.Group):
+    """Lists the commands in their order, and loads the one that is called. Prints a PersistentError in one line; with
+    -v also its traceback."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.commands.update((name, click.Command(name, help=told)) for name, (_, told) in COMMANDS.items())
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, command_of(name) if name and listed else None, rest
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -27,8 +83,29 @@ class _Commands(CommandsOnDemand):
         except KeyboardInterrupt:
             ctx.exit(STOPPED)
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(one.code), one.text) for one in sorted(EXITS, key=lambda one: one.code)])
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+
+_NAME = "persistent"
+_VARIABLE = "_PERSISTENT_COMPLETE"
+"""By which the sourced function asks us."""
+
+
+def print_completion(ctx: click.Context, option: click.Parameter, shell: str | None) -> None:
+    """Print what ``shell`` sources to complete commands and options, click's own, and end."""
+    if shell is None or ctx.resilient_parsing:
+        return
+    from click.shell_completion import get_completion_class
+
+    made = get_completion_class(shell)
+    assert made is not None, f"{shell} is one of click's"
+    click.echo(made(ctx.command, {}, _NAME, _VARIABLE).source())
+    ctx.exit()
+
+
+@click.group(cls=CommandsOnDemand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("-v", "--verbose", count=True, help="Log the actions; -vv: every step. Errors include a traceback.")
 @click.version_option(persistent.__version__, prog_name="persistent")
 @click.option(

@@ -12,8 +12,7 @@ from persistent.checkpoint.subfolder import savepoint_folder
 from persistent.cli.exits import CORRUPT, NOT_FOUND, REFUSED, CommandFailed
 from persistent.cli.load import names_pipeline
 from persistent.cli.options import json_option, pipeline_of, storage_of, target_argument
-from persistent.cli.progress import working
-from persistent.cli.tables import json_text, print_json, print_table
+from persistent.cli.tables import json_text, print_json, print_table, working
 from persistent.errors import CorruptCheckpoint, NoCheckpoint, UnknownCheckpoint
 from persistent.pipeline import Pipeline
 from persistent.reading import Place, place

@@ -15,7 +15,7 @@ from persistent.checkpoint.parts import NodePart, SourcePart
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
 from persistent.cli.load import load_pipeline, names_pipeline
-from persistent.cli.options import json_option, storage_of, target_argument
+from persistent.cli.options import json_option, pipeline_argument, storage_of, target_argument
 from persistent.cli.tables import ROWS_SHOWN, json_text, print_json, print_rows, print_summaries, print_table
 from persistent.codec.declared import format_of
 from persistent.codec.documents import proven
@@ -265,3 +265,27 @@ def _value_text(part: str, value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return value if isinstance(value, str) else json_text(value)
+
+
+@click.command()
+@pipeline_argument
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Of an engine that runs N items at once [default: processors].",
+)
+@click.option("--json", "as_json", is_flag=True, help="The facts as JSON, with the sentences.")
+def explain(pipeline: str, workers: int | None, as_json: bool) -> None:
+    """What a step of the pipeline will do, and why its guarantee holds.
+
+    Says what is read, what is kept, when windows close, what is late, what is published where, the jobs of a step, the
+    guarantee with the reason of each part, and the memory of a worker with what is assumed. Starts nothing, and reads
+    nothing but the newest manifest of the checkpoint.
+
+    \b
+    persistent explain visits.py:pipeline
+    persistent explain visits.py:pipeline --workers 16 --json
+    """
+    found = load_pipeline(pipeline).explain(parallelism=workers)
+    click.echo(json_text(found.to_json()) if as_json else str(found))

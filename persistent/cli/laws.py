@@ -10,8 +10,7 @@ import click
 
 from persistent.cli.load import load_monoid
 from persistent.cli.options import json_option
-from persistent.cli.progress import one_line
-from persistent.cli.tables import print_json, print_table
+from persistent.cli.tables import one_line, print_json, print_table
 from persistent.errors import InvalidPipeline
 
 if TYPE_CHECKING:

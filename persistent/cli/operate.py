@@ -22,8 +22,7 @@ from persistent.cli.options import (
     take_over_option,
     target_argument,
 )
-from persistent.cli.progress import working
-from persistent.cli.tables import json_text, print_json
+from persistent.cli.tables import json_text, print_json, working
 from persistent.text.figures import bytes_text, clock_text, utc_text
 
 

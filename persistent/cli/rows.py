@@ -26,8 +26,7 @@ from persistent.cli.options import (
     storage_of,
     target_argument,
 )
-from persistent.cli.progress import working
-from persistent.cli.tables import json_text, print_rows
+from persistent.cli.tables import json_text, print_rows, working
 from persistent.errors import InvalidPipeline
 from persistent.reading import Place, check_key, check_window, export, place, state_table
 from persistent.reading.place import checked_node, node_of

@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar
 from weakref import WeakMethod
 
 from persistent import stopping
-from persistent.clients.kafka_errors import Reports, error_name, is_final
-from persistent.clients.kafka_settings import Connection
+from persistent.clients.kafka_settings import Connection, Reports, error_name, is_final
 from persistent.clients.kept_offsets import Kept
 from persistent.clock import duration_text, monotonic_s
 from persistent.errors import InvalidPipeline, PersistentError, SourceChanged, SourceError

@@ -11,15 +11,17 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from math import inf
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit
 
 from persistent.clients.rabbit_headers import read_frame
+from persistent.clients.rabbit_topology import Queue, Topology
 from persistent.clients.secrets import ESCAPED, is_cut, without
 from persistent.clock import Duration, option_ms
 from persistent.errors import InvalidPipeline
@@ -261,3 +263,74 @@ def quieten() -> None:
     client = logging.getLogger("pika")
     if client.level == logging.NOTSET:
         client.setLevel(logging.CRITICAL)
+
+
+@dataclass
+class Unacknowledged:
+    """The received but unacknowledged messages of a consumer: the tag of each, by the record of the journal.
+
+    A tag is valid only on the channel that delivered it. Tags of a closed channel are forgotten, because the broker
+    delivers their messages again. ``generation``: how many channels have been opened.
+
+    >>> held = Unacknowledged()
+    >>> held.begin(); held.add([7, 8], [1, 2]); held.up_to(7), len(held)
+    (1, 1)
+    >>> held.begin(); held.up_to(100), len(held)
+    (None, 0)
+    """
+
+    generation: int = 0
+    _held: deque[tuple[int, int, int]] = field(default_factory=deque)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def begin(self) -> None:
+        """A new channel was opened."""
+        self.generation += 1
+        self._held.clear()
+
+    def add(self, numbers: list[int], tags: list[int], time: int = 0) -> None:
+        """Records of these numbers are journaled, at this time (ms). Both lists ascend."""
+        self._held.extend((number, tag, time) for number, tag in zip(numbers, tags, strict=True))
+
+    def first(self, number: int, time: int) -> tuple[int, int]:
+        """The number and time of the first of them; these if there is none."""
+        return self._held[0][::2] if self._held else (number, time)
+
+    def up_to(self, number: int) -> int | None:
+        """Remove the records up to this number; returns their last tag, None if there is none. Acknowledge it together
+        with all before."""
+        found = None
+        while self._held and self._held[0][0] <= number:
+            found = self._held.popleft()[1]
+        return found
+
+
+@dataclass(frozen=True)
+class QueueEvent:
+    """An event of a source's connection. ``kind``: "connected", "lost", "recovered" or "renamed" (the broker has given
+    its queue another name); ``text``: details."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class PumpOrder:
+    """From which queue a pump takes messages, and how. ``declared``: whether to declare the queue, or require it to
+    exist. ``cuts``: whether a message that no journal accepts becomes a dead letter."""
+
+    place: RabbitPlace
+    queue: Queue
+    declared: bool
+    topology: Topology
+    acknowledge: str
+    prefetch: int
+    patience: LinkPatience
+    consumer_timeout_ms: int
+    on_event: Callable[[QueueEvent], None] | None
+    cuts: bool = False
+
+    def __repr__(self) -> str:
+        return f"queue {self.queue.name!r} at {self.place.said}"

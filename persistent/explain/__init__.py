@@ -1,5 +1,56 @@
 """An explanation says what a pipeline will do, from what it declares and the newest manifest of its checkpoint."""
 
-from persistent.explain.explanation import Explanation, Section
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from textwrap import wrap
+from typing import Any
 
 __all__ = ["Explanation", "Section"]
+
+_WIDTH = 100
+_MARGIN = 12
+
+
+@dataclass(frozen=True)
+class Section:
+    """``lines``: sentences. ``facts``: the same as JSON values."""
+
+    name: str
+    lines: tuple[str, ...]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        found = []
+        for line in self.lines:
+            found += wrap(line, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        heads = [self.name.ljust(_MARGIN), *(" " * _MARGIN for _ in found[1:])]
+        return "\n".join(f"{head}{text}" for head, text in zip(heads, found))
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a pipeline will do. ``str()`` has it for people, ``to_json()`` for programs.
+
+    >>> print(Explanation((Section("reads", ("files: a folder.", "One partition.")), Section("closes", ("Nothing.",)))))
+    reads       files: a folder.
+                One partition.
+    closes      Nothing.
+    """
+
+    sections: tuple[Section, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.sections))
+
+    def __getitem__(self, name: str) -> Section:
+        """The section of that name. KeyError."""
+        for one in self.sections:
+            if one.name == name:
+                return one
+        raise KeyError(name)
+
+    def to_json(self) -> dict[str, Any]:
+        """Each section by its name: its facts, and its sentences as ``text``."""
+        return {one.name: {**one.facts, "text": list(one.lines)} for one in self.sections}

@@ -11,7 +11,7 @@ from persistent.driver.evolution import adapted, check_emission
 from persistent.driver.options import Options
 from persistent.driver.sink_names import check_takes_as_before
 from persistent.errors import PersistentError
-from persistent.explain.explanation import Section
+from persistent.explain import Section
 from persistent.sources.file import FileSource
 from persistent.storage import Storage
 from persistent.storage.failures import without_secrets

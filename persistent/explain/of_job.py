@@ -11,10 +11,9 @@ from persistent.checkpoint.parts import NodePart
 from persistent.clock import duration_text
 from persistent.driver.options import ROWS_FIRST, ROWS_MAX, Options
 from persistent.engines.embedded import Embedded
-from persistent.explain.explanation import Explanation, Section
-from persistent.explain.memory import memory_section, shard_sizes
+from persistent.explain import Explanation, Section
 from persistent.explain.of_checkpoint import continued_section
-from persistent.explain.of_states import closing_section, kept_section, publishing_section
+from persistent.explain.of_states import closing_section, kept_section, memory_section, publishing_section, shard_sizes
 from persistent.lateness import FINAL
 from persistent.promises import Guarantee
 from persistent.sources.protocol import ListingSource, parts_of

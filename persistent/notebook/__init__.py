@@ -4,8 +4,6 @@ Nothing here is imported on a worker, and IPython and Altair only where they are
 """
 
 from persistent.notebook.cell import Told
-from persistent.notebook.frames import frame_of
-from persistent.notebook.history import plotted_history
-from persistent.notebook.shown import pipeline_html
+from persistent.notebook.shown import frame_of, pipeline_html, plotted_history
 
 __all__ = ["Told", "frame_of", "pipeline_html", "plotted_history"]

@@ -1,19 +1,25 @@
-"""A pipeline in HTML: its parts, what it guarantees, and what its checkpoint holds. No secret of a URL is shown.
+"""A pipeline in a notebook: as HTML, as a chart of its kept checkpoints, as a data frame. No secret of a URL is shown.
 
 A store that does not answer is not waited for: what cannot be read is said in place of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Final
 
+import pyarrow as pa
+
 from monoids.html import Fact, facts_html
+from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.running import running
+from persistent.errors import CorruptCheckpoint, InvalidPipeline, UnknownCheckpoint
+from persistent.plots import Point, plotted
 from persistent.stopping import StopRequest, heard
 from persistent.storage import Storage
 from persistent.storage.failures import without_secrets
@@ -91,3 +97,109 @@ def _facts(manifest: Manifest) -> Iterator[Fact]:
     runs = manifest.state_runs()
     rows, size = sum(run.rows_left for run in runs), sum(run.bytes for run in runs)
     yield "state", f"{count_text(rows, 'row')} in {count_text(len(runs), 'run')}, {bytes_text(size)}"
+
+
+LIBRARIES: Final = ("pandas", "polars")
+
+
+def frame_of(table: pa.Table, library: str) -> Any:
+    """The table as a data frame. InvalidPipeline for another library, or one that is not installed.
+
+    Whole numbers with nulls stay whole numbers: ``table.to_pandas()`` would make floats of them, which are not exact
+    from 2**53 on.
+
+    >>> frame_of(pa.table({"n": pa.array([2**60 + 1, None])}), "pandas")["n"].tolist()
+    [1152921504606846977, <NA>]
+    """
+    if library == "pandas":
+        import pandas  # type: ignore[import-untyped]
+
+        return table.to_pandas(types_mapper=pandas.ArrowDtype)
+    if library != "polars":
+        raise InvalidPipeline(f"state_frame({library!r}): give one of {', '.join(map(repr, LIBRARIES))}")
+    try:
+        import polars
+    except ImportError as error:
+        raise InvalidPipeline("state_frame('polars'): Polars is not installed: pip install polars") from error
+    return polars.from_arrow(_narrow(table))
+
+
+def _narrow(table: pa.Table) -> pa.Table:
+    """Its decimals as those of 38 digits, of which Polars has no wider. InvalidPipeline if one has more."""
+    fields = [
+        field.with_type(pa.decimal128(38, field.type.scale)) if pa.types.is_decimal256(field.type) else field
+        for field in table.schema
+    ]
+    try:
+        return table.cast(pa.schema(fields))
+    except pa.ArrowException as error:
+        raise InvalidPipeline(
+            f"state_frame('polars'): {error}, and Polars has decimals of at most 38 digits: take state_frame('pandas')"
+        ) from error
+
+
+CHECKPOINTS_MAX: Final = 1_000
+"""The newest so many are read."""
+
+
+def plotted_history(storage: Storage) -> Any:
+    """The kept checkpoints as an Altair chart. UnknownCheckpoint if they are too few, NoCheckpoint if there is none."""
+    found = line(storage)
+    place = without_secrets(storage.url)
+    points = list(_points(found))
+    if not points:
+        raise UnknownCheckpoint(
+            f"{place} keeps fewer than two checkpoints that were planned, so there is no history to plot: keep more, "
+            "Pipeline(retention=Retention(last=100)), and run again; or plot the report of a run, report.plot()"
+        )
+    return plotted(points, f"checkpoints {found[0].id} to {found[-1].id} of {place}", of_day=True)
+
+
+def line(storage: Storage) -> list[Manifest]:
+    """The kept checkpoints that led to the newest one, oldest first: with a state of their own, and not abandoned by a
+    rollback. NoCheckpoint if there is none."""
+    log = Log(storage)
+    newest = newest_of(log).manifest
+    ids = [id for id in log.kept_ids(newest) if not newest.has_left(id)]
+    return [one for id in ids[-CHECKPOINTS_MAX:] if (one := _manifest(log, id, newest)) is not None and one.is_base]
+
+
+def _manifest(log: Log, id: int, newest: Manifest) -> Manifest | None:
+    """The manifest; None if it was collected meanwhile."""
+    if id == newest.id:
+        return newest
+    try:
+        return log.read(id).manifest
+    except CorruptCheckpoint:
+        if id in log.kept_ids(newest_of(log).manifest):
+            raise
+        return None
+
+
+def _points(found: Sequence[Manifest]) -> Iterator[Point]:
+    """What each checkpoint added to the one before. A step reads its records after its plan: so the rate of a
+    checkpoint lasts until the plan of the next, and that of the newest is not known yet."""
+    for (before, one), after in zip(pairwise(found), [*found[2:], None]):
+        if not one.committed_ms:
+            continue
+        runs = one.state_runs()
+        rows = _added(before, one, "read")
+        span_ms = after.committed_ms - one.committed_ms if after is not None else 0
+        yield {
+            "at": one.committed_ms,
+            "when": f"checkpoint {one.id}, {utc_text(one.committed_ms)}",
+            "rows": rows,
+            "rows_per_second": 1000 * rows / span_ms if span_ms > 0 else None,
+            "clock_ms": one.clock.watermark,
+            "lag_ms": one.committed_ms - one.clock.watermark,
+            "late": _added(before, one, "late"),
+            "dead": _added(before, one, "dead"),
+            "state_rows": sum(run.rows_left for run in runs),
+            "state_bytes": sum(run.bytes for run in runs),
+        }
+
+
+def _added(before: Manifest, one: Manifest, fate: str) -> int:
+    """How many records more; none after a rollback."""
+    now, then = (sum(getattr(part, fate) for part in each.accounts.values()) for each in (one, before))
+    return max(int(now - then), 0)

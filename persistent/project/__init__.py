@@ -3,11 +3,9 @@
 answers.py      what is asked, and which answers are possible
 proposal.py     what the first records of a file suggest
 texts.py        the files that follow from the answers, with an example
-folder.py       writes the files, and replaces none
 """
 
 from persistent.project.answers import Answers, End, Field, WindowChoice, sink_of, source_of, window_of
-from persistent.project.folder import write
 from persistent.project.proposal import Proposal, proposal_of
 from persistent.project.texts import files_of
 
@@ -22,5 +20,4 @@ __all__ = [
     "sink_of",
     "source_of",
     "window_of",
-    "write",
 ]

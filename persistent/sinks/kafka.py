@@ -11,10 +11,16 @@ from persistent.clients.kafka_settings import Connection, check_place, checked_s
 from persistent.clock import Duration, option_ms
 from persistent.errors import InvalidPipeline, SinkMismatch
 from persistent.promises import EXACTLY_ONCE, Promise
-from persistent.sinks.json_lines import json_rows, with_shortest_decimals
+from persistent.sinks.json_lines import (
+    json_rows,
+    large_keys_refused,
+    most_bytes,
+    row_text,
+    with_revision,
+    with_shortest_decimals,
+)
 from persistent.sinks.kafka_place import KafkaPlace
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
-from persistent.sinks.message_rows import large_keys_refused, most_bytes, row_text, with_revision
 from persistent.sinks.protocol import Claim, OutputBatch, RefusedKeys, Retreat
 from persistent.text.spelling import spelled
 

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from persistent.clients.kafka_client import KafkaClient, Topic
-from persistent.clients.kafka_errors import error_name
-from persistent.clients.kafka_settings import Connection
+from persistent.clients.kafka_settings import Connection, error_name
 from persistent.clock import monotonic_s
 from persistent.errors import Fenced, SinkMismatch, StorageError
 from persistent.sinks.marks import SinkMark

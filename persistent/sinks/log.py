@@ -15,9 +15,8 @@ from persistent.errors import InvalidPipeline, PersistentError, SinkMismatch, St
 from persistent.log import LogWriter, SegmentedLog
 from persistent.log.writer import RECORD_BYTES_MAX, is_entry
 from persistent.promises import EXACTLY_ONCE, Promise
-from persistent.sinks.json_lines import json_rows
+from persistent.sinks.json_lines import json_rows, large_keys_refused
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
-from persistent.sinks.message_rows import large_keys_refused
 from persistent.sinks.protocol import Claim, Known, Looked, OutputBatch, RefusedKeys, Retreat
 from persistent.sinks.sql import with_revision
 from persistent.storage import Storage

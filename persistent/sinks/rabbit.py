@@ -31,8 +31,7 @@ from persistent.clients.rabbit_topology import Topology
 from persistent.clock import Duration, duration_text, monotonic_s, option_ms
 from persistent.errors import InvalidPipeline, Stopped, StorageError
 from persistent.promises import AT_LEAST_ONCE, Promise
-from persistent.sinks.json_lines import json_rows
-from persistent.sinks.message_rows import large_keys_refused, most_bytes, row_text, with_revision
+from persistent.sinks.json_lines import json_rows, large_keys_refused, most_bytes, row_text, with_revision
 from persistent.sinks.protocol import Claim, OutputBatch, RefusedKeys
 from persistent.text.spelling import spelled
 

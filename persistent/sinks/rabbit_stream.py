@@ -30,9 +30,15 @@ from persistent.clients.stream_settings import StreamAccess, check_stream, strea
 from persistent.clock import Duration
 from persistent.errors import InvalidPipeline, SinkMismatch, StorageError
 from persistent.promises import EXACTLY_ONCE, Promise
-from persistent.sinks.json_lines import json_rows, with_shortest_decimals
+from persistent.sinks.json_lines import (
+    json_rows,
+    large_keys_refused,
+    most_bytes,
+    row_text,
+    with_revision,
+    with_shortest_decimals,
+)
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
-from persistent.sinks.message_rows import large_keys_refused, most_bytes, row_text, with_revision
 from persistent.sinks.protocol import Claim, OutputBatch, RefusedKeys, Retreat
 from persistent.text.spelling import spelled
 
@@ -147,8 +153,6 @@ class RabbitStreamSink:
             self._own_place.close()
             self._own_place = None
 
-    # -- with the mark -------------------------------------------------------------------------------------------
-
     def _there(self, url: str) -> PlaceMark:
         found = self._place.mark()
         if found is None:
@@ -243,8 +247,6 @@ class StreamPlace:
         """The stream of the marks."""
         return f"{self.stream}-persistent-marks"
 
-    # -- the mark ------------------------------------------------------------------------------------------------
-
     def prepare(self) -> int:
         """Create the stream of marks, unless it exists. Returns the maximum size of the body of a row, in bytes.
         StorageError if the stream does not exist."""
@@ -274,8 +276,6 @@ class StreamPlace:
             )
         return found
 
-    # -- rows ----------------------------------------------------------------------------------------------------
-
     def sequence(self) -> int:
         """The last publishing id of a row, 0 if there is none."""
         what = f"ask for the last row of {self.stream!r} of"
@@ -296,8 +296,13 @@ class StreamPlace:
 
     def _try(self, stream: str, rows: Rows) -> None:
         with self.client.connection(stream) as (connection, wait):
-            if self._refused_id is not None:
-                self._require_prefix(wait(connection.sequence(stream, PUBLISHER), _CALL_SECONDS))
+            refused = self._refused_id
+            if refused is not None and wait(connection.sequence(stream, PUBLISHER), _CALL_SECONDS) >= refused:
+                # Sent again, the refused row would be ignored.
+                raise SinkMismatch(
+                    f"stream {self.stream!r} has refused a row and accepted a later one: the row with the publishing "
+                    f"id {refused} is missing there. Check the log of the broker; then begin a new stream"
+                )
             wait(connection.declare(stream, PUBLISHER), _CALL_SECONDS)
             left = 0
             try:
@@ -318,14 +323,6 @@ class StreamPlace:
     ) -> None:
         """Send a frame, without waiting for its confirmation."""
         wait(connection.publish(ids, messages), _CALL_SECONDS)
-
-    def _require_prefix(self, sequence: int) -> None:
-        """SinkMismatch if a row was refused and a later one accepted: sent again, the row would be ignored."""
-        if self._refused_id is not None and sequence >= self._refused_id:
-            raise SinkMismatch(
-                f"stream {self.stream!r} has refused a row and accepted a later one: the row with the publishing id "
-                f"{self._refused_id} is missing there. Check the log of the broker; then begin a new stream"
-            )
 
     def _frames(self, rows: Rows) -> Iterator[tuple[list[int], list[bytes]]]:
         """Rows as messages, as many at a time as fit a frame."""

@@ -6,7 +6,7 @@ from persistent.on_demand import on_demand
 from persistent.sources.then import then
 
 if TYPE_CHECKING:
-    from persistent.clients.rabbit_order import QueueEvent
+    from persistent.clients.rabbit_link import QueueEvent
     from persistent.sources.avro import Avro
     from persistent.sources.file import FileSource
     from persistent.sources.kafka import KafkaSource
@@ -40,7 +40,7 @@ else:
             "persistent.sources.protocol": "NO_TIMESTAMP Budget DeadRecord Position Positions Records Source "
             "SourcePlan SourceState Span Split",
             "persistent.sources.rabbit": "RabbitQueueSource",
-            "persistent.clients.rabbit_order": "QueueEvent",
+            "persistent.clients.rabbit_link": "QueueEvent",
             "persistent.sources.rabbit_stream": "RabbitStreamSource",
             "persistent.sources.topic": "TopicSource",
         },

@@ -17,8 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from persistent.clients.kept_offsets import Kept
-from persistent.clients.rabbit_link import RabbitPlace, patience
-from persistent.clients.rabbit_order import PumpOrder, QueueEvent
+from persistent.clients.rabbit_link import PumpOrder, QueueEvent, RabbitPlace, patience
 from persistent.clients.rabbit_topology import Queue, Topology
 from persistent.clock import Duration, bare, option_ms
 from persistent.errors import InvalidPipeline

@@ -20,9 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from persistent import stopping
-from persistent.clients.rabbit_link import Link, LinkLost, LinkRefused
-from persistent.clients.rabbit_order import PumpOrder, QueueEvent
-from persistent.clients.unacknowledged import Unacknowledged
+from persistent.clients.rabbit_link import Link, LinkLost, LinkRefused, PumpOrder, QueueEvent, Unacknowledged
 from persistent.clock import duration_text, monotonic_s
 from persistent.errors import PersistentError, SourceError
 from persistent.log.writer import LogWriter

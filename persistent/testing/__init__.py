@@ -9,8 +9,8 @@
 
 pytest provides the fixtures ``manual_clock`` and ``memory_checkpoint``, and the option ``--persistent-seeds=N``.
 
-verifying.py  variations.py  running.py  other_process.py  watching.py                    verify_task
-simulating.py  interleaving.py  faults.py  pauses.py  seeded.py                           simulate
+verifying.py  variations.py  running.py  watching.py                                      verify_task
+simulating.py  interleaving.py  faults.py                                                 simulate
 outcome.py                                                                                the results that both compare
 source_suite.py                                                                           SourceSuite
 scripted.py  clock.py                                                                     source and clock
@@ -19,7 +19,7 @@ sink_suite.py  sink_driver.py                                                   
 
 from persistent.testing.clock import ManualClock
 from persistent.testing.faults import FaultyStorage, Killed, Operations
-from persistent.testing.pauses import AskingStorage, Once
+from persistent.testing.interleaving import AskingStorage, Once
 from persistent.testing.scripted import CRASH, IDLE, PAUSE, ScriptedSource
 from persistent.testing.simulating import FAULTS, Simulated, SimulationFailed, simulate
 from persistent.testing.sink_suite import SinkSuite

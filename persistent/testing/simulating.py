@@ -35,11 +35,9 @@ from persistent.storage import MemoryStorage, Storage
 from persistent.task import named_states, task_name
 from persistent.testing.clock import ManualClock
 from persistent.testing.faults import FaultyStorage, Killed, Operations
-from persistent.testing.interleaving import Interleaving, run_both
+from persistent.testing.interleaving import AskingStorage, Before, Interleaving, Once, choose, draw, run_both
 from persistent.testing.outcome import Difference, Outcome, all_outputs, all_states, first_difference, outcome_of
-from persistent.testing.pauses import AskingStorage, Before, Once
 from persistent.testing.running import Calling, maker, user_time
-from persistent.testing.seeded import choose, draw
 from persistent.text.readable import readable_list
 from persistent.worker.job import Node
 

@@ -12,7 +12,7 @@ from persistent.checkpoint.names import Staged, attempt_name
 from persistent.sinks.outlet import outlet
 from persistent.sinks.protocol import AnySink, Claim, OutputBatch, Retreat
 from persistent.storage import Storage
-from persistent.testing.pauses import AskingStorage
+from persistent.testing.interleaving import AskingStorage
 
 KEY = ("page", "window_start", "window_end")
 _TIME = pa.timestamp("ms", "UTC")

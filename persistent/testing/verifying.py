@@ -16,7 +16,6 @@ from persistent.errors import InvalidPipeline, PersistentError
 from persistent.session_window import values_of
 from persistent.state import PersistentState
 from persistent.task import STATE, PersistentTask, check_task, named_states, task_name
-from persistent.testing.other_process import OtherProcess
 from persistent.testing.outcome import (
     ENDED,
     NOTHING,
@@ -29,7 +28,7 @@ from persistent.testing.outcome import (
     same,
 )
 from persistent.testing.running import InputRecords, MakeTask, Settings, at_once, maker, settings_of
-from persistent.testing.variations import Variation, variations_of
+from persistent.testing.variations import OtherProcess, Variation, variations_of
 from persistent.testing.watching import Changed, Seen, law_broken, watch
 from persistent.text.readable import readable_list
 from persistent.window import AnyWindow

@@ -1,4 +1,5 @@
-"""An error in user code as text: what was raised, in which of the user's lines, and for which message."""
+"""An error in user code as text: what was raised, in which of the user's lines, and for which message; and the errors
+of updates that are well formed and cannot be meant: time and value are swapped, or a mapping counts as 1."""
 
 from __future__ import annotations
 
@@ -7,13 +8,14 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType
 from typing import Any
 
 import monoids
+from persistent.text.figures import utc_text
 
 _OF_STATE = re.compile(r"Delta\.(update|update_batch)\(\) (?=missing|got|takes)")
 _DELTA, _THE_STATE = "'Delta' object", "the state"
@@ -161,3 +163,21 @@ def _library_folders() -> tuple[str, ...]:
 
 def _cut(text: str, length_max: int) -> str:
     return text if len(text) <= length_max else f"{text[:length_max]}... ({len(text):,} characters)"
+
+
+def check_no_mapping(values: Sequence[Any]) -> None:
+    """TypeError if a mapping of fields was given to a state that is ``Count()``, and would count as 1."""
+    if any(issubclass(kind, Mapping) for kind in set(map(type, values))):
+        given = next(value for value in values if isinstance(value, Mapping))
+        raise TypeError(
+            f"an update of a Count() by the mapping {str(given)[:80]}: a Count() takes each value as 1, whatever is in "
+            "it. Give 1, as in state.update(timestamp, 1); or let the state be a record, as in record(count=Count())"
+        )
+
+
+def swapped(method: str, time: int, value: int) -> ValueError:
+    """The error for an update whose value is the timestamp of its message."""
+    return ValueError(
+        f"an update at {time} ({utc_text(time)}) whose value, {value}, is the timestamp of its message: the two are "
+        f"swapped. Use state.{method}(timestamp, value)"
+    )

@@ -1,17 +1,16 @@
 """A topic between processes: a sender publishes and retains messages, and receivers join at any time.
 
-messages.py   wire.py          the messages of the protocol, and their bytes
+messages.py   wire.py          the messages of the protocol, the place of a receiver, and their bytes
 sending.py                     the rules of a sender, what it retains, and what waits for each receiver
 ordering.py                    one session as received: in order, each message once, or reported lost
-place.py      receiving.py     the receiver: finding a sender, one session after the other, and catching up
+receiving.py                   the receiver: finding a sender, one session after the other, and catching up
 sender.py     receiver.py      both over TCP
 loop_thread.py                 their connections, in a thread of one process
 journal.py                     what a receiver hands out, in a log
 """
 
-from persistent.topic.messages import MessagesLost, SessionBegan, SessionEnded, TopicMessage
+from persistent.topic.messages import MessagesLost, SessionBegan, SessionEnded, TopicMessage, TopicPlace
 from persistent.topic.options import JoinOptions, Retain
-from persistent.topic.place import TopicPlace
 from persistent.topic.receiver import TopicReceiver
 from persistent.topic.receiving import CatchUp
 from persistent.topic.sender import TopicSender

@@ -23,9 +23,8 @@ from typing import Any
 from persistent.clock import Duration, duration_ms, monotonic_s
 from persistent.errors import InvalidPipeline, PersistentError, SourceError
 from persistent.log import LogWriter, SegmentedLog
-from persistent.topic.messages import MessagesLost, SessionBegan, SessionEnded, TopicEvent, TopicMessage
+from persistent.topic.messages import MessagesLost, SessionBegan, SessionEnded, TopicEvent, TopicMessage, TopicPlace
 from persistent.topic.options import JoinOptions
-from persistent.topic.place import TopicPlace
 from persistent.topic.receiver import TopicReceiver
 
 _ENTRY_BYTES_MAX = 64 << 20

@@ -19,9 +19,8 @@ from typing import Any, Self, cast
 from persistent.clock import Duration, duration_ms, monotonic_s
 from persistent.errors import SourceError
 from persistent.topic.loop_thread import LoopThread
-from persistent.topic.messages import HangUp, SessionEnded, TopicEvent, TopicMessage
+from persistent.topic.messages import HangUp, SessionEnded, TopicEvent, TopicMessage, TopicPlace
 from persistent.topic.options import JoinOptions, checked_address, checked_topic
-from persistent.topic.place import TopicPlace
 from persistent.topic.receiving import CatchUp, Dial, GiveUp, ReceiverEffect, Receiving, Tell
 from persistent.topic.wire import RECEIVER_HEARS_BYTES_MAX, Frames, Garbled, encode
 

@@ -32,10 +32,10 @@ from persistent.topic.messages import (
     Spoken,
     Standing,
     TopicEvent,
+    TopicPlace,
 )
 from persistent.topic.options import JoinOptions
 from persistent.topic.ordering import GONE, NOT_RETAINED, Ordering
-from persistent.topic.place import TopicPlace
 
 _ANSWER_DISCOVERIES = 3
 _ANSWER_MS = 1_000

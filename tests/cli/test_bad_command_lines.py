@@ -193,9 +193,9 @@ def test_another_user_is_let_in_nowhere(command: str, in_view: Path) -> None:
     code = (
         "import os, sys\n"
         "from persistent.cli import main\n"
-        "from persistent.cli.commands import COMMANDS, load\n"
+        "from persistent.cli import COMMANDS, command_of\n"
         # Nobody may read the modules of this Python.
-        "list(map(load, COMMANDS))\n"
+        "list(map(command_of, COMMANDS))\n"
         f"os.setgid({NOBODY}); os.setuid({NOBODY})\n"
         f"main({words!r}, prog_name='persistent')\n"
     )

@@ -19,7 +19,7 @@ from persistent.log.tails import OpenTail, PutTail
 from persistent.log.takeover import last_mark, take_over
 from persistent.storage import LocalStorage, MemoryStorage
 from persistent.testing.faults import DEATHS, FaultyStorage, Killed, Operations
-from persistent.testing.pauses import AskingStorage, Once
+from persistent.testing.interleaving import AskingStorage, Once
 from tests.log.logs import KINDS, Hooked, place, values
 
 

@@ -12,7 +12,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from persistent.project import Answers, Field, files_of, sink_of, source_of, window_of, write
+from persistent.cli.init import write
+from persistent.project import Answers, Field, files_of, sink_of, source_of, window_of
 
 KEYS = (Field("user", "str"), Field("number", "int"), Field("is_new", "bool"), None)
 WINDOWS = ("hour", "15 min", "session", "none", "day", "session 3 min")

@@ -29,7 +29,7 @@ from persistent.sinks.protocol import Claim
 from persistent.storage import LocalStorage, MemoryStorage, Storage
 from persistent.storage.local import OsDisk
 from persistent.testing import SinkSuite
-from persistent.testing.pauses import AskingStorage
+from persistent.testing.interleaving import AskingStorage
 from persistent.testing.sink_driver import OnOperation, SinkDriver
 
 

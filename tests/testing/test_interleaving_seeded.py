@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from persistent.testing.seeded import choose, draw
+from persistent.testing.interleaving import choose, draw
 
 
 def test_draws_are_even_and_fixed() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from persistent.clients.kafka_errors import Reports, error_name, is_final
-from persistent.clients.kafka_settings import Connection
+from persistent.clients.kafka_settings import Connection, Reports, error_name, is_final
 
 LOGIN = "sasl_ssl://b:1/bootstrap: SASL authentication error: Authentication failed (after 302ms in state AUTH_REQ)"
 

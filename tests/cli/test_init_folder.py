@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from persistent import InvalidPipeline
-from persistent.project import Field, files_of, write
+from persistent.cli.init import write
+from persistent.project import Field, files_of
 from tests.project.made import answers, write_rows
 from tests.visits import says
 

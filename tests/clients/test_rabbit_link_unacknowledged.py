@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from persistent.clients.unacknowledged import Unacknowledged
+from persistent.clients.rabbit_link import Unacknowledged
 
 
 def test_all_up_to_a_number_are_acknowledged_by_one_tag() -> None:

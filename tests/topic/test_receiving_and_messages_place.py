@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from persistent.topic import JoinOptions, MessagesLost, SessionBegan, SessionEnded, TopicMessage, TopicPlace
-from persistent.topic.messages import Ask, Gone, HangUp, Have, Hello, Leave, Refusal, Sent, Standing
+from persistent.topic.messages import LEFT_MAX, Ask, Gone, HangUp, Have, Hello, Leave, Refusal, Sent, Standing
 from persistent.topic.ordering import GONE, NOT_RETAINED, OVER
-from persistent.topic.place import LEFT_MAX
 from persistent.topic.receiving import NOT_LATE, Dial, GiveUp, Receiving, Tell
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from monoids import Count, SetUnion
-from persistent.explain.memory import memory_section, row_width, shard_sizes
+from persistent.explain.of_states import memory_section, row_width, shard_sizes
 from persistent.state import NonWindowState
 from persistent.storage import MemoryStorage
 from tests.metrics.test_board_values import manifest

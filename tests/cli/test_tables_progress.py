@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from persistent.cli.progress import one_line, working
+from persistent.cli.tables import one_line, working
 
 
 class Terminal(io.StringIO):

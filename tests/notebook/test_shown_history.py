@@ -11,8 +11,8 @@ import pytest
 from persistent import CorruptCheckpoint, NoCheckpoint, Retention, UnknownCheckpoint
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name
-from persistent.notebook import history
-from persistent.notebook.history import line
+from persistent.notebook import shown as notebook
+from persistent.notebook.shown import line
 from persistent.operations import rollback
 from persistent.storage import LocalStorage
 from tests.driver.shop import Shop
@@ -46,7 +46,7 @@ def test_the_rate_of_a_step_lasts_until_the_next_plan() -> None:
     job = shop()
     job.run()
     found = line(job.storage)
-    points = list(history._points(found))
+    points = list(notebook._points(found))
     assert points[-1]["rows_per_second"] is None
     for point, one, after in zip(points, found[1:], found[2:]):
         span = after.committed_ms - one.committed_ms
@@ -103,7 +103,7 @@ def test_a_long_history_is_read_in_part(monkeypatch: pytest.MonkeyPatch) -> None
     job = shop()
     job.run()
     whole = [one.id for one in line(job.storage)]
-    monkeypatch.setattr(history, "CHECKPOINTS_MAX", 3)
+    monkeypatch.setattr(notebook, "CHECKPOINTS_MAX", 3)
     assert [one.id for one in line(job.storage)] == whole[-3:]
 
 
@@ -123,11 +123,11 @@ def test_an_account_that_goes_back_adds_nothing() -> None:
     job = shop()
     job.run()
     older, newer = line(job.storage)[2], line(job.storage)[5]
-    assert history._added(older, newer, "read") == 12 and history._added(newer, older, "read") == 0
+    assert notebook._added(older, newer, "read") == 12 and notebook._added(newer, older, "read") == 0
 
 
 def test_a_golden_checkpoint_is_plotted() -> None:
     """A job that has run for a year would have no history."""
     storage = LocalStorage(str(Path(__file__).parents[1] / "golden" / "format-4" / "visits"))
     assert len(line(storage)) > 5
-    assert sum(one["rows"] for one in values(history.plotted_history(storage))) == 25
+    assert sum(one["rows"] for one in values(notebook.plotted_history(storage))) == 25
