@@ -27,10 +27,9 @@ import pyarrow as pa
 from benchmarks import measure
 from persistent import KafkaSink, PostgresSink, SqliteSink
 from persistent.checkpoint.names import Staged
-from persistent.sinks.json_lines import json_rows
+from persistent.sinks.json_lines import json_rows, with_revision
 from persistent.sinks.postgres_columns import csv_pieces
 from persistent.sinks.protocol import Claim, OutputBatch
-from persistent.sinks.sql import with_revision
 from tests.servers.kafka import KafkaServer, kafka_server
 from tests.servers.postgres import PostgresServer, postgres_server
 

@@ -130,8 +130,6 @@ class AssignedWindow:
             raise TypeError(f"{self._name}.fingerprint returned {own!r}: return a mapping of names to JSON values")
         return {"assigned": self._name, "parameters": json.loads(canonical_json(dict(own)))}
 
-    # -- asking ----------------------------------------------------------------------------------------------
-
     def check(self) -> None:
         """AssignerFailed unless it has windows for a sample of times, the same whenever it is asked."""
         self._windows(_TRIED)

@@ -167,8 +167,6 @@ class CalendarWindow:
         """Without the borders, which follow from the rest."""
         return type(self), (self.unit, self.zone, self.offset_ms)
 
-    # -- borders ---------------------------------------------------------------------------------------------
-
     @cached_property
     def _starts(self) -> Integers:
         """The start of each window, ascending; the last few are beyond all times that count."""

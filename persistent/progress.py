@@ -64,7 +64,7 @@ class RunFigures:
         began_s, before, _ = self._recent[0]
         rate = (self.rows - before) / max(now_s - began_s, 1e-3)
         return [
-            *_reached_parts(step.reached),
+            *([reached_text(step.reached)] if step.reached is not None and step.reached.total else []),
             count_text(self.rows, "row"),
             f"{rate:,.0f} rows/s",
             *self._left(step.reached, now_s),
@@ -126,10 +126,6 @@ def _share(count: int, rows: int) -> str:
     """
     percent = 100 * count // max(rows, 1)
     return f"{percent} %" if percent else "under 1 %"
-
-
-def _reached_parts(reached: Reached | None) -> list[str]:
-    return [reached_text(reached)] if reached is not None and reached.total else []
 
 
 def _files_parts(reached: Reached | None) -> list[str]:

@@ -113,9 +113,6 @@ def _set_back(storage: Storage, not_after: int, outputs: str | None, take_over: 
     report_entry(entry, f"went {undone}{of_outputs(entry)}. {limit}", as_json)
 
 
-# -- in words --------------------------------------------------------------------------------------------------------
-
-
 def _find(pipeline: Pipeline, as_json: bool) -> None:
     """The record with the largest timestamp, by name."""
     url = pipeline.storage.url

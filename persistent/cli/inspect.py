@@ -188,9 +188,6 @@ def _state_figures(manifest: Manifest) -> Iterator[tuple[str, str]]:
             yield "  time to live", part_text("ttl_ms", state.fingerprint["ttl_ms"])
 
 
-# -- two of them -----------------------------------------------------------------------------------------------------
-
-
 @click.command("diff")
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET ID [ID] | TARGET TARGET")
 @click.option(

@@ -89,9 +89,6 @@ def _cell(value: Any) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
-# -- on a terminal ---------------------------------------------------------------------------------------------------
-
-
 def _print_fitted(
     names: Sequence[str],
     rows: Sequence[Sequence[str]],

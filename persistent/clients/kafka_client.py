@@ -66,8 +66,6 @@ class KafkaClient:
         self._idle: list[Any] = []
         self._admin: Any = None
 
-    # -- topics and offsets -------------------------------------------------------------------------------------------
-
     def topic(self, name: str) -> Topic:
         """The topic of this name. ``failure`` if it does not exist."""
         none = f"there is no topic {name!r}. Create it, or correct topic="
@@ -171,8 +169,6 @@ class KafkaClient:
         partitions = sorted(found.partitions, key=lambda one: one.id)
         replicas = max((len(one.replicas) for one in partitions), default=1)
         return Topic(str(found.topic_id), tuple(str(one.id) for one in partitions), replicas)
-
-    # -- asking --------------------------------------------------------------------------------------------------
 
     def _asked(self, what: str, ask: Callable[[Any], T], answers: Mapping[str, str]) -> T:
         """The answer of the broker, with retries. An error after the timeout, or at once if retries cannot help.
@@ -341,8 +337,6 @@ class KafkaClient:
         from confluent_kafka import Producer
 
         return self._made(lambda: Producer({**self._settings(), **settings}, logger=logger))
-
-    # -- reading -------------------------------------------------------------------------------------------------
 
     @contextmanager
     def consumer(self) -> Iterator[Any]:

@@ -57,8 +57,6 @@ class StreamClient:
     def __repr__(self) -> str:
         return f"RabbitMQ at {self._access.text}"
 
-    # -- offsets and chunks -------------------------------------------------------------------------------------------
-
     def kept(self, streams: Sequence[str]) -> dict[str, Kept]:
         """The offsets that are kept and durable in the log of the broker."""
         return {one: self.asked(f"find the end of stream {one!r} of", one, _kept_of(one)) for one in streams}
@@ -78,8 +76,6 @@ class StreamClient:
         """The chunk where a reader from this place would begin, None if there is none yet."""
         what = f"look into stream {stream!r} of"
         return self.asked(what, stream, lambda connection: connection.chunk(stream, kind, value))
-
-    # -- reading -------------------------------------------------------------------------------------------------
 
     def chunks(self, stream: str, start: int, stop: int, look: Callable[[int], None]) -> Iterator[list[Chunk]]:
         """The chunks with the records ``start <= offset < stop``, in batches; the first and the last can have other
@@ -126,8 +122,6 @@ class StreamClient:
             return connection
 
         return self.repeated(f"read stream {stream!r} of", lambda: self._loop.run(begin(), _CALL_SECONDS), stream)
-
-    # -- asking --------------------------------------------------------------------------------------------------
 
     def asked(
         self,

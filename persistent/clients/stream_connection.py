@@ -77,8 +77,6 @@ class StreamConnection:
         self._confirmed: asyncio.Queue[int] = asyncio.Queue()
         self._refused: list[NotTaken] = []
 
-    # -- opening -------------------------------------------------------------------------------------------------
-
     @staticmethod
     async def opened(access: StreamAccess, address: Address) -> StreamConnection:
         """A connection to this broker. Errors of rstream, OSError, TimeoutError."""
@@ -157,8 +155,6 @@ class StreamConnection:
         self._frames.put_nowait(None)
         self._confirmed.put_nowait(0)
 
-    # -- asking --------------------------------------------------------------------------------------------------
-
     async def leader(self, stream: str) -> Address:
         """The address of the leader of the stream."""
         leader, _ = await self._answered(self._client.query_leader_and_replicas(stream))
@@ -201,8 +197,6 @@ class StreamConnection:
         wanted = schema.QueryPublisherSequenceResponse
         answer: Any = await self._answered(self._client.sync_request(asked, wanted))
         return int(answer.sequence)
-
-    # -- reading -------------------------------------------------------------------------------------------------
 
     async def subscribe(self, stream: str, kind: str, value: int | None, credit: int) -> None:
         """Receive chunks from this place on, ``credit`` of them before more are requested."""
@@ -249,8 +243,6 @@ class StreamConnection:
     async def more(self, count: int) -> None:
         """Request ``count`` more chunks."""
         await self._client.credit(self._subscription, count)
-
-    # -- appending -----------------------------------------------------------------------------------------------
 
     async def declare(self, stream: str, name: str) -> None:
         """Become a publisher of this name. Others of the same name can exist."""

@@ -112,7 +112,7 @@ def _run(job: Job, parts: Mapping[str, NodePart | None], parallelism: int) -> Se
     splits = max(1, parallelism // len(job.sources))
     counts = {name: shard_sizes(view, parallelism)[0] for name, view in parts.items()}
     after = [one.name for one in job.nodes.values() if one.sinks and _publishes_later(one)]
-    each = ", ".join(f"{job_name} in {count_text(counts[name], 'shard')}" for name, job_name in _names(job).items())
+    each = ", ".join(f"{one.name} in {count_text(counts[name], 'shard')}" for name, one in job.nodes.items())
     lines = [
         f"A step is one job of the engine: up to {count_text(splits, 'split')} of each source, what the clock has "
         f"closed ({each}, by what is stored now), and the runs that are due to be folded.",
@@ -125,10 +125,6 @@ def _run(job: Job, parts: Mapping[str, NodePart | None], parallelism: int) -> Se
     lines.append("The driver commits the checkpoint by one file, then publishes, then deletes what nobody needs.")
     facts = {"parallelism": parallelism, "splits": splits, "shards": counts, "publishes_after": after}
     return Section("runs", tuple(lines), facts)
-
-
-def _names(job: Job) -> dict[str, str]:
-    return {operator: one.name for operator, one in job.nodes.items()}
 
 
 def _publishes_later(node: Node) -> bool:

@@ -136,8 +136,6 @@ class LogFolder:
         """The names that we have written in a folder, sorted."""
         return [name for name in self.storage.list(folder) if _NAMES[folder].fullmatch(name)]
 
-    # -- claims --------------------------------------------------------------------------------------------------
-
     def claim(self) -> WriterClaim:
         """Fence every earlier writer. The claim records which segment was sealed last, so its loss is noticed."""
         data = encode_document({"log": self.id, "newest": self.layout().newest, "writer": uuid.uuid4().hex})
@@ -167,8 +165,6 @@ class LogFolder:
         except FileNotFoundError:
             return False
         return True
-
-    # -- segments ------------------------------------------------------------------------------------------------
 
     def layout(self, start: int = 0) -> LogLayout:
         """The layout of now. CorruptLog if a segment from number ``start`` on is missing."""
@@ -223,8 +219,6 @@ class LogFolder:
         """The open segments left by writers before this epoch, below this number: all of them are sealed."""
         parts = [(_open_parts(name), f"o/{name}") for name in self._names("o")]
         return [name for (number, of), name in parts if of < epoch and number < segment]
-
-    # -- cuts ----------------------------------------------------------------------------------------------------
 
     def cut(self, cut: Cut) -> None:
         """Put a cut, then delete the segments before it, oldest first. A cut below the highest changes nothing.

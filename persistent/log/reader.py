@@ -91,7 +91,8 @@ class LogReader:
                 raise
         if self._under_way is not None:
             # Its processing has raised, or the loop was left.
-            self._cursor, self._under_way = self._again(self._under_way), None
+            again = self._under_way
+            self._cursor, self._under_way = self._log.cursor_at(again.first, again.number), None
         for batch in self._cursor.take():
             if self._before:
                 self.mark(batch)
@@ -144,8 +145,6 @@ class LogReader:
         if 1_000 * (monotonic_s() - self._flushed_s) >= min(self._every_ms, self._lease_ms // 2):
             self.flush()
 
-    # -- the lease -------------------------------------------------------------------------------------------------
-
     def _opened(self) -> Cursor:
         """The cursor at the stored position. CorruptLog if the entry before it is not the one that was read."""
         text, entry = self._state.position, self._state.entry
@@ -158,9 +157,6 @@ class LogReader:
                 "initial= says"
             )
         return self._log.cursor_at(position, self._state.number)
-
-    def _again(self, batch: LogBatch) -> Cursor:
-        return self._log.cursor_at(batch.first, batch.number)
 
     def _refuse_another_log(self) -> str:
         """The id of the log, "" before it exists. Refused if the position is of another log, where it names other

@@ -102,8 +102,6 @@ class SegmentedLog:
         """The unique id of the log; "" before anything was written."""
         return self._folder.id if self._folder.find() else ""
 
-    # -- writing -------------------------------------------------------------------------------------------------
-
     def writer(self) -> LogWriter:
         """A new writer, which fences every earlier one. The log is created if absent."""
         tail = take_over(self._folder, each=self._policy.each)
@@ -155,8 +153,6 @@ class SegmentedLog:
         """Whether retention no longer keeps what is before a segment."""
         by_bytes = self._keep_bytes is not None and kept_bytes >= self._keep_bytes
         return by_bytes or (self._keep_age is not None and last_before < wall_ms() - self._keep_age)
-
-    # -- reading -------------------------------------------------------------------------------------------------
 
     def read(
         self, start: LogPosition | None = None, *, on_gap: str = "fail", whole: bool = False

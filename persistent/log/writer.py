@@ -237,8 +237,6 @@ class LogWriter:
             self._timer.cancel()
             self._timer = None
 
-    # -- what is refused -------------------------------------------------------------------------------------------
-
     def _refuse_fork(self) -> None:
         """A process that was forked has the same file: it would write among the entries of the other."""
         if self._process != os.getpid():

@@ -17,6 +17,7 @@ from typing import Final
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import Account
 from persistent.clock import wall_ms
+from persistent.codec import Run
 from persistent.driver.report import StepReport
 from persistent.errors import InvalidPipeline
 from persistent.metrics.table import BOUNDS_SECONDS, BY_NAME, Metric
@@ -39,10 +40,6 @@ def _records(manifest: Manifest, now_ms: int) -> Values:
     return {(name, fate): getattr(whole, fate) for name, whole in wholes.items() for fate in _FATES}
 
 
-def _skipped(manifest: Manifest, now_ms: int) -> Values:
-    return {(name,): whole.skipped for name, whole in _accounts(manifest).items()}
-
-
 def _accounts(manifest: Manifest) -> dict[str, Account]:
     """The account of each source. All states have read the same records, so theirs are equal."""
     return {name: sum(accounts.values(), Account()) for name, accounts in manifest.inputs.items()}
@@ -63,14 +60,6 @@ def _closed(manifest: Manifest, now_ms: int) -> Values:
     return {_state(name): one.closed / 1000 for name, one in clocks if name in with_windows and one.closed}
 
 
-def _partition_times(manifest: Manifest, now_ms: int) -> Values:
-    return {labels: largest / 1000 for labels, largest in _largest(manifest)}
-
-
-def _partition_lags(manifest: Manifest, now_ms: int) -> Values:
-    return {labels: (now_ms - largest) / 1000 for labels, largest in _largest(manifest)}
-
-
 def _largest(manifest: Manifest) -> Iterator[tuple[tuple[str, ...], int]]:
     """The largest timestamp of each partition that has one, and the least of those beyond the first."""
     for name, source in manifest.sources.items():
@@ -81,24 +70,9 @@ def _largest(manifest: Manifest) -> Iterator[tuple[tuple[str, ...], int]]:
             yield (name, OTHERS), min(others)
 
 
-def _rows(manifest: Manifest, now_ms: int) -> Values:
-    return {_state(name): sum(run.rows_left for run in one.state.runs) for name, one in manifest.operators.items()}
-
-
-def _bytes(manifest: Manifest, now_ms: int) -> Values:
-    return {_state(name): sum(run.bytes for run in one.state.runs) for name, one in manifest.operators.items()}
-
-
-def _runs(manifest: Manifest, now_ms: int) -> Values:
-    return {_state(name): len(one.state.runs) for name, one in manifest.operators.items()}
-
-
-def _owed(manifest: Manifest, now_ms: int) -> Values:
-    return {(name,): len(part.owed) for name, part in manifest.sinks.items()}
-
-
-def _planned(manifest: Manifest, now_ms: int) -> Values:
-    return {(): manifest.committed_ms / 1000} if manifest.committed_ms else {}
+def _of_runs(manifest: Manifest, amount: Callable[[Run], int]) -> Values:
+    """The sum of this amount over the runs of each state."""
+    return {_state(name): sum(map(amount, one.state.runs)) for name, one in manifest.operators.items()}
 
 
 def _rollback(manifest: Manifest, now_ms: int) -> Values:
@@ -111,21 +85,21 @@ def _state(operator: str) -> tuple[str, str]:
 
 
 FROM_MANIFEST: Mapping[str, Callable[[Manifest, int], Values]] = {
-    "checkpoint.id": lambda manifest, now_ms: {(): manifest.base},
-    "checkpoint.epoch": lambda manifest, now_ms: {(): manifest.epoch},
-    "checkpoint.timestamp": _planned,
+    "checkpoint.id": lambda manifest, _: {(): manifest.base},
+    "checkpoint.epoch": lambda manifest, _: {(): manifest.epoch},
+    "checkpoint.timestamp": lambda manifest, _: {(): manifest.committed_ms / 1000} if manifest.committed_ms else {},
     "rollback.id": _rollback,
     "records": _records,
-    "skipped.positions": _skipped,
+    "skipped.positions": lambda manifest, _: {(name,): one.skipped for name, one in _accounts(manifest).items()},
     "clock.timestamp": _clocks,
     "clock.lag": _clock_lags,
     "closed.timestamp": _closed,
-    "partition.timestamp": _partition_times,
-    "partition.lag": _partition_lags,
-    "state.rows": _rows,
-    "state.size": _bytes,
-    "state.runs": _runs,
-    "sink.owed.batches": _owed,
+    "partition.timestamp": lambda manifest, _: {labels: ms / 1000 for labels, ms in _largest(manifest)},
+    "partition.lag": lambda manifest, now_ms: {labels: (now_ms - ms) / 1000 for labels, ms in _largest(manifest)},
+    "state.rows": lambda manifest, _: _of_runs(manifest, lambda run: run.rows_left),
+    "state.size": lambda manifest, _: _of_runs(manifest, lambda run: run.bytes),
+    "state.runs": lambda manifest, _: _of_runs(manifest, lambda run: 1),
+    "sink.owed.batches": lambda manifest, _: {(name,): len(part.owed) for name, part in manifest.sinks.items()},
 }
 """By the name of the metric: its values in a manifest, at a time of day (ms)."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -36,7 +37,7 @@ class PrometheusMetrics:
         except (ValueError, AttributeError) as error:
             raise InvalidPipeline(f"metrics: {error}") from error
         self._registry = registry
-        self._on_open = on_open or _log_open
+        self._on_open = on_open or partial(logger.info, "the metrics of this run are at %s")
         self._registered = False
         self._boards = Boards()
         self._lock = Lock()
@@ -50,7 +51,9 @@ class PrometheusMetrics:
     def url(self) -> str | None:
         """Where a scrape finds the figures; None if no run lasts, or they are in a registry."""
         server, address = self._server, self._address
-        return None if server is None or address is None else f"http://{_at(address, server)}/metrics"
+        if server is None or address is None:
+            return None
+        return f"http://{Endpoint(address.host, server.server_port)}/metrics"
 
     def open(self, url: str, engine: str, name: str | None = None) -> Board:
         """The board of the pipeline whose checkpoint is at ``url``, shown from now on. InvalidPipeline if the address
@@ -108,10 +111,6 @@ class PrometheusMetrics:
             logger.warning("metrics: every machine that reaches %s can read them, without a password", self._address)
 
 
-def _log_open(url: str) -> None:
-    logger.info("the metrics of this run are at %s", url)
-
-
 def _client() -> Any:
     try:
         import prometheus_client
@@ -134,10 +133,6 @@ def _server(client: Any, address: Endpoint, collector: PrometheusMetrics) -> Any
             "address is not this machine's: choose another one (port 0 finds a free one)"
         ) from error
     return server
-
-
-def _at(address: Endpoint, server: Any) -> Endpoint:
-    return Endpoint(address.host, server.server_port)
 
 
 def _family(metric: Metric, boards: list[tuple[Board, Readout]]) -> Any:

@@ -112,7 +112,8 @@ def sink_of(text: str) -> End:
                 "out, and put it into ~/.pgpass or PGPASSWORD"
             )
         return End("postgres", rest)
-    raise InvalidPipeline(f"--sink {_without_password(text)!r} names no sink: give one of {SINKS}")
+    shown = text.partition(":")[0] + ":..." if _PASSWORD.search(text) else text
+    raise InvalidPipeline(f"--sink {shown!r} names no sink: give one of {SINKS}")
 
 
 def window_of(text: str) -> WindowChoice:
@@ -185,7 +186,3 @@ def _topic_of(text: str, option: str) -> End:
             f"{option} 'kafka:{text}' names no topic: give server and topic, as in kafka:localhost:9092/views"
         )
     return End("kafka", found[2], found[1])
-
-
-def _without_password(text: str) -> str:
-    return text.partition(":")[0] + ":..." if _PASSWORD.search(text) else text

@@ -28,7 +28,8 @@ def _task(answers: Answers, folder: Path) -> str:
     from_persistent = ["Message", "PersistentTask", "Pipeline", "State", _state_class(answers)]
     from_persistent += [_SOURCES[answers.source.kind], _SINKS[answers.sink.kind]]
     from_persistent += [{SESSION: "session", NO_WINDOW: ""}.get(answers.window.kind, "tumbling")]
-    from_monoids = ["Count", "record", *(name for field in answers.values for name in _monoid_names(field.type))]
+    from_monoids = ["Count", "record", *(["Max"] if answers.values else [])]
+    from_monoids += ["Sum" if field.type == "int" else "ExactSum" for field in answers.values]
     return f'''"""{textwrap.fill(_what(answers), _WIDTH, initial_indent="123").removeprefix("123")}
 
 persistent run task.py:pipeline                     count what is there, and later what is new
@@ -100,10 +101,6 @@ def _state_class(answers: Answers) -> str:
     return "NonWindowState" if answers.window.kind == NO_WINDOW else "WindowState"
 
 
-def _monoid_names(kind: str) -> tuple[str, str]:
-    return ("Sum", "Max") if kind == "int" else ("ExactSum", "Max")
-
-
 def _key(answers: Answers) -> str:
     if answers.key is None:
         return (
@@ -170,11 +167,8 @@ def _source(answers: Answers, folder: Path) -> str:
         return told + _told_schema(answers) + _call("KafkaSource", *given)
     lines = [_path(place.path, folder) if place.path else f'HERE / "{SAMPLE}"', times]
     told = "    # Each file is read once. New ones may appear at any time; one that was read must not change.\n"
-    return told + _told_schema(answers) + _call("FileSource", *lines, *_reading(answers), *_schema(answers))
-
-
-def _reading(answers: Answers) -> list[str]:
-    return [f"{name}={_text(value) if isinstance(value, str) else value}" for name, value in answers.reading.items()]
+    lines += [f"{name}={_text(value) if isinstance(value, str) else value}" for name, value in answers.reading.items()]
+    return told + _told_schema(answers) + _call("FileSource", *lines, *_schema(answers))
 
 
 def _schema(answers: Answers) -> list[str]:

@@ -114,8 +114,7 @@ class Verifying:
 
     def _progress(self, done: int, total: int) -> None:
         self.done = done, total
-        if self._left.is_set():
-            raise _Left
+        self._in_sinks(done, total)
 
     def _in_sinks(self, done: int, total: int) -> None:
         if self._left.is_set():

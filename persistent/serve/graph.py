@@ -119,9 +119,6 @@ def _account(manifest: Manifest, name: str, partitions: Iterable[str]) -> Accoun
     return sum((accounts[one] for one in partitions if one in accounts), Account())
 
 
-# -- facts -----------------------------------------------------------------------------------------------------------
-
-
 def _fact(name: str, value: Any, form: str = "number") -> dict[str, Any]:
     """``form``: how the page writes it: number, rate, bytes, clock, text."""
     return {"name": name, "value": value, "form": form}
@@ -142,9 +139,6 @@ def _tag(level: str, text: str) -> dict[str, str]:
 def _node(id: str, kind: str, title: str, *facts: dict[str, Any] | None, **more: Any) -> Vertex:
     """``more``: ``says``, a line below the title; ``tags``; ``parts``; ``view`` and ``query``: what tells more."""
     return {"id": id, "kind": kind, "title": title, "facts": [one for one in facts if one], "tags": [], **more}
-
-
-# -- sources ---------------------------------------------------------------------------------------------------------
 
 
 def _sources(found: _Known, name: str, part: SourcePart) -> Iterator[Vertex]:
@@ -241,9 +235,6 @@ def _slowest_first(part: dict[str, Any]) -> tuple[bool, int, str]:
     return part["reached"] is None, part["reached"] or 0, part["name"]
 
 
-# -- the task, and its states ----------------------------------------------------------------------------------------
-
-
 def _task(found: _Known, name: str) -> Vertex:
     manifest, steps = found.manifest, found.steps
     processed = sum(one.processed for one in manifest.accounts.values())
@@ -294,9 +285,6 @@ def _state(found: _Known, node: NodePart) -> Vertex:
 
 def _windows(fingerprint: Mapping[str, Any]) -> str:
     return "no windows" if fingerprint["window"] is None else window_text(fingerprint["window"])
-
-
-# -- what comes out --------------------------------------------------------------------------------------------------
 
 
 def _sink(found: _Known, name: str, part: SinkPart) -> Vertex:

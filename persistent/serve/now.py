@@ -123,9 +123,6 @@ def driver_of(marks: Sequence[Mark]) -> dict[str, Any]:
     return {"state": "stopped"}
 
 
-# -- verdicts --------------------------------------------------------------------------------------------------------
-
-
 def _alive(
     driver: dict[str, Any], facts: CheckpointFacts, at_ms: int, fences: int = 0, doing: Verdict | None = None
 ) -> Verdict:
@@ -278,9 +275,6 @@ def _most_aside(facts: CheckpointFacts, recent: Sequence[CheckpointFacts], partl
 
 def _verdict(of: str, level: str, title: str, text: str) -> Verdict:
     return {"of": of, "level": level, "title": title, "text": text}
-
-
-# -- figures ---------------------------------------------------------------------------------------------------------
 
 
 def _states(manifest: Manifest) -> list[dict[str, Any]]:

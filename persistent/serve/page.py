@@ -37,7 +37,7 @@ from persistent.serve.guard import Guard, Guarded
 from persistent.serve.now import now
 from persistent.serve.shown import Shown
 from persistent.serve.state_page import shape, sorted_page, state_page, why
-from persistent.serve.state_reading import StateReading, Wanted, key_of, one_key, reading
+from persistent.serve.state_reading import Wanted, key_of, one_key, reading
 from persistent.serve.time_line import PAGE, difference, in_words, kept, time_line
 from persistent.serve.wording import NotFound, cell, said_of
 from persistent.sinks.json_lines import beyond_digits, encode_json_lines
@@ -148,7 +148,7 @@ def application(jobs: Mapping[str, Shown], guard: Guard | None = None) -> ASGIAp
         return event_stream(verifying[shown.name].events())
 
     routes = [
-        Route("/", _page),
+        Route("/", lambda request: Response(assets()["index.html"], media_type="text/html")),
         Route("/assets/{name}", _asset),
         Route("/api/jobs", listed),
         Route("/api/events", followed),
@@ -160,18 +160,11 @@ def application(jobs: Mapping[str, Shown], guard: Guard | None = None) -> ASGIAp
     return Guarded(Starlette(routes=routes, exception_handlers=handlers), guard or Guard())
 
 
-# -- assets ----------------------------------------------------------------------------------------------------------
-
-
 @cache
 def assets() -> dict[str, bytes]:
     """The files of the page by name. They are part of the package: nothing is fetched from elsewhere."""
     folder = files("persistent.serve").joinpath("assets")
     return {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
-
-
-def _page(request: Request) -> Response:
-    return Response(assets()["index.html"], media_type="text/html")
 
 
 def _asset(request: Request) -> Response:
@@ -180,9 +173,6 @@ def _asset(request: Request) -> Response:
         return PlainTextResponse("The page has no such file.\n", 404)
     kind = "text/javascript" if name.endswith(".js") else mimetypes.guess_type(name)[0]
     return Response(assets()[name], media_type=kind, headers={"Cache-Control": "no-cache"})
-
-
-# -- errors ----------------------------------------------------------------------------------------------------------
 
 
 def _said(request: Request, error: Exception) -> Response:
@@ -285,16 +275,11 @@ def download(shown: Shown, wanted: Wanted, form: str) -> Download:
         raise InvalidPipeline(f"format={form!r}: choose one of {', '.join(_FORMS)}")
     media_type, pieces = _FORMS[form]
     found = reading(shown, wanted)
-    tables = _tables(found)
+    tables = (table for _, _, table in found.slices())
     first = next(tables)
     state = f"{found.node.name}-" if found.all_names else ""
     name = f"{shown.name}-{state}{found.manifest.id}.{form}"
     return Download(name, media_type, pieces(first, chain([first], tables)))
-
-
-def _tables(found: StateReading) -> Iterator[pa.Table]:
-    for _, _, table in found.slices():
-        yield table
 
 
 def _csv(first: pa.Table, tables: Iterator[pa.Table]) -> Iterator[bytes]:

@@ -157,9 +157,6 @@ def _table(rows: pa.Table) -> dict[str, Any]:
     return {"columns": columns_of(rows.schema), "rows": cells(rows)}
 
 
-# -- without a pipeline ----------------------------------------------------------------------------------------------
-
-
 def shape(shown: Shown, at: int | None = None) -> dict[str, Any]:
     """What can be said of the states without their monoids: keys, rows, bytes, and the panes they span."""
     manifest = shown.entry(at).manifest
@@ -184,9 +181,6 @@ def _shapes(manifest: Manifest) -> Iterator[dict[str, Any]]:
                 "pane_min": min((run.pane_min for run in runs), default=None) if state.has_windows else None,
                 "pane_max": max((run.pane_max for run in runs), default=None) if state.has_windows else None,
             }
-
-
-# -- why -------------------------------------------------------------------------------------------------------------
 
 
 def why(shown: Shown, wanted: Wanted) -> dict[str, Any]:

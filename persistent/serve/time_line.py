@@ -74,9 +74,6 @@ def _line(facts: CheckpointFacts, newest: Manifest) -> dict[str, Any]:
     }
 
 
-# -- one of them -----------------------------------------------------------------------------------------------------
-
-
 def in_words(shown: Shown, id: int | None) -> dict[str, Any]:
     """A manifest in words."""
     entry, newest = shown.entry(id), shown.look().newest.manifest
@@ -99,8 +96,8 @@ _MEANING: Mapping[str, Callable[[Manifest], str]] = {
         "driver finds its next id taken."
     ),
     "correction": lambda one: (
-        f"The correction {_or(found['name'] for found in own_corrections(one))} {_done(own_corrections(one))}. It read "
-        "no source, so the account is that of the checkpoint before."
+        f"The correction {' or '.join(repr(found['name']) for found in own_corrections(one))} "
+        f"{_done(own_corrections(one))}. It read no source, so the account is that of the checkpoint before."
     ),
     "compaction": lambda one: f"Runs of checkpoint {one.base} were folded into fewer. No value has changed.",
     "migration": lambda one: f"The state of checkpoint {one.base} was migrated to a new definition of the task.",
@@ -149,10 +146,6 @@ def _done(corrections: Iterable[Mapping[str, Any]]) -> str:
     return "published again, as they are now, the keys and windows of one that a rollback had undone"
 
 
-def _or(names: Iterable[str]) -> str:
-    return " or ".join(map(repr, names))
-
-
 def _clock(node: NodePart) -> str:
     """The clock of a node."""
     windows = f", windows closed up to {clock_text(node.clock.closed)}" if node.state.has_windows else ""
@@ -188,9 +181,6 @@ def _states(manifest: Manifest) -> Iterator[tuple[str, str]]:
                 yield "time to live", f"a key lives {time_to_live(state.fingerprint)} after its last message"
             if state.added is not None:
                 yield "added", f"at the clock {clock_text(state.added)}: it lacks what was read before"
-
-
-# -- two of them -----------------------------------------------------------------------------------------------------
 
 
 def difference(shown: Shown, before: int, after: int | None, values: bool, name: str = "") -> dict[str, Any]:

@@ -157,8 +157,6 @@ class KafkaSink:
             self._own_place.close()
             self._own_place = None
 
-    # -- with the mark -------------------------------------------------------------------------------------------
-
     def _claim(self, place: KafkaPlace, claim: Claim) -> None:
         found = place.fenced()
         mark = claimed(found, claim, repr(self))

@@ -77,8 +77,6 @@ class KafkaPlace:
         """The topic of the marks."""
         return f"{self.topic}-persistent-marks"
 
-    # -- operations ------------------------------------------------------------------------------------
-
     def look(self) -> SinkMark | None:
         """The mark, read without fencing, so possibly outdated."""
         return self.client.repeated(f"read {self.marks}", self._looked, self._is_worth_a_try, lambda: None)
@@ -178,8 +176,6 @@ class KafkaPlace:
             # The next producer aborts it, or finally the broker.
             logger.debug("the transaction on %s stays open: %s", self.topic, error_name(error))
 
-    # -- the mark ------------------------------------------------------------------------------------------------
-
     def _looked(self) -> SinkMark | None:
         return self._read(self.client.topic(self.topic))
 
@@ -228,8 +224,6 @@ class KafkaPlace:
                 f"topic {self.marks!r} has a record that is not a mark: something else writes there. Delete that topic "
                 "only together with the results, and begin a new checkpoint"
             ) from error
-
-    # -- writing -------------------------------------------------------------------------------------------------
 
     def _append(self, keys: list[Any], values: list[bytes]) -> None:
         produce, topic = self._producer.produce, self.topic
@@ -285,8 +279,6 @@ class KafkaPlace:
             said = (self.client.configured(self.topic).get(_OF_TOPIC), self._settings.get(_OF_CLIENT))
             self._max_bytes = min((int(one) for one in said if one is not None), default=_CLIENT_BYTES)
         return self._max_bytes
-
-    # -- errors --------------------------------------------------------------------------------------------------
 
     def _is_worth_a_try(self, error: BaseException) -> bool:
         from confluent_kafka import KafkaException

@@ -15,10 +15,9 @@ from persistent.errors import InvalidPipeline, PersistentError, SinkMismatch, St
 from persistent.log import LogWriter, SegmentedLog
 from persistent.log.writer import RECORD_BYTES_MAX, is_entry
 from persistent.promises import EXACTLY_ONCE, Promise
-from persistent.sinks.json_lines import json_rows, large_keys_refused
+from persistent.sinks.json_lines import json_rows, large_keys_refused, with_revision
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
 from persistent.sinks.protocol import Claim, Known, Looked, OutputBatch, RefusedKeys, Retreat
-from persistent.sinks.sql import with_revision
 from persistent.storage import Storage
 from persistent.text.spelling import spelled
 
@@ -106,8 +105,6 @@ class LogSink:
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
-
-    # -- with the mark -------------------------------------------------------------------------------------------
 
     def _change(self, change: Callable[[LogWriter], None]) -> None:
         """Run ``change`` as the only writer of the log, which knows the last mark. After a fence, look again: what was

@@ -12,6 +12,7 @@ from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sinks.column_limits import check_keys, nulls_refused, times_refused
+from persistent.sinks.json_lines import with_revision
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
 from persistent.sinks.postgres_columns import (
     INDEX_COLUMNS_MAX,
@@ -38,7 +39,6 @@ from persistent.sinks.sql import (
     gone,
     looked_at,
     quoted,
-    with_revision,
 )
 from persistent.text.spelling import spelled
 
@@ -189,8 +189,6 @@ class PostgresSink:
         is_made, is_there = self._session.transact("look at", act)
         yield from looked_at(str(self._table), is_made=is_made, is_there=is_there)
 
-    # -- the mark ------------------------------------------------------------------------------------------------
-
     def _make_marks(self, session: Session) -> None:
         if self._table.number(session, self._marks) is not None:
             return
@@ -242,8 +240,6 @@ class PostgresSink:
     def _keep_from(self, session: Session, number: int) -> None:
         statement = f"UPDATE {self._marks} SET kept_from = %s WHERE target = %s AND kept_from < %s"
         session.execute(statement, [number, self._table.name, number])
-
-    # -- rows ----------------------------------------------------------------------------------------------------
 
     def _publish(self, act: Callable[[Session], None]) -> None:
         def from_the_beginning(session: Session) -> None:
@@ -319,8 +315,6 @@ class PostgresSink:
         elif self._table.highest_revision(session) >= retreat.first:
             check_kept(retreat.number, retreat, repr(self))
         self._table.check_obeys(session)
-
-    # -- the table -----------------------------------------------------------------------------------------------
 
     def _ready(self, session: Session, found: SinkMark | None, columns: pa.Schema, key: tuple[str, ...]) -> None:
         """Make the table or check it, unless it was checked for such rows before."""

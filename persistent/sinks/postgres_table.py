@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from persistent.clients.postgres_session import Moved, Session
 from persistent.errors import SinkMismatch
+from persistent.sinks.json_lines import REVISION
 from persistent.sinks.postgres_columns import fits, short_name, type_of
-from persistent.sinks.sql import BATCH, REVISION, default_of, images_name, no_unique_index, quoted, wrong_column
+from persistent.sinks.sql import BATCH, default_of, images_name, no_unique_index, quoted, wrong_column
 
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence", "c": "a type"}
 _OTHER_TABLE = "Give the sink another table"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from persistent.errors import InvalidPipeline, SinkMismatch
+from persistent.sinks.json_lines import REVISION
 from persistent.sinks.protocol import NUMBERED, Looked, Retreat
 from persistent.text.shell import shell_word
 
-REVISION = "revision"
 RETRACTED = "retracted"
 MARKS = "persistent_marks"
 BATCH = "persistent_batch"
@@ -71,7 +71,9 @@ class Statements:
 
     def save(self, source: str, number: int) -> str:
         """Keep the rows that those of ``source`` will replace. Added rows are recognised by their revision."""
-        values = [self._image(name) for name in self.columns]
+        # A row of another program has no revision.
+        images = {REVISION: f"coalesce(t.{quoted(REVISION)}, 0)"}
+        values = [images.get(name, f"t.{quoted(name)}") for name in self.columns]
         return (
             f"INSERT INTO {self.images} ({quoted(BATCH)}, {self.names}) SELECT {number}, {', '.join(values)} "
             f"FROM {source} s JOIN {self.target} t ON {self._same('t', 's')}"
@@ -109,10 +111,6 @@ class Statements:
     def _same(self, one: str, other: str) -> str:
         return " AND ".join(f"{one}.{quoted(name)} = {other}.{quoted(name)}" for name in self.key)
 
-    def _image(self, name: str) -> str:
-        # A row of another program has no revision.
-        return f"coalesce(t.{quoted(name)}, 0)" if name == REVISION else f"t.{quoted(name)}"
-
     def _put(self, source: str, defaults: Sequence[str] = ()) -> str:
         # What is not inserted is excluded with its default.
         changed = [quoted(name) for name in (*self.columns, *defaults) if name not in self.key]
@@ -121,13 +119,6 @@ class Statements:
             f"{self.insert} INTO {self.target} ({self.names}) SELECT {self.names} FROM {source} WHERE true "
             f"ON CONFLICT ({_list(self.key)}) DO UPDATE SET {values}"
         )
-
-
-def with_revision(table: pa.Table, number: int) -> pa.Table:
-    """The outputs as the table holds them: with the number of their batch as ``revision``, unless they have one."""
-    if REVISION in table.column_names:
-        return table
-    return table.append_column(REVISION, pa.repeat(pa.scalar(number, pa.int64()), table.num_rows))
 
 
 def columns_of(schema: pa.Schema, key: Sequence[str], mode: str, place: str) -> pa.Schema:

@@ -24,7 +24,7 @@ from persistent.sinks.column_limits import (
     nulls_refused,
     times_refused,
 )
-from persistent.sinks.json_lines import with_shortest_decimals
+from persistent.sinks.json_lines import with_revision, with_shortest_decimals
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
 from persistent.sinks.protocol import Claim, Known, Looked, OutputBatch, RefusedKeys, Retreat
 from persistent.sinks.sql import (
@@ -41,7 +41,6 @@ from persistent.sinks.sql import (
     images_name,
     looked_at,
     quoted,
-    with_revision,
 )
 from persistent.sinks.sqlite_table import INSERT, SqliteTable, insert_rows
 from persistent.text.spelling import spelled
@@ -179,8 +178,6 @@ class SqliteSink:
             is_there = bool(self._table.columns(database, self.table))
         yield from looked_at(str(self._table), is_made=is_made, is_there=is_there)
 
-    # -- the mark ------------------------------------------------------------------------------------------------
-
     @contextmanager
     def _transaction(self, what: str, *, changes: bool = True) -> Iterator[sqlite3.Connection]:
         """A transaction that alone may write, from its first statement on; without ``changes``, one that reads."""
@@ -239,8 +236,6 @@ class SqliteSink:
     def _keep_from(self, database: sqlite3.Connection, number: int) -> None:
         database.execute(f"UPDATE {MARKS} SET kept_from = max(kept_from, ?) WHERE target = ?", (number, self.table))
 
-    # -- rows ----------------------------------------------------------------------------------------------------
-
     def _write(self, database: sqlite3.Connection, found: SinkMark | None, batch: OutputBatch) -> None:
         has_rows = False
         for outputs in batch.tables():
@@ -294,8 +289,6 @@ class SqliteSink:
 
     def _statements(self, columns: Iterable[str], key: Iterable[str]) -> Statements:
         return Statements(self._table.target, self._table.images, tuple(columns), tuple(key), INSERT)
-
-    # -- the table -----------------------------------------------------------------------------------------------
 
     def _is_there(
         self, database: sqlite3.Connection, found: SinkMark | None, columns: pa.Schema, key: Sequence[str]

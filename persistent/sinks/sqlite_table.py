@@ -12,8 +12,8 @@ import pyarrow as pa
 from monoids.arrays import python_list
 from monoids.encoding import to_json
 from persistent.errors import SinkMismatch
-from persistent.sinks.json_lines import iso_texts
-from persistent.sinks.sql import BATCH, REVISION, default_of, images_name, no_unique_index, quoted, wrong_column
+from persistent.sinks.json_lines import REVISION, iso_texts
+from persistent.sinks.sql import BATCH, default_of, images_name, no_unique_index, quoted, wrong_column
 from persistent.text.readable import readable_list
 
 INSERT = "INSERT OR ABORT"

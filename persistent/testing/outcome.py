@@ -114,7 +114,7 @@ def outcome_of(
     answer = node.state.lateness.answer
     outputs = _newest(names, published)
     if answer == RETRACT or node.state.time_to_live is not None:
-        outputs = [_without(row, RETRACTED) for row in outputs if not row[RETRACTED]]
+        outputs = [{name: row[name] for name in row if name != RETRACTED} for row in outputs if not row[RETRACTED]]
     for part, found in (("state", readable_list(pipeline.state(name=node.name))), ("outputs", outputs)):
         for row in found:
             place, values = _placed(part, names, row)
@@ -130,7 +130,9 @@ def outcome_of(
     for partition, account in accounts:
         counted = {name: value for name, value in structs.asdict(account).items() if positions or name != "mix"}
         rows[Slot(f"ledger of {partition}")] = [counted]
-    return Outcome(names, {place: sorted(found, key=_canonical) for place, found in rows.items()})
+    return Outcome(
+        names, {place: sorted(found, key=lambda row: repr(sorted(row.items()))) for place, found in rows.items()}
+    )
 
 
 def all_outputs(outcomes: Sequence[Outcome]) -> Outcome:
@@ -223,10 +225,6 @@ def _newest(names: Sequence[str], rows: Iterable[OutputRow]) -> list[OutputRow]:
     return [row for row in found if row[REVISION] == newest[_placed("outputs", names, row)[0]]]
 
 
-def _without(row: OutputRow, name: str) -> OutputRow:
-    return {other: value for other, value in row.items() if other != name}
-
-
 def _placed(part: str, names: Sequence[str], row: OutputRow) -> tuple[Slot, OutputRow]:
     window = None if row.get(START) is None else (_ms(row[START]), _ms(row[END]))
     apart = {*names, START, END, REVISION}
@@ -247,10 +245,6 @@ def _ms(time: Any) -> int:
         difference = aware - _EPOCH
         return (difference.days * 86_400 + difference.seconds) * 1_000 + difference.microseconds // 1_000
     return int(time)
-
-
-def _canonical(row: OutputRow) -> str:
-    return repr(sorted(row.items(), key=lambda item: item[0]))
 
 
 def _shown(value: Any) -> str:

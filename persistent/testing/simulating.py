@@ -282,7 +282,7 @@ def _strike(world: _World, fault: str, at: int, seed: tuple[int, int]) -> int:
     if operations.count <= at:
         return 0
     verb, url, name = operations.log[at]
-    world.story.append(f"{fault} ({operations.how}) at operation {at}, {verb} {_place(url, name)}: {ended}")
+    world.story.append(f"{fault} ({operations.how}) at operation {at}, {verb} {url.rpartition('-')[2]}/{name}: {ended}")
     return 1
 
 
@@ -330,10 +330,6 @@ _FATES: dict[str, Callable[[_World, str, int, tuple[int, int]], int]] = {
     "pause": _pause,
     "second driver": _second_driver,
 }
-
-
-def _place(url: str, name: str) -> str:
-    return f"{url.rpartition('-')[2]}/{name}"
 
 
 def _making(pipeline: Any) -> Callable[[], Pipeline]:

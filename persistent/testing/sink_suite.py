@@ -57,8 +57,6 @@ class SinkSuite:
         """The rows that a reader sees there."""
         raise NotImplementedError
 
-    # -- rules ---------------------------------------------------------------------------------------------------
-
     def test_what_is_staged_is_invisible(self, tmp_path: Path) -> None:
         """Readers would see results of steps that failed, or that are not committed yet."""
         world = _World(self, tmp_path)
@@ -163,8 +161,6 @@ class SinkSuite:
         count = _killed_at(self, tmp_path / "calm", None)
         for at in range(0, count, self.kills_one_in):
             _killed_at(self, tmp_path / str(at), at)
-
-    # -- rules for marks -----------------------------------------------------------------------------------------
 
     def test_a_batch_follows_the_one_before(self, tmp_path: Path) -> None:
         """An older copy of the table would continue after a gap, and a copy of the checkpoint write a second time."""

@@ -69,8 +69,6 @@ class SourceSuite:
         """Add some records to the input."""
         raise NotImplementedError
 
-    # -- reading -------------------------------------------------------------------------------------------------
-
     def test_the_same_positions_give_the_same_records(self) -> None:
         """A step that is repeated after a crash would count other records."""
         source = self.source()
@@ -128,8 +126,6 @@ class SourceSuite:
                 assert not dead & set(records.offsets.tolist()), (
                     "a record that cannot be decoded has the offset of another"
                 )
-
-    # -- plans ---------------------------------------------------------------------------------------------------
 
     def test_a_plan_is_the_same_when_it_is_made_again(self) -> None:
         """Two drivers that plan the same step must read the same records."""
@@ -210,8 +206,6 @@ class SourceSuite:
                 there = [one for one in read if one.partition == partition and (one.timestamp or 0) >= clock]
                 passed = [one for one in there if codec.of(one.ordinal, one.offset) < at]
                 assert not passed, f"position_at({partition!r}, {clock}) is {at}, behind {passed[:3]}"
-
-    # -- a job ---------------------------------------------------------------------------------------------------
 
     def test_a_job_counts_every_record_once_whatever_kills_it(self) -> None:
         """Killed at storage operations throughout the run, and restarted each time."""

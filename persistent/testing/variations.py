@@ -66,14 +66,6 @@ def variations_of(
     return ways
 
 
-def _once_more(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
-    return at_once(make, records, settings)
-
-
-def _another_day(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
-    return at_once(make, records, settings, LATER_MS)
-
-
 def _rescaled(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
     rows = math.ceil(len(records) / _LIVES)
     with standing_clock(make()), task_run(make, records, settings) as run:
@@ -92,12 +84,12 @@ def _twice(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome
 ONCE_MORE = Variation(
     "once more, just the same",
     "Random numbers, and values kept in the class or module, differ when a step is repeated: use only the message.",
-    _once_more,
+    at_once,
 )
 ANOTHER_DAY = Variation(
     "at another time of day",
     "A step repeated after a crash runs later: use message.timestamp instead of the time of day.",
-    _another_day,
+    lambda make, records, settings: at_once(make, records, settings, LATER_MS),
 )
 RESCALED = Variation(
     "rescaled: 1, 3, 2, then 5 workers",

@@ -105,9 +105,6 @@ class HangUp:
     link: int
 
 
-# -- what a receiver hands out, in order -------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class SessionBegan:
     """The following messages are of this session, from number ``first`` on; ``next`` is the first live one."""

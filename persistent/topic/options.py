@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from persistent.clock import Duration, duration_ms, option_ms
 from persistent.errors import InvalidPipeline
 from persistent.topic.messages import ASK_MAX, MessagesLost
-from persistent.topic.wire import PAYLOAD_BYTES_MAX, TEXT_BYTES_MAX
+from persistent.topic.wire import TEXT_BYTES_MAX
 
 BYTES_MAX_MIN = 64 << 10
 
@@ -121,6 +121,3 @@ def checked_address(address: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or not port.isascii() or not 0 < int(port) < 2**16:
         raise InvalidPipeline(f'address={address!r}: give host and port, such as "127.0.0.1:7000"')
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-__all__ = ["PAYLOAD_BYTES_MAX", "JoinOptions", "Retain", "checked_address", "checked_topic"]

@@ -77,8 +77,6 @@ class Ordering:
         """The number of known messages that are not handed out yet."""
         return self.stop - self.next
 
-    # -- input ----------------------------------------------------------------------------------------------
-
     def stands(self, standing: Standing, now: int) -> list[TopicEvent]:
         """The sender has reported its standing."""
         self.asks.heard(now)
@@ -161,8 +159,6 @@ class Ordering:
         """The session is over: hand out what waits, and report the rest lost."""
         self._low = self._ripe = self.stop
         return [*self._hand_out(OVER), *([] if self.ended else [SessionEnded(self.session, self.stop, False)])]
-
-    # -- output -----------------------------------------------------------------------------------------------
 
     def _reaches(self, stop: int, now: int) -> None:
         if stop > self.stop:

@@ -122,8 +122,6 @@ class Receiving:
         """How far the receiver is behind, and how long it needs to catch up."""
         return self._meter.estimate(self.ordering.behind if self.ordering is not None else 0)
 
-    # -- connections ---------------------------------------------------------------------------------------------
-
     def linked(self, link: int, now: int) -> list[ReceiverEffect]:
         """A connection was made."""
         if link != self._link or self._is_linked or self.given_up:
@@ -203,8 +201,6 @@ class Receiving:
         """The peer is not a sender of this release."""
         return [self._give_up(reason)] if link == self._link and not self.given_up else []
 
-    # -- input -------------------------------------------------------------------------------------------
-
     def heard(self, link: int, said: Sequence[Spoken], now: int) -> list[ReceiverEffect]:
         """These messages arrived over a connection, in this order; or none, but a part of one."""
         found: list[ReceiverEffect] = []
@@ -254,8 +250,6 @@ class Receiving:
         for event in events:
             self.place = self.place.after(event)
         return list(events)
-
-    # -- sessions ------------------------------------------------------------------------------------------------
 
     def _meets(self, standing: Standing, now: int) -> list[ReceiverEffect]:
         """A sender has answered for the first time on this connection."""

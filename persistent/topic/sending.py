@@ -126,8 +126,6 @@ class Sending:
         for link in self._joined:
             self._outboxes[link].report(self.standing)
 
-    # -- connections ---------------------------------------------------------------------------------------------
-
     def linked(self, link: int, now: int) -> None:
         """A connection was made. If there are too many, one that has said no Hello gives way."""
         is_full = len(self._silent) + len(self._joined) >= LINKS_MAX

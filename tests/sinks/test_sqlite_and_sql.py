@@ -27,8 +27,9 @@ from persistent import (
 )
 from persistent.engines.embedded import Embedded
 from persistent.operations import rollback
+from persistent.sinks.json_lines import with_revision
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
-from persistent.sinks.sql import Statements, columns_of, quoted, with_revision
+from persistent.sinks.sql import Statements, columns_of, quoted
 from tests.sinks.places import outputs_of, sqlite_rows
 from tests.sinks.rollbacks import roll_back_twice
 
