@@ -38,7 +38,7 @@ from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, PersistentError, explanation
 from persistent.explain import Explanation
 from persistent.explain.of_job import explained
-from persistent.metrics.protocol import AnyMetrics, shown
+from persistent.metrics import AnyMetrics, shown
 from persistent.notebook import Told, frame_of, pipeline_html, plotted_history
 from persistent.promises import Guarantee
 from persistent.sinks.protocol import AnySink

@@ -42,14 +42,13 @@ class SoFar:
 
 
 def head(log: str, segment: int, epoch: int, so_far: SoFar, *, each: bool, writer: str = "") -> bytes:
-    """The first frame of a segment. ``each``: every entry is synced before it is acknowledged. ``noted``: every
+    """The first frame of a segment. ``each``: every entry is synced before it is acknowledged; every
     acknowledgement is followed by a NOTE, synced or not."""
     facts = {
         "bytes": so_far.bytes_before,
         "each": each,
         "epoch": epoch,
         "log": log,
-        "noted": True,
         "writer": writer,
     }
     mark = canonical_json(facts).encode()
@@ -172,9 +171,8 @@ class Segment:
     def _visible(self, start: int) -> Sequence[Frame]:
         whole = self._whole(start)
         if not self.facts["each"]:
-            # A segment of the first format has no notes of entries acknowledged but not synced.
             noted = max((frame.entry for frame in whole if frame.kind is not Kind.DATA), default=0)
-            return [frame for frame in whole if frame.entry < noted] if self.facts.get("noted") else whole
+            return [frame for frame in whole if frame.entry < noted]
         durable = max(chain((frame.durable for frame in whole), [0]))
         return [frame for frame in whole if frame.stop <= durable]
 

@@ -15,9 +15,8 @@ from threading import Lock
 from typing import Final
 
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import Account
+from persistent.checkpoint.parts import Account, StateRuns
 from persistent.clock import wall_ms
-from persistent.codec import Run
 from persistent.driver.report import StepReport
 from persistent.errors import InvalidPipeline
 from persistent.metrics.table import BOUNDS_SECONDS, BY_NAME, Metric
@@ -70,9 +69,8 @@ def _largest(manifest: Manifest) -> Iterator[tuple[tuple[str, ...], int]]:
             yield (name, OTHERS), min(others)
 
 
-def _of_runs(manifest: Manifest, amount: Callable[[Run], int]) -> Values:
-    """The sum of this amount over the runs of each state."""
-    return {_state(name): sum(map(amount, one.state.runs)) for name, one in manifest.operators.items()}
+def _of_states(manifest: Manifest, amount: Callable[[StateRuns], int]) -> Values:
+    return {_state(name): amount(one.state) for name, one in manifest.operators.items()}
 
 
 def _rollback(manifest: Manifest, now_ms: int) -> Values:
@@ -96,9 +94,9 @@ FROM_MANIFEST: Mapping[str, Callable[[Manifest, int], Values]] = {
     "closed.timestamp": _closed,
     "partition.timestamp": lambda manifest, _: {labels: ms / 1000 for labels, ms in _largest(manifest)},
     "partition.lag": lambda manifest, now_ms: {labels: (now_ms - ms) / 1000 for labels, ms in _largest(manifest)},
-    "state.rows": lambda manifest, _: _of_runs(manifest, lambda run: run.rows_left),
-    "state.size": lambda manifest, _: _of_runs(manifest, lambda run: run.bytes),
-    "state.runs": lambda manifest, _: _of_runs(manifest, lambda run: 1),
+    "state.rows": lambda manifest, _: _of_states(manifest, lambda state: sum(run.rows_left for run in state.runs)),
+    "state.size": lambda manifest, _: _of_states(manifest, lambda state: sum(run.bytes for run in state.runs)),
+    "state.runs": lambda manifest, _: _of_states(manifest, lambda state: len(state.runs)),
     "sink.owed.batches": lambda manifest, _: {(name,): len(part.owed) for name, part in manifest.sinks.items()},
 }
 """By the name of the metric: its values in a manifest, at a time of day (ms)."""

@@ -164,18 +164,12 @@ def _make_table(session: Session) -> str:
     # Two that create it at once would conflict in the catalogue.
     session.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [TABLE])
     table = str(session.execute("SELECT quote_ident(current_schema()) || '.' || %s", [TABLE]).fetchone()[0])
-    guarded = "SELECT FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname = 'working'"
-    if session.execute(guarded, [table]).rowcount == 0:
+    if session.execute("SELECT WHERE to_regclass(%s) IS NULL", [table]).rowcount:
         session.execute(f"CREATE TABLE IF NOT EXISTS {_NOBODY} (requester TEXT PRIMARY KEY)")
         session.execute(
-            f"CREATE TABLE IF NOT EXISTS {TABLE} (requester TEXT PRIMARY KEY, id BIGINT NOT NULL, reply BYTEA NOT NULL)"
+            f"CREATE TABLE {TABLE} (requester TEXT PRIMARY KEY, id BIGINT NOT NULL, reply BYTEA NOT NULL, "
+            f"content BYTEA, working TEXT CONSTRAINT {GUARD} REFERENCES {_NOBODY} DEFERRABLE INITIALLY DEFERRED)"
         )
-        session.execute(
-            f"ALTER TABLE {TABLE} ADD COLUMN working TEXT "
-            f"CONSTRAINT {GUARD} REFERENCES {_NOBODY} DEFERRABLE INITIALLY DEFERRED"
-        )
-    if session.execute(guarded.replace("working", "content"), [table]).rowcount == 0:
-        session.execute(f"ALTER TABLE {TABLE} ADD COLUMN content BYTEA")
     return table
 
 

@@ -123,9 +123,6 @@ class SqliteRequestLog:
                     f"CREATE TABLE IF NOT EXISTS {_TABLE} "
                     "(requester TEXT PRIMARY KEY, id INTEGER NOT NULL, reply BLOB NOT NULL, content BLOB)"
                 )
-                columns = database.execute(f"PRAGMA main.table_info({TABLE})").fetchall()
-                if "content" not in [column[1] for column in columns]:
-                    database.execute(f"ALTER TABLE {_TABLE} ADD COLUMN content BLOB")
                 yield database
                 database.finish_cursors()
                 database.execute("COMMIT")

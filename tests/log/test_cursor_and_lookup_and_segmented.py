@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from persistent.errors import CorruptLog, Fenced, InvalidPipeline, RetentionGap
-from persistent.log import BEGINNING, LogPosition, SegmentedLog, cursor, segmented, segments, takeover
+from persistent.log import BEGINNING, LogPosition, SegmentedLog, cursor, segmented, takeover
 from persistent.log.cursor import Cursor, grouped
-from persistent.log.tails import OpenTail
 from persistent.storage import LocalStorage
 from tests.log.logs import KINDS, place, positions, values
 
@@ -147,17 +146,6 @@ def test_readers_see_nothing_of_a_writer_that_is_fenced(tmp_path: Path, monkeypa
         other.append(b"next")
     found.extend(cursor.take())
     assert [batch.records.to_pylist() for batch in found] == [[b"acknowledged"], [b"next"]]
-
-
-def test_a_segment_of_the_first_form_is_read_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its writer noted nothing that it did not sync: its entries would be out of sight until the next one comes."""
-    real = segments.canonical_json
-    monkeypatch.setattr(segments, "canonical_json", lambda facts: real({**facts, "noted": False}))
-    monkeypatch.setattr(OpenTail, "_note", lambda self, sync=True: None)
-    log = SegmentedLog(tmp_path / "log", sync="never")
-    adding = log.writer()
-    adding.append(b"one")
-    assert values(log) == [b"one"]
 
 
 def test_a_number_that_is_used_again_is_told_apart(url: str) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from persistent import InvalidPipeline, MemorySource, PrometheusMetrics, stopping
+from persistent.metrics import shown
 from persistent.metrics.board import Board
-from persistent.metrics.protocol import shown
 from persistent.metrics.table import BY_NAME
 from persistent.storage import LocalStorage, MemoryStorage
 from persistent.testing.faults import Killed

@@ -350,16 +350,3 @@ def test_an_id_reused_for_another_request_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="with another content"):
         ask(b"milk")
     assert ask(b"milk", 2) == b"ok" and done == [b"tea", b"milk"]
-
-
-def test_a_log_of_an_earlier_release_takes_contents(tmp_path: Path) -> None:
-    """Its replies have none: they are given as before."""
-    with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
-        database.execute(
-            "CREATE TABLE persistent_requests (requester TEXT PRIMARY KEY, id INTEGER NOT NULL, reply BLOB NOT NULL)"
-        )
-        database.execute("INSERT INTO persistent_requests VALUES ('till', 1, x'6f6b')")
-        database.commit()
-    log = SqliteRequestLog(tmp_path / "shop.db")
-    assert log.answer("till", 1, lambda _: b"no", content=b"tea") == b"ok"
-    assert log.answer("till", 2, lambda _: b"new", content=b"tea") == b"new"

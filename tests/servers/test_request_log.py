@@ -17,7 +17,6 @@ from persistent.clients.postgres_session import Session
 from persistent.errors import Refused, StorageError
 from persistent.requests import PostgresRequestLog
 from persistent.requests.postgres import WorkSession
-from persistent.requests.protocol import TABLE
 from tests.servers.postgres import PostgresServer
 from tests.servers.suites import PostgresSuite
 
@@ -282,27 +281,6 @@ def test_a_statement_may_hold_the_word(statement: str, shop: Shop) -> None:
         return shop.work(session)
 
     assert shop.log.answer(shop.table, 1, fine) == b"reply 1" and shop.done() == 1
-
-
-def test_a_table_of_an_earlier_version_gets_the_guard(postgres: PostgresServer) -> None:
-    """Its requests would go on without it."""
-    postgres.ask("CREATE DATABASE earlier")
-    postgres.ask(
-        f"CREATE TABLE {TABLE} (requester TEXT PRIMARY KEY, id BIGINT NOT NULL, reply BYTEA NOT NULL)", "earlier"
-    )
-    postgres.ask(f"INSERT INTO {TABLE} VALUES ('a', 4, 'four')", "earlier")
-    log = PostgresRequestLog(postgres.url(database="earlier"))
-
-    def ending(session: WorkSession) -> bytes:
-        session.execute("CREATE TABLE paid (n INT)")
-        session.execute("COMMIT")
-        return b"paid"
-
-    with pytest.raises(StorageError, match=ENDED):
-        log.answer("a", 5, ending)
-    assert log.answer("a", 4, ending) == b"four"
-    log.close()
-    assert postgres.ask("SELECT to_regclass('paid')", "earlier") == [(None,)]
 
 
 def test_an_error_that_a_work_swallows_is_no_lost_server(shop: Shop) -> None:

@@ -145,8 +145,8 @@ class Silent(MemoryStorage):
 @pytest.mark.parametrize(("store", "says"), [(Away, "the server is away"), (Silent, "has not answered for 0.5 s")])
 def test_a_store_that_is_away_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, store: Any, says: str) -> None:
     """Looking at a variable would hang the notebook for minutes."""
-    monkeypatch.setattr("persistent.notebook.shown._RETRY_SECONDS", 0.1)
-    monkeypatch.setattr("persistent.notebook.shown._WAIT_SECONDS", 20 if store is Away else 0.5)
+    monkeypatch.setattr("persistent.notebook._RETRY_SECONDS", 0.1)
+    monkeypatch.setattr("persistent.notebook._WAIT_SECONDS", 20 if store is Away else 0.5)
     Silent.answers.clear()
     pipeline, began = Shop().pipeline(store("away")), time.monotonic()
     assert says in text(pipeline)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from persistent import InvalidPipeline
+from persistent import notebook as cell
 from persistent.driver.report import Idle, StepReport
-from persistent.notebook import cell
-from persistent.notebook.cell import Told, is_notebook
+from persistent.notebook import Told, is_notebook
 from persistent.sources.protocol import Reached
 from tests.driver.shop import Shop
 

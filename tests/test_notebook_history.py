@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from persistent import CorruptCheckpoint, NoCheckpoint, Retention, UnknownCheckpoint
+from persistent import CorruptCheckpoint, NoCheckpoint, Retention, UnknownCheckpoint, notebook
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name
-from persistent.notebook import shown as notebook
-from persistent.notebook.shown import line
+from persistent.notebook import line
 from persistent.operations import rollback
 from persistent.storage import LocalStorage
 from tests.driver.shop import Shop
@@ -128,6 +127,6 @@ def test_an_account_that_goes_back_adds_nothing() -> None:
 
 def test_a_golden_checkpoint_is_plotted() -> None:
     """A job that has run for a year would have no history."""
-    storage = LocalStorage(str(Path(__file__).parents[1] / "golden" / "format-4" / "visits"))
+    storage = LocalStorage(str(Path(__file__).parent / "golden" / "format-4" / "visits"))
     assert len(line(storage)) > 5
     assert sum(one["rows"] for one in values(notebook.plotted_history(storage))) == 25

@@ -11,7 +11,7 @@ import pytest
 
 from monoids import Count, Max, SetUnion, record
 from persistent import InvalidPipeline, MemorySink, MemorySource, PersistentTask, Pipeline, WindowState, tumbling
-from persistent.notebook.shown import LIBRARIES, frame_of
+from persistent.notebook import LIBRARIES, frame_of
 
 LARGE = 2**60 + 1
 
