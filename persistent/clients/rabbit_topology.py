@@ -3,7 +3,7 @@ begins."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -118,17 +118,13 @@ class Topology:
         """Declare all, and the queue ``also``; returns the names given by the broker, by those in the topology."""
         for one in self.exchanges:
             channel.exchange_declare(one.name, one.kind, durable=one.durable, arguments=dict(one.arguments))
-        names = {queue.name: _declare(channel, queue) for queue in self._all(also)}
+        queues = self.queues if also is None or also in self.queues else (*self.queues, also)
+        names = {queue.name: _declare(channel, queue) for queue in queues}
         for one_binding in self.bindings:
             queue = names.get(one_binding.queue, one_binding.queue)
             arguments = dict(one_binding.arguments)
             channel.queue_bind(queue, one_binding.exchange, one_binding.routing_key, arguments=arguments)
         return names
-
-    def _all(self, also: Queue | None) -> Iterator[Queue]:
-        yield from self.queues
-        if also is not None and also not in self.queues:
-            yield also
 
 
 def _declare(channel: Any, queue: Queue) -> str:

@@ -76,18 +76,14 @@ def _closing(node: Node) -> Iterator[str]:
         yield from _without_windows(state)
         return
     if isinstance(state.window, SessionWindow):
-        gap, less = duration_text(state.window.gap_ms), _less(lateness)
+        gap = duration_text(state.window.gap_ms)
+        less = f", less {duration_text(lateness.allowed_ms)}" if lateness.allowed_ms else ""
         yield f"A session closes in the step after the clock has passed its last record by {gap}, the gap."
         yield f"A record is late if it is older than the clock of the step before{less}."
     else:
         yield "A window closes in the step after the clock has passed its end (end <= clock)."
         yield from _late(lateness)
     yield "With --end-of-input (end_of_input=True) every window closes at the end of the input."
-
-
-def _less(lateness: Lateness) -> str:
-    """The allowed lateness, which the clock is ahead by."""
-    return f", less {duration_text(lateness.allowed_ms)}" if lateness.allowed_ms else ""
 
 
 def _without_windows(state: PersistentState) -> Iterator[str]:

@@ -166,7 +166,7 @@ class _Verifying:
             return
 
         def look(records: InputRecords) -> Difference | None:
-            outcome = self._run(self._at_once, records)
+            outcome = self._run(at_once, records)
             return None if isinstance(outcome, Raised) else self._unexpected(outcome, expected(records))
 
         seen = look(self.records)
@@ -178,7 +178,7 @@ class _Verifying:
         """Raise TaskDiffers, with few records, if this way has a different result."""
 
         def look(records: InputRecords) -> Difference | None:
-            reference = self.reference if records is self.records else self._run(self._at_once, records)
+            reference = self.reference if records is self.records else self._run(at_once, records)
             if isinstance(reference, Raised):
                 return None
             found = self._run(way.run, records)
@@ -190,9 +190,6 @@ class _Verifying:
         if seen is not None:
             records, difference = smallest(self.records, seen, look)
             raise self._differs(way.name, way.remedy, difference, records)
-
-    def _at_once(self, make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
-        return at_once(make, records, settings)
 
     def _run(
         self, run: Callable[[MakeTask, InputRecords, Settings], Outcome], records: InputRecords
