@@ -99,7 +99,7 @@ def bytewax_flow(campaigns: dict[str, str], source: Path, place: Path) -> None:
     from bytewax.connectors.files import FileSink as LinesSink
     from bytewax.connectors.files import FileSource as LinesSource
     from bytewax.dataflow import Dataflow
-    from bytewax.operators import windowing
+    from bytewax.nodes import windowing
     from bytewax.recovery import RecoveryConfig, init_db_dir
     from bytewax.testing import cluster_main
 

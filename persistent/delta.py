@@ -29,7 +29,6 @@ from persistent.state import PersistentState
 from persistent.state_rows import fold
 from persistent.text.figures import date_text, utc_text
 from persistent.text.user_errors import check_no_mapping, swapped
-from persistent.time_to_live import gaps_of
 
 _FOLD_PARTS = 32
 _TRIED_MAX = 1_000
@@ -315,9 +314,8 @@ class Delta:
 
     def _grouped(self, keys: Sequence[pa.Array], times: Integers, columns: Columns) -> GroupSums:
         state = self._state
-        gaps = gaps_of(state.window, state.time_to_live)
-        if gaps is not None:
-            return group_sessions(state.monoid, gaps, keys, times, columns)
+        if state.gaps is not None:
+            return group_sessions(state.monoid, state.gaps, keys, times, columns)
         return group_by(state.monoid, keys, state.stored_panes(times, self._watermark), columns, state.panes.step)
 
     def _why_late(self) -> str:

@@ -95,10 +95,10 @@ def _read(storage: Storage) -> list[Fact]:
 def _facts(manifest: Manifest) -> Iterator[Fact]:
     planned = f", planned at {utc_text(manifest.committed_ms)}" if manifest.committed_ms else ""
     yield "newest", f"{manifest.base}{planned}; kept: {count_text(max(len(manifest.bases), 1), 'checkpoint')}"
-    for name in manifest.operators:
-        clock = manifest.clocks[name]
+    for name in manifest.nodes:
+        clock = manifest.nodes[name].clock
         ended = ", end of input" if clock.ended else ""
-        of = "clock" if len(manifest.operators) == 1 else f"clock of {name}"
+        of = "clock" if len(manifest.nodes) == 1 else f"clock of {name}"
         yield of, f"{clock_text(clock.watermark)}{ended}"
     sums = {fate: sum(getattr(one, fate) for one in manifest.accounts.values()) for fate in ("read", *_FATES)}
     fates = ", ".join(f"{sums[fate]:,} {fate}" for fate in _FATES if sums[fate])

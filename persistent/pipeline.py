@@ -45,7 +45,7 @@ from persistent.sinks.protocol import AnySink
 from persistent.sources.protocol import Source
 from persistent.state import PersistentState
 from persistent.storage import Storage, is_proved, open_storage
-from persistent.task import PersistentTask, check_task, named_states, operator_name, task_name
+from persistent.task import PersistentTask, check_task, named_states, node_name, task_name
 from persistent.text.spelling import spelled
 from persistent.worker.job import Job, Node
 from persistent.worker.requirements import process, say_where
@@ -144,7 +144,7 @@ class Pipeline:
         self.start_from = None if start_from is None else open_checkpoint(start_from, option="start_from")
         self.evolve = checked_evolutions(evolve, declared)
         self.allow_dropped = checked_names(allow_dropped, "allow_dropped")
-        ours = [operator_name(task, name) for name in self._states]
+        ours = [node_name(task, name) for name in self._states]
         if {*ours} & {*self.allow_dropped}:
             what = "the task" if ours == [task_name(task)] else "a state"
             raise InvalidPipeline(f"allow_dropped={allow_dropped!r} names {what} of this pipeline: omit it")

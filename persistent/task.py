@@ -77,27 +77,27 @@ def task_name(task: PersistentTask) -> str:
     return task.name or type(task).__name__
 
 
-def operator_name(task: PersistentTask, state: str = STATE) -> str:
+def node_name(task: PersistentTask, state: str = STATE) -> str:
     """The name of a state of the task in the checkpoint: that of the task for its only one, if it has no name.
 
-    >>> operator_name(PersistentTask()), operator_name(PersistentTask(), "hourly")
+    >>> node_name(PersistentTask()), node_name(PersistentTask(), "hourly")
     ('PersistentTask', 'PersistentTask/hourly')
     """
     return task_name(task) if state == STATE else f"{task_name(task)}/{state}"
 
 
-def state_name(operator: str) -> str:
+def state_name(node: str) -> str:
     """The name of a state among those of its task.
 
     >>> state_name("Visits"), state_name("Visits/hourly")
     ('state', 'hourly')
     """
-    return operator.partition("/")[2] or STATE
+    return node.partition("/")[2] or STATE
 
 
-def is_of_several(operators: Iterable[str]) -> bool:
+def is_of_several(nodes: Iterable[str]) -> bool:
     """Whether states have names: there are several, or the only one has one."""
-    names = list(operators)
+    names = list(nodes)
     return len(names) > 1 or any("/" in name for name in names)
 
 

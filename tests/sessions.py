@@ -69,6 +69,11 @@ def sessions_in(rows: Sequence[Row]) -> list[Session]:
     )
 
 
+def settled(rows: Sequence[Row], final: int) -> list[Row]:
+    """The rows of sessions that were final at a clock: no new sink of a job that starts from there is given them."""
+    return [row for row in rows if _ms(row["window_end"]) <= final]
+
+
 def _ms(time: Any) -> int:
     return round(time.timestamp() * 1000)
 

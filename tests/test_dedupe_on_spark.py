@@ -68,11 +68,11 @@ def found(job: Pipeline) -> tuple[Mapping[str, int], dict[str, tuple[int, int, i
     """The state, and what was read, processed and a copy in each source."""
     newest = Log(job.storage).newest()
     assert newest is not None
-    (inputs,) = newest.manifest.ledger.values()
+    (task,) = newest.manifest.tasks.values()
     counts = {
         name: (sum(one.read for one in some.values()), sum(one.processed for one in some.values()))
         + (sum(one.duplicate for one in some.values()),)
-        for name, some in inputs.items()
+        for name, some in task.inputs.items()
     }
     return {row["sender"]: row["value"] for row in job.state().to_pylist()}, counts
 

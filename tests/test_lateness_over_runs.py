@@ -26,7 +26,7 @@ from persistent.checkpoint.log import Log
 from persistent.operations import compact, merge, restart, rollback, savepoint
 from persistent.storage import MemoryStorage
 from persistent.window import Window, sliding, tumbling
-from tests.late import Late, Row, Run, disordered, run_of
+from tests.late import Late, Row, Run, disordered, ms, run_of
 from tests.operations.test_merging import Named
 from tests.single import only
 from tests.test_lateness import WINDOWS
@@ -258,3 +258,39 @@ def test_a_sink_that_joins_later_gets_rows_that_stand_for_themselves() -> None:
         run.run(rows_at(5, 15, 6), end_of_input=False)
         assert [row["rows"] for row in second.rows()] == [2]
         assert [row["rows"] for row in first.rows()] == [1, 2]
+
+
+@pytest.mark.parametrize("rows", [rows_at(5, 15, 25), rows_at(5, 15, 25, 6)], ids=["nothing to read", "one is late"])
+def test_a_sink_that_joins_gets_what_has_closed_and_is_not_final(rows: list[Row]) -> None:
+    """Later it met the retraction of a row that it never had, or lacked the window."""
+    first, second, options = MemorySink(), MemorySink(), {"allowed_lateness": 12, "late": "retract"}
+    with run_of(rows, options=options, step_rows=1) as run:
+        run.sink = {"one": first}
+        run.run(rows[:3], end_of_input=False)
+        before = Log(run.storage).ids()[-1]
+        run.sink = {"one": first, "two": second}
+        report = run.run(end_of_input=False)
+        assert (report.late, report.corrected) == (len(rows) - 3, 0)
+        assert [(ms(row["window_end"]), row["retracted"]) for row in second.rows()] == [(20, False)]
+        rollback(run.storage, before, outputs="retract")
+        run.run([*rows[:3], *rows_at(16)], end_of_input=False)
+        found = [(ms(row["window_end"]), row["rows"], row["retracted"]) for row in second.rows()]
+        assert found == [(20, 2, False)]
+        run.run([*rows[:3], *rows_at(16, 17)], end_of_input=False)
+        assert [(row["rows"], row["retracted"]) for row in second.rows()[1:]] == [(2, True), (3, False)]
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_job_from_a_savepoint_gives_a_new_sink_what_can_be_corrected(is_new: bool, tmp_path: Any) -> None:
+    """Corrections would take back rows that it never had; a table that it goes on with has them already."""
+    rows, options = rows_at(5, 15, 25), {"allowed_lateness": 12, "late": "retract"}
+    with run_of(rows, options=options, step_rows=1) as run, run_of(rows, options=options, step_rows=1) as heir:
+        run.sink = SqliteSink(str(tmp_path / "t.db"), "rows")
+        run.run(end_of_input=False)
+        heir.sink = SqliteSink(str(tmp_path / "new.db"), "rows") if is_new else run.sink
+        more = {"start_from": savepoint(run.storage, "half")}
+        heir.pipeline([*rows, *rows_at(26, 16)], **more).run(engine="embedded")
+        names = "window_end, rows, retracted"
+        found = sqlite3.connect(heir.sink.path).execute(f"SELECT {names} FROM rows ORDER BY revision").fetchall()
+        taken = [(int(count), bool(retracted)) for _, count, retracted in found]
+        assert taken == ([] if is_new else [(1, False)]) + [(1, False), (1, True), (2, False)]

@@ -317,8 +317,8 @@ def recorded(job: Pipeline, id: int | None = None) -> Zone:
     """The rules that the newest checkpoint keeps, or that of a step."""
     log = Log(job.storage)
     entry = log.newest() if id is None else log.read(id)
-    assert entry is not None and only(entry.manifest.operators).state.zone is not None
-    return only(entry.manifest.operators).state.zone
+    assert entry is not None and only(entry.manifest.nodes).zone is not None
+    return only(entry.manifest.nodes).zone
 
 
 def test_a_change_of_zone_data_moves_only_windows_that_have_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:

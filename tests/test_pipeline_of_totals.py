@@ -35,7 +35,7 @@ from persistent.verify import verify
 from tests.few import examples
 
 Rows = Sequence[dict[str, Any]]
-COLUMNS = ["page", "n", "sum", "revision"]
+COLUMNS = ["page", "n", "sum", "revision", "retracted"]
 
 
 class Totals(PersistentTask):

@@ -26,7 +26,7 @@ def widths(job: Pipeline) -> list[bool]:
     log = Log(job.storage)
     data = job.storage.read(manifest_name(log.ids()[-1])).to_pybytes()
     body = json.loads(data.partition(b"\n")[0])
-    return [run.get("wide", False) for run in body["operators"]["totals"]["states"]["state"]["runs"]]
+    return [run.get("wide", False) for run in body["nodes"]["totals"]["runs"]]
 
 
 def test_a_run_is_wide_as_long_as_its_totals_are() -> None:
@@ -52,7 +52,7 @@ def test_a_wide_run_that_its_manifest_does_not_call_so_is_refused() -> None:
     assert entry is not None
     from persistent.codec import decode_run
 
-    (found,) = entry.manifest.operators["totals"].state.runs
+    (found,) = entry.manifest.nodes["totals"].runs
     plain = replace(found, wide=False)
     with pytest.raises(CorruptCheckpoint, match="wider than its manifest says"):
         decode_run(Sum(), job.storage.read(found.name), plain, found.name)

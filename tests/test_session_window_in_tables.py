@@ -24,7 +24,7 @@ from persistent.testing.faults import FaultyStorage, Killed, Operations
 from persistent.verify import verify
 from tests.crash.worlds import InTurn
 from tests.few import one_in
-from tests.sessions import Row, Run, Session, Visits, expected, kept_of, run_of, sessions_in, straggling
+from tests.sessions import Row, Run, Session, Visits, expected, kept_of, run_of, sessions_in, settled, straggling
 from tests.single import only
 from tests.test_session_window_changes import current
 from tests.test_session_window_lateness import Two, at, small_folds
@@ -42,6 +42,8 @@ class Shown(Run):
     every: MemorySink = field(default_factory=MemorySink)
     before: Sequence[Row] = ()
     """The rows that the job has published from whose savepoint this one starts."""
+    final: int = 0
+    """Up to where sessions were final at that savepoint: a new sink is given all later ones."""
     stops: list[int] = field(default_factory=list)
     is_plain: bool = True
     """Whether the table is the plain one after every step; after a rollback that leaves outputs it is so in the end."""
@@ -91,7 +93,8 @@ class Shown(Run):
 
     def current(self) -> list[Session]:
         """What a reader of all rows holds."""
-        return current([*self.before, *self.every.rows()])
+        rows = self.every.rows()
+        return current([*settled(self.before, self.final), *rows] if rows else self.before)
 
     def read(self) -> int:
         """How many records the newest checkpoint has read."""
@@ -261,6 +264,7 @@ def test_an_heir_goes_on_in_the_table(seed: int, options: dict[str, Any], tmp_pa
         made.go(18)
         origin = made.storage
         heir = Shown(made.rows, made.task, made.behind, made.step_rows, path=tmp_path, before=made.every.rows())
+        heir.final = only(newest_of(Log(origin)).manifest.nodes).final
         heir.is_plain, heir.stops = not options, [18]
         heir.go(24, start_from=savepoint(origin, "half"))
         heir.go()

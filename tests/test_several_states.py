@@ -296,8 +296,8 @@ def test_several_sinks_of_a_state_get_its_rows_and_no_others(storage: MemoryStor
     assert sorted(sinks["a"].rows(), key=str) == sorted(sinks["b"].rows(), key=str) and len(sinks["a"].rows()) == 2
     assert [(row["key"], row["value"]) for row in sinks["total"].rows()] == [("a", 2)]
     found = Log(storage).newest()
-    assert found is not None and {name: part.state for name, part in found.manifest.sinks.items()} == {
-        "a": "short",
-        "b": "short",
-        "total": "total",
+    assert found is not None and {name: part.node for name, part in found.manifest.sinks.items()} == {
+        "a": "Two/short",
+        "b": "Two/short",
+        "total": "Two/total",
     }

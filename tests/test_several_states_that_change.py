@@ -63,7 +63,7 @@ def test_a_state_that_is_added_begins_at_the_clock() -> None:
     notes = [note for note in report.notes if note.startswith("the state")]
     assert len(notes) == 2 and all("is new: it begins at clock" in note for note in notes)
     found = manifest_of(world.storage)
-    assert {name: one.state.added for name, one in found.operators.items()} == {
+    assert {name: one.added for name, one in found.nodes.items()} == {
         "Several/short": None,
         "Several/total": None,
         "Several/known": clock,
@@ -130,12 +130,12 @@ def test_an_operation_says_what_the_task_has_more_and_less_than_the_checkpoint()
     report = less.run(Run(41, 7), allow_dropped=["Several/total"])
     assert report is not None
     assert [note for note in report.notes if "dropped" in note] == ["the state 'total' is dropped"]
-    assert manifest_of(world.storage).operators.keys() == {"Several/short"}
+    assert manifest_of(world.storage).nodes.keys() == {"Several/short"}
     compact(less.pipeline())
     more.sinks["total"] = MemorySink()
     more.run(Run(50, 7))
     compact(more.pipeline())
-    assert manifest_of(world.storage).operators.keys() == {"Several/short", "Several/total", "Several/gaps"}
+    assert manifest_of(world.storage).nodes.keys() == {"Several/short", "Several/total", "Several/gaps"}
     assert verify(world.storage).findings == []
 
 
@@ -469,7 +469,7 @@ def test_an_heir_may_have_other_states() -> None:
     since.run()
     assert heir.shown("changes") == since.shown("changes")
     found = manifest_of(heir.storage)
-    assert found.operators["Several/changes"].state.added == manifest_of(world.storage).clock.watermark
+    assert found.nodes["Several/changes"].added == manifest_of(world.storage).clock.watermark
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -169,7 +169,7 @@ def test_what_expires_is_counted_by_state() -> None:
 def test_the_end_of_the_input_closes_windows_beside_lives_that_stay(job: Job) -> None:
     """The end of the input sets the clock of the windows ahead, to their end; it is no time for a key."""
     job.run([*at(5), *at(33, key="b")], ends=True)
-    clocks = {name: clock.watermark for name, clock in manifest_of(job.storage).clocks.items()}
+    clocks = {name: node.clock.watermark for name, node in manifest_of(job.storage).nodes.items()}
     assert clocks == {"Beside/short": 40, "Beside/lives": 33}
     assert job.lives() == {"a": 1, "b": 1}, "by the clock of the windows, the first would have expired"
     report = job.run([*at(5), *at(33, key="b"), *at(34, key="b")], ends=True)
@@ -207,7 +207,7 @@ def test_a_state_with_a_time_to_live_is_added_at_the_clock() -> None:
     report = more.run(Run(60, 7))
     assert report is not None and sum("is new: it begins at clock" in note for note in report.notes) == 2
     more.run()
-    assert manifest_of(world.storage).operators["Several/lives"].state.added == clock
+    assert manifest_of(world.storage).nodes["Several/lives"].added == clock
     for name in ("short", "total"):
         alone = world.alone(name)
         for run in (Run(40, 7), Run(60, 7), None):
@@ -238,12 +238,12 @@ def test_a_dropped_state_with_a_time_to_live_has_no_windows(job: Job) -> None:
         job.run()
     report = job.run([*job.rows, *at(41)], allow_dropped=["Beside/lives"])
     assert "the state 'lives' is dropped" in report.notes
-    assert not any(one.state.has_time_to_live for one in manifest_of(job.storage).operators.values())
+    assert not any(one.has_time_to_live for one in manifest_of(job.storage).nodes.values())
 
 
 def test_another_time_to_live_of_one_state_is_refused_by_its_name(job: Job) -> None:
     job.run()
-    assert any(one.state.has_time_to_live for one in manifest_of(job.storage).operators.values())
+    assert any(one.has_time_to_live for one in manifest_of(job.storage).nodes.values())
     job.task = Beside(31)
     with pytest.raises(FingerprintChanged, match=r'Beside/lives.*ttl: "30 ms" -> "31 ms"'):
         job.run()
@@ -361,9 +361,7 @@ def test_lives_leave_the_disk_beside_windows_that_stay() -> None:
     job = Job(rows, Beside(ttl=10, total=True))
     job.run(step_rows=25)
     compact(job.pipeline())
-    held = {
-        name: sum(run.rows_left for run in one.state.runs) for name, one in manifest_of(job.storage).operators.items()
-    }
+    held = {name: sum(run.rows_left for run in one.runs) for name, one in manifest_of(job.storage).nodes.items()}
     assert held["Beside/total"] == 60 and held["Beside/lives"] < 10
     assert job.pipeline().state(name="total").num_rows == 60
     assert job.lives().keys() == {"k58", "k59"}

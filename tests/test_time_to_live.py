@@ -426,7 +426,7 @@ def test_a_manifest_says_that_its_keys_expire() -> None:
     with run_of(at(0, 5)) as run:
         run.run()
         manifest = Log(run.storage).newest().manifest
-        assert only(Manifest.decode(manifest.encode(), "there").nodes).state.has_time_to_live
+        assert only(Manifest.decode(manifest.encode(), "there").nodes).has_time_to_live
 
 
 def test_a_state_on_its_own_has_no_clock() -> None:

@@ -1,8 +1,7 @@
 """Agreement between the parts of a manifest or plan: each refers to exactly the partitions of its source, and no id to
 a later manifest.
 
-What a field may be stands in its class. A function here raises Misfit, with the place of the first contradiction;
-NewerFormat for a document that only a newer release can continue.
+What a field may be stands in its class. A function here raises Misfit, with the place of the first contradiction.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from typing import Any
 from persistent.checkpoint.positions import CODECS
 from persistent.codec import type_of
 from persistent.codec.declared import Misfit
-from persistent.errors import NewerFormat
 from persistent.lateness import EARLY
 
 
@@ -36,20 +34,21 @@ def manifest_agrees(manifest: Any) -> None:
         for staged in (*aside.late, *aside.dead):
             if not staged.name.startswith("d/"):
                 raise Misfit(f"aside: {staged.name!r:.60} is not a file in d/")
-    _states_agree(manifest)
-    for node, operator in manifest.operators.items():
-        _check_key_types(operator, f"operators.{node}.key_types")
-        _check_among(operator.inputs, manifest.sources, f"operators.{node}.inputs", "sources")
-        for name, accounts in manifest.ledger[node].items():
-            _check_same(accounts, manifest.sources[name].partitions, f"ledger.{node}.{name}")
+    for name, node in manifest.nodes.items():
+        place = f"nodes.{name}"
+        _check_key_types(node, f"{place}.key_types")
+        _check_closed(node.final_at, node.clock.closed, f"{place}.final_at")
+        if node.passed is not None and node.emit is None:
+            raise Misfit(f"{place}: the clock of early results, of which there are none")
+    for name, task in manifest.tasks.items():
+        _check_some(f"inputs of {name}", task.inputs)
+        _check_among(task.inputs, manifest.sources, f"tasks.{name}.inputs", "sources")
+        for source, accounts in task.inputs.items():
+            place = f"tasks.{name}.inputs.{source}"
+            _check_same(accounts, manifest.sources[source].partitions, place)
             if any(account.mix >> 64 for account in accounts.values()):
-                raise Misfit(f"ledger.{node}.{name}: a mix is no sum modulo 2**64")
-        for name, state in operator.states.items():
-            place = f"operators.{node}.states.{name}"
-            _check_closed(state.final, manifest.clocks[node].closed, f"{place}.final")
-            if state.passed is not None and state.emit is None:
-                raise Misfit(f"{place}: the clock of early results, of which there are none")
-    read = {name for operator in manifest.operators.values() for name in operator.inputs}
+                raise Misfit(f"{place}: a mix is no sum modulo 2**64")
+    read = {source for task in manifest.tasks.values() for source in task.inputs}
     for name in manifest.sources:
         if name not in read:
             raise Misfit(f"sources.{name}: no task reads it")
@@ -68,31 +67,15 @@ def _in_order(manifest: Any) -> None:
 
 
 def _nodes_agree(manifest: Any) -> None:
-    """Exactly the nodes have clocks and accounts, and an account covers exactly the inputs of its task."""
-    nodes = manifest.operators
-    for name in ("clocks", "ledger"):
-        if getattr(manifest, name).keys() != nodes.keys():
-            raise Misfit(f"{name} are of {_names(getattr(manifest, name))}, the nodes are {_names(nodes)}")
-    _check_some("sources", manifest.sources)
-    _check_some("nodes", nodes)
-    for node, operator in nodes.items():
-        _check_some(f"inputs of {node}", operator.inputs)
-        _check_one(f"states of {node}", operator.states)
-        if sorted(manifest.ledger[node]) != sorted(operator.inputs):
-            raise Misfit(f"{node} reads {_names(operator.inputs)}, its account is of other inputs")
-
-
-def _states_agree(manifest: Any) -> None:
-    """All states of a task have read the same records, so they have the same inputs and accounts, and its key
-    columns."""
-    firsts = dict[str, str]()
-    for node, operator in manifest.operators.items():
-        first = firsts.setdefault(node.partition("/")[0], node)
-        for part in ("inputs", "key_names"):
-            if getattr(operator, part) != getattr(manifest.operators[first], part):
-                raise Misfit(f"operators.{node}.{part}: differs from that of {first:.60}")
-        if manifest.ledger[node] != manifest.ledger[first]:
-            raise Misfit(f"ledger.{node}: differs from that of {first:.60}")
+    """Each node belongs to a task, which has its key columns in all of them, and each task has a node."""
+    for name in ("sources", "tasks", "nodes"):
+        _check_some(name, getattr(manifest, name))
+    keys = dict[str, tuple[str, ...]]()
+    for name, node in manifest.nodes.items():
+        if keys.setdefault(name.partition("/")[0], node.key_names) != node.key_names:
+            raise Misfit(f"nodes.{name}.key_names: differs from another node of its task")
+    if keys.keys() != manifest.tasks.keys():
+        raise Misfit(f"the nodes are of the tasks {_names(keys)}, the tasks are {_names(manifest.tasks)}")
 
 
 def plan_agrees(plan: Any) -> None:
@@ -119,14 +102,6 @@ def plan_agrees(plan: Any) -> None:
             raise Misfit(f"tasks.{task}.emit: is early, and by no clock")
 
 
-def _check_one(what: str, names: Collection[str]) -> None:
-    _check_some(what, names)
-    if len(names) > 1:
-        raise NewerFormat(
-            f"has {len(names)} {what} ({_names(names)}), but this release knows jobs with one: use a newer release"
-        )
-
-
 def _check_some(what: str, names: Collection[str]) -> None:
     if not names:
         raise Misfit(f"has no {what}, which no release writes")
@@ -144,14 +119,14 @@ def _check_fit(codec: str, positions: Mapping[str, Any], place: str) -> None:
             raise Misfit(f"{place}: {position} of {partition:.60} is no position of the codec {codec}")
 
 
-def _check_key_types(operator: Any, place: str) -> None:
+def _check_key_types(node: Any, place: str) -> None:
     """Every key column has a type, or none has until the first key is counted."""
-    for name in operator.key_types:
+    for name in node.key_types:
         try:
             type_of(name)
         except ValueError as error:
             raise Misfit(f"{place}: {error}") from error
-    if operator.key_types and len(operator.key_types) != len(operator.key_names):
+    if node.key_types and len(node.key_types) != len(node.key_names):
         raise Misfit(f"{place}: needs as many key types as key names")
 
 

@@ -16,12 +16,11 @@ from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.corrections import check_read_with
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import OperatorState
 from persistent.checkpoint.successor import Entry
 from persistent.codec import canonical_json
 from persistent.errors import CorruptCheckpoint, FingerprintChanged, UnknownCheckpoint
 from persistent.state import NonWindowState, PersistentState
-from persistent.task import PersistentTask, key_names, operator_name, state_name, task_name
+from persistent.task import PersistentTask, key_names, node_name, state_name, task_name
 from persistent.text.figures import utc_text
 
 
@@ -34,7 +33,7 @@ def checkpoint_as_of(
     precede a migration of a state."""
     newest = newest_of(log)
     kept = _line_of(newest.manifest, {entry.manifest.id: entry for entry in _kept(log, newest)})
-    each = [_Asked(task, state, clock, unpublished, operator_name(task, name)) for name, state in states.items()]
+    each = [_Asked(task, state, clock, unpublished, node_name(task, name)) for name, state in states.items()]
     knowing = [
         entry
         for entry in kept
@@ -56,7 +55,7 @@ def checkpoint_as_of(
         )
     asked = next((one for one in each if not any(one.is_known_by(entry.manifest) for entry in kept)), each[0])
     clocks = f"{utc_text(asked.watermark(kept[0].manifest))} to {utc_text(asked.watermark(kept[-1].manifest))}"
-    of = "" if len(each) == 1 else f" {state_name(asked.operator)!r}"
+    of = "" if len(each) == 1 else f" {state_name(asked.node)!r}"
     raise UnknownCheckpoint(
         f"{log.storage.url}: no kept checkpoint holds the state{of} as of {utc_text(clock)}: their clocks are {clocks}"
         f"{asked.why_unknown([entry.manifest for entry in kept], _nearest(each, kept, clock))}"
@@ -68,8 +67,8 @@ def _nearest(each: Sequence[_Asked], kept: Sequence[Entry], clock: int) -> str:
     found = set()
     for asked in each:
         for manifest in (entry.manifest for entry in kept):
-            operator = manifest.operators.get(asked.operator)
-            known_from = None if operator is None else operator.state.known_from
+            node = manifest.nodes.get(asked.node)
+            known_from = None if node is None else node.known_from
             found |= {asked.state.panes.cut_before(one) for one in (asked.watermark(manifest), known_from or 0)}
     known = [
         one
@@ -118,42 +117,43 @@ class _Asked:
     state: PersistentState
     clock: int
     unpublished: bool
-    operator: str
+    node: str
 
     def is_known_by(self, manifest: Manifest) -> bool:
-        operator, since = self._operator(manifest), None
-        if operator is None and {name.partition("/")[0] for name in manifest.operators} == {task_name(self.task)}:
+        node, since = manifest.nodes.get(self.node), None
+        if node is None and manifest.tasks.keys() == {task_name(self.task)}:
             # The state was added since.
             return False
-        times = manifest.clock if operator is None else manifest.clocks[self.operator]
-        if operator is not None:
-            starts = [one for one in (operator.state.known_from, operator.state.added) if one is not None]
+        times = manifest.clock if node is None else node.clock
+        if node is not None:
+            starts = [one for one in (node.known_from, node.added) if one is not None]
             since = max(starts, default=None)
-        state = self.state.in_zone(None if operator is None else operator.state.zone)
+        state = self.state.in_zone(None if node is None else node.zone)
         known, window = state.knows(self.clock, times.watermark), state.window
         if known and window is not None:
             # No window that was open at the clock has lost its panes since.
-            gone = times.closed if self.unpublished or operator is None else operator.state.final_at(times.closed)
+            gone = times.closed if self.unpublished or node is None else node.final
             known = window.first_number(gone) <= window.first_number(self.clock)
             known = known and (not self.unpublished or window.is_untouched(self.clock, times.closed))
         return known and (since is None or self.clock >= since)
 
     def watermark(self, manifest: Manifest) -> int:
         """The clock of the state; of the task, if it has no such state."""
-        return manifest.clocks.get(self.operator, manifest.clock).watermark
+        node = manifest.nodes.get(self.node)
+        return (manifest.clock if node is None else node.clock).watermark
 
     def has_state_of(self, manifest: Manifest) -> bool:
         """Whether the manifest holds the state of the current task."""
-        operator = self._operator(manifest)
-        return operator is not None and (canonical_json(operator.state.fingerprint), operator.key_names) == (
+        node = manifest.nodes.get(self.node)
+        return node is not None and (canonical_json(node.fingerprint), node.key_names) == (
             canonical_json(self.state.fingerprint()),
             key_names(self.task),
         )
 
     def why_unknown(self, kept: list[Manifest], nearest: str) -> str:
         """Why none of these manifests knows the clock, and what to do. ``nearest``: the clocks that are known."""
-        operators = [operator for manifest in kept if (operator := self._operator(manifest)) is not None]
-        state, clock = self.state.in_zone(operators[-1].state.zone if operators else None), self.clock
+        nodes = [manifest.nodes[self.node] for manifest in kept if self.node in manifest.nodes]
+        state, clock = self.state.in_zone(nodes[-1].zone if nodes else None), self.clock
         if state.time_to_live is not None:
             return (
                 f". A state with a time to live ({state.time_to_live}) keeps the lives of its keys, and no times within"
@@ -164,14 +164,11 @@ class _Asked:
             return f", and it is not on the grid of this state, {state.panes}: the previous one is {before}"
         if isinstance(state, NonWindowState) and state.history_ms is None:
             return ". Declare how far back to keep it: NonWindowState(..., interval_ms=..., history=...)"
-        added = max((operator.state.added or 0 for operator in operators), default=0)
+        added = max((node.added or 0 for node in nodes), default=0)
         if clock < added:
             return f". The state was added later, and is known from {utc_text(added)} on: choose a later clock"
-        since = min((operator.state.known_from or 0 for operator in operators), default=0)
+        since = min((node.known_from or 0 for node in nodes), default=0)
         if clock < since:
             return f". The panes before {utc_text(since)} are summed up: choose a later clock, or a checkpoint's id"
         known = f" that is known, the nearest are {nearest}" if nearest else ""
         return f". Choose a clock in that range{known}, or a kept checkpoint (persistent state --at ID)"
-
-    def _operator(self, manifest: Manifest) -> OperatorState | None:
-        return manifest.operators.get(self.operator)

@@ -211,5 +211,5 @@ def _warn_of_corrections(manifest: Manifest, last: Manifest, url: str) -> None:
         if name not in manifest.corrections and one.checkpoint <= kept and not one.is_neutral
     ]
     if undone and last.result_sinks():
-        is_of_sessions = any(one.state.has_sessions for one in last.operators.values())
+        is_of_sessions = any(node.has_sessions for node in last.nodes.values())
         logger.warning("%s: %s", url, left_shown_text(undone) + (_SESSIONS % manifest.id if is_of_sessions else ""))

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import OperatorState, SourcePart, StateRuns
+from persistent.checkpoint.parts import NodePart, SourcePart
 from persistent.checkpoint.runs import write_new
 from persistent.checkpoint.successor import Entry
 from persistent.codec import Run, decode_table
@@ -65,13 +65,9 @@ def copied(source: Storage, manifest: Manifest, target: Target, on_progress: OnP
     def renamed(runs: tuple[Run, ...]) -> tuple[Run, ...]:
         return tuple(replace(run, name=names[run.name]) for run in runs)
 
-    def moved(operator: OperatorState) -> OperatorState:
-        states = {name: replace(state, runs=renamed(state.runs)) for name, state in operator.states.items()}
-        return replace(operator, states=states)
-
     return replace(
         manifest,
-        operators={name: moved(operator) for name, operator in manifest.operators.items()},
+        nodes={name: replace(node, runs=renamed(node.runs)) for name, node in manifest.nodes.items()},
         sources={name: with_runs(source, renamed) for name, source in manifest.sources.items()},
     )
 
@@ -140,19 +136,19 @@ def check_kept(log: Log, newest: Manifest, id: int) -> None:
         raise UnknownCheckpoint(f"{log.storage.url} keeps no checkpoint {id}; it keeps {shown}")
 
 
-def renumbered(state: StateRuns) -> StateRuns:
-    """The same state in another job, which is at its second manifest: its runs sum the deltas numbered from 0 to 2.
+def renumbered(node: NodePart) -> NodePart:
+    """The same node in another job, which is at its second manifest: its runs sum the deltas numbered from 0 to 2.
 
     Published runs stay apart from unpublished ones; runs that a fold has begun, and later ones, from earlier ones.
     """
-    runs = state.runs
-    published = sum(run.last <= state.published for run in runs)
+    runs = node.runs
+    published = sum(run.last <= node.published for run in runs)
     first = min((run.first for run in runs if run.low > run.start), default=0)
     before = sum(run.last < first for run in runs)
     cuts = {cut for cut in (published, before) if cut}
     numbers = [(0 if published else 1) + sum(cut <= place for cut in cuts) for place in range(len(runs))]
     return replace(
-        state,
+        node,
         runs=tuple(replace(run, first=number, last=number) for run, number in zip(runs, numbers, strict=True)),
         published=numbers[published - 1] if published else 0,
     )
@@ -162,5 +158,5 @@ def renumbered_source(source: SourcePart) -> SourcePart:
     """The same source in another job. Its seen records are a state as well."""
     if source.seen is None:
         return source
-    runs = renumbered(StateRuns({}, source.seen.runs)).runs
+    runs = renumbered(NodePart({}, runs=source.seen.runs)).runs
     return replace(source, seen=replace(source.seen, runs=runs))

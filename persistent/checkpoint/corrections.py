@@ -1,5 +1,5 @@
-"""A correction puts records into a state, or takes some out, after the fact. Its account stands beside the ledger: the
-records are not those of a source.
+"""A correction puts records into a state, or takes some out, after the fact. Its account stands beside those of the
+sources, because the records are not those of a source.
 
 A manifest keeps the account of every correction under its name, so that none is applied twice.
 """

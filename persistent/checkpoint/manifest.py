@@ -4,8 +4,8 @@ Laws, along the chain of parents: ids and epochs never decrease, nor do position
 sets the state anew (``SETS``); ``base`` is the manifest's own id if it holds a state of its own, and fences,
 compactions and migrations copy it; per partition ``read = processed + late + dead + duplicate``.
 
-It holds every source, node and sink by name. A node is a state of a task, with a clock of its own, because it closes
-its own windows. All nodes of a task have read the same records, so their accounts are equal.
+It holds every source, task, node and sink by name. A node is a state of a task, with a clock of its own, because it
+closes its own windows. All nodes of a task have read the same records, so the accounts are the task's.
 """
 
 from __future__ import annotations
@@ -24,17 +24,15 @@ from persistent.checkpoint.names import runs_folder
 from persistent.checkpoint.output_parts import Aside, Inheritance, SinkPart
 from persistent.checkpoint.parts import (
     Accounts,
+    NodeName,
     NodePart,
-    OperatorName,
-    OperatorState,
     SourcePart,
-    TaskClock,
+    TaskPart,
     partition_name,
 )
 from persistent.clock import Clock
 from persistent.codec import Run, declared
 from persistent.fields import MANY, PARTS_MAX, Name, Natural, Part, Sha256, ShortText, Whole
-from persistent.task import STATE, state_name
 
 T = TypeVar("T")
 
@@ -65,9 +63,8 @@ class Manifest(Part, frozen=True):
     ``max_future``. ``corrections``: what was put into the state or taken out of it after the fact, by name; no name is
     used twice.
 
-    ``sources``, ``sinks``: by name. ``clocks``, ``operators``: by node, which is ``task``, or ``task/state`` if the
-    task has several states. ``ledger``: by node, input and partition. ``aside``: late rows and dead letters that may
-    still be unpublished, oldest first.
+    ``sources``, ``tasks``, ``sinks``: by name. ``nodes``: by name, which is ``task``, or ``task/state`` if the states
+    of the task have names. ``aside``: late rows and dead letters that may still be unpublished, oldest first.
     """
 
     job: ShortText
@@ -78,12 +75,8 @@ class Manifest(Part, frozen=True):
     epoch: Natural
     nonce: ShortText
     sources: Annotated[Mapping[Name, SourcePart], Meta(max_length=PARTS_MAX)]
-    clocks: Annotated[Mapping[OperatorName, TaskClock], Meta(max_length=PARTS_MAX)]
-    operators: Annotated[Mapping[OperatorName, OperatorState], Meta(max_length=PARTS_MAX)]
-    ledger: Annotated[
-        Mapping[OperatorName, Annotated[Mapping[Name, Accounts], Meta(max_length=PARTS_MAX)]],
-        Meta(max_length=PARTS_MAX),
-    ]
+    tasks: Annotated[Mapping[Name, TaskPart], Meta(max_length=PARTS_MAX)]
+    nodes: Annotated[Mapping[NodeName, NodePart], Meta(max_length=PARTS_MAX)]
     sinks: Annotated[Mapping[Name, SinkPart], Meta(max_length=PARTS_MAX)] = {}
     aside: Annotated[tuple[Aside, ...], Meta(max_length=MANY)] = ()
     parent: tuple[Natural, Sha256] | None = None
@@ -124,38 +117,16 @@ class Manifest(Part, frozen=True):
 
     # -- its parts -------------------------------------------------------------------------------------------------
 
-    def node(self, id: str) -> NodePart:
-        """A node, with its clock."""
-        return NodePart(id, self.clocks[id], self.operators[id])
-
-    @property
-    def nodes(self) -> dict[str, NodePart]:
-        """Every node."""
-        return {id: self.node(id) for id in self.operators}
-
-    @property
-    def tasks(self) -> dict[str, list[str]]:
-        """The nodes of each task."""
-        tasks: dict[str, list[str]] = {}
-        for id in self.operators:
-            tasks.setdefault(id.partition("/")[0], []).append(id)
-        return tasks
-
     def sinks_of(self, node: str) -> dict[str, SinkPart]:
         """The sinks of results that take a node."""
-        name = state_name(node)
-        return {sink: part for sink, part in self.sinks.items() if not part.late and (part.state or STATE) == name}
-
-    def accounts_of(self, task: str) -> Mapping[str, Accounts]:
-        """The accounts of a task, by source."""
-        return self.ledger[self.tasks[task][0]]
+        return {name: sink for name, sink in self.sinks.items() if sink.node == node}
 
     @property
     def inputs(self) -> Mapping[str, Accounts]:
         """The accounts by source, of all tasks: a record counts once for each that reads its source."""
         sums: dict[str, Accounts] = {}
-        for task in self.tasks:
-            for name, accounts in self.accounts_of(task).items():
+        for task in self.tasks.values():
+            for name, accounts in task.inputs.items():
                 before = sums.get(name)
                 sums[name] = accounts if before is None else {one: accounts[one] + before[one] for one in accounts}
         return sums
@@ -169,19 +140,23 @@ class Manifest(Part, frozen=True):
     def clock(self) -> Clock:
         """What each node has reached, with the timestamps of all sources."""
         largest = {name: source.largest for name, source in self.sources.items()}
-        watermark, closed = (
-            min(getattr(one, name) for one in self.clocks.values()) for name in ("watermark", "closed")
-        )
-        return Clock(watermark, closed, _by_partition(largest), all(one.ended for one in self.clocks.values()))
+        clocks = [node.clock for node in self.nodes.values()]
+        watermark, closed = (min(getattr(clock, name) for clock in clocks) for name in ("watermark", "closed"))
+        return Clock(watermark, closed, _by_partition(largest), all(clock.ended for clock in clocks))
 
     @property
     def furthest(self) -> int:
         """The clock of the node that is furthest."""
-        return max(one.watermark for one in self.clocks.values())
+        return max(node.clock.watermark for node in self.nodes.values())
+
+    @property
+    def quiet_ms(self) -> int:
+        """How long every partition had been at its end when the clock of a node last moved on by that."""
+        return max(node.clock.quiet_ms for node in self.nodes.values())
 
     def state_runs(self) -> list[Run]:
         """The runs of all states."""
-        return [run for one in self.operators.values() for state in one.states.values() for run in state.runs]
+        return [run for node in self.nodes.values() for run in node.runs]
 
     def all_runs(self) -> list[Run]:
         """The runs of all states, of the indexes of all sources, and of their seen records."""
@@ -192,7 +167,7 @@ class Manifest(Part, frozen=True):
 
     def folders(self) -> set[str]:
         """The folders that hold the runs of its states, and what is set aside until it is published."""
-        return {runs_folder(one) for operator in self.operators for one in (operator, operator.partition("/")[0])}
+        return {runs_folder(name) for name in (*self.nodes, *self.tasks)}
 
     def index_folders(self) -> set[str]:
         """The folders that hold the runs of its sources' indexes, and of their seen records, by kind."""

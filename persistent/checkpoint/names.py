@@ -5,7 +5,7 @@ A checkpoint:
     FORMAT                                 the format of the folder, and its job
     m/<id>.json                            a manifest: id in 20 digits, so that names sort as ids do
     p/<base>.json, p/<base>-<number>.json  the plan of the step after checkpoint ``base``
-    d/<name>/<attempt>.arrow               a run: of the state of that operator, or of the index of that source
+    d/<name>/<attempt>.arrow               a run: of that node, or of the index of that source
     late/<id>-<nonce>.arrow, dead/...      late rows and dead letters, under the id that staged them
     retracted/<first>-<stop>               a mark: late rows and dead letters of these ids are taken back
     staged/<attempt>.arrow                 outputs that wait for a sink without a place of its own
@@ -136,7 +136,7 @@ def attempt_of(name: str) -> tuple[int, int] | None:
 
 
 def runs_folder(name: str) -> str:
-    """The folder of the runs of that operator, or of the index of that kind of source."""
+    """The folder of the runs of that node, or of the index of that kind of source."""
     return f"d/{name}"
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Annotated, Final
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from persistent.checkpoint.names import Staged
+from persistent.checkpoint.parts import NodeName
 from persistent.fields import MANY, Name, Natural, Part, ShortText
+from persistent.task import state_name
 
 LATE_SINK: Final = "late"
 """The name of the sink of late records."""
@@ -31,16 +35,19 @@ class SinkBatch(Part, frozen=True):
 class SinkPart(Part, frozen=True):
     """The batches of a sink. ``does``: its optional methods. ``last``: the id of its newest batch, or of the rollback
     since. ``unpublished``: the batches that may still be unpublished, oldest first; without files if a run without a
-    sink has discarded them. ``state``: the name of the state that it takes; None if that has none. ``emptied``: whether
-    a rollback takes back all that it was given, so it lacks every key. ``late``: whether it receives late records,
-    instead of results."""
+    sink has discarded them. ``node``: the node that it takes, which may have been dropped since; None for the sink of
+    late records. ``emptied``: whether a rollback takes back all that it was given, so it lacks every key."""
 
     does: Annotated[tuple[Name, ...], Meta(max_length=100)] = ()
     last: Natural | None = None
     unpublished: Annotated[tuple[SinkBatch, ...], Meta(max_length=MANY)] = ()
-    state: Name | None = None
+    node: NodeName | None = None
     emptied: bool = False
-    late: bool = False
+
+    @property
+    def late(self) -> bool:
+        """Whether it receives late records, instead of results."""
+        return self.node is None
 
     @property
     def owed(self) -> tuple[SinkBatch, ...]:
@@ -48,13 +55,26 @@ class SinkPart(Part, frozen=True):
         return tuple(batch for batch in self.unpublished if batch.staged)
 
 
+def named_after(sinks: Mapping[str, SinkPart], nodes: Collection[str]) -> dict[str, SinkPart]:
+    """The sinks, of which each names one of these nodes: the state of the same name, if its task was renamed. It keeps
+    its node if no state has that name."""
+    names = {state_name(node): node for node in nodes}
+    return {
+        name: sink
+        if sink.node is None or sink.node in nodes
+        else replace(sink, node=names.get(state_name(sink.node), sink.node))
+        for name, sink in sinks.items()
+    }
+
+
 class Inheritance(Part, frozen=True):
     """The place in a sink that a job takes over from the one whose savepoint it started from: the ``number`` of the
-    newest batch there, and the ``jobs`` that may hold the place. ``state``: as of a sink."""
+    newest batch there, and the ``jobs`` that may hold the place. ``node``: that the sink took in that job, whose task
+    may have had another name; None for the sink of late records."""
 
     jobs: Annotated[tuple[ShortText, ...], Meta(max_length=1_000)]
     number: Natural
-    state: Name | None = None
+    node: NodeName | None = None
 
 
 class Aside(Part, frozen=True):

@@ -1,4 +1,4 @@
-"""The parts of a manifest describe each source, task, state and input, all of them by name.
+"""The parts of a manifest describe each source, task and node, all of them by name.
 
 Those of its outputs are in ``persistent.checkpoint.output_parts``.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -35,11 +34,11 @@ from persistent.fields import (
 from persistent.lateness import Answer, Emission
 from persistent.zone import Zone
 
-OperatorName = Annotated[
+NodeName = Annotated[
     str,
     Meta(max_length=401, pattern=r"\A[A-Za-z0-9][A-Za-z0-9._=@+-]*(/[A-Za-z0-9][A-Za-z0-9._=@+-]*)?\Z"),
 ]
-"""The name of a task, or ``task/state`` if its states have names."""
+"""The name of a node: of its task, or ``task/state`` if the states of the task have names."""
 RunList = Annotated[tuple[Run, ...], Meta(max_length=MANY)]
 _MODULUS = 1 << 64
 _FOREIGN = re.compile(r"[^A-Za-z0-9._=@+-]+")
@@ -151,7 +150,7 @@ class SourcePart(Part, frozen=True):
         return (*self.index, *(() if self.seen is None else self.seen.runs))
 
 
-class TaskClock(Part, frozen=True):
+class NodeClock(Part, frozen=True):
     """The clock of a node. ``closed``: every window with ``end <= closed`` has been staged. ``ended``: its input was
     declared complete, and no record has arrived since. ``quiet_ms``: for how long every partition had been at its end
     when the clock last moved on by that; 0 once something was read."""
@@ -162,23 +161,30 @@ class TaskClock(Part, frozen=True):
     quiet_ms: Natural = 0
 
     @staticmethod
-    def of(clock: Clock) -> TaskClock:
+    def of(clock: Clock) -> NodeClock:
         """A clock without the timestamps of its sources."""
-        return TaskClock(clock.watermark, clock.closed, clock.end_of_input)
+        return NodeClock(clock.watermark, clock.closed, clock.end_of_input)
 
     def quiet_from(self, reached: int) -> int:
         """Where it stood when its sources went quiet: at what they ``reached``; at itself, if none has a record."""
         return reached or self.watermark - self.quiet_ms
 
 
-class StateRuns(Part, frozen=True):
-    """One state of a task: its fingerprint, and the runs whose sum it is, oldest first.
+class TaskPart(Part, frozen=True):
+    """What a task has read. ``inputs``: its accounts by source, which hold for all nodes of the task."""
+
+    inputs: Annotated[Mapping[Name, Accounts], Meta(max_length=PARTS_MAX)]
+
+
+class NodePart(Part, frozen=True):
+    """A node: a state of a task, with its clock, the columns of its key, its fingerprint, and the runs whose sum it is,
+    oldest first.
 
     ``published``: the id of the checkpoint that last published a state without windows, or one that is published as it
     changes: only what is in later runs is not published yet. ``lowest``: the smallest pane that an open window still
     needs, None if the state is empty. ``known_from``: with ``history=``, the clock from which its panes are kept apart,
     however long they were kept before; None without. ``zone``: the rules of the time zone by which its windows have
-    their borders; None without a calendar. ``final``: every window that ends at or before it is final, and its panes
+    their borders; None without a calendar. ``final_at``: every window that ends at or before it is final, and its panes
     are gone; None if all closed ones are. ``late``: how late records, or changes, revise what is published; None if the
     rows carry no revision. ``emit``: ``CHANGE`` if each step publishes what it has changed, ``EARLY`` if some do.
     ``passed``: with early results, the clock of the last step. ``added``: the clock at which it was added to a job that
@@ -187,12 +193,15 @@ class StateRuns(Part, frozen=True):
     """
 
     fingerprint: FreeFacts
+    clock: NodeClock = NodeClock()
+    key_names: Annotated[tuple[LongText, ...], Meta(max_length=PARTS_MAX)] = ()
+    key_types: Annotated[tuple[Annotated[str, Meta(max_length=60)], ...], Meta(max_length=PARTS_MAX)] = ()
     runs: RunList = ()
     lowest: Whole | None = None
     published: Natural = 0
     known_from: Whole | None = None
     zone: Zone | None = None
-    final: Whole | None = None
+    final_at: Whole | None = None
     late: Answer | None = None
     emit: Emission | None = None
     passed: Whole | None = None
@@ -217,9 +226,10 @@ class StateRuns(Part, frozen=True):
     def has_time_to_live(self) -> bool:
         return "ttl_ms" in self.fingerprint
 
-    def final_at(self, closed: int) -> int:
-        """The clock up to which its windows are final, where they are closed up to ``closed``."""
-        return closed if self.final is None else self.final
+    @property
+    def final(self) -> int:
+        """The clock up to which its windows are final: their panes are gone."""
+        return self.clock.closed if self.final_at is None else self.final_at
 
     def shown_to(self, runs: Sequence[Run]) -> int | None:
         """The clock up to which the sinks know which keys of these of its runs have expired; None if no sink has any of
@@ -230,63 +240,18 @@ class StateRuns(Part, frozen=True):
         """``shown_at`` after a step that closes up to ``closed``. ``publishes``: it publishes all that has changed."""
         return closed if publishes and self.has_time_to_live else self.shown_at
 
-    def unpublished(self) -> StateRuns:
-        """The same state, of which every key is to be published. A job that started from a savepoint may have a run
+    def unpublished(self) -> NodePart:
+        """The same node, of which every key is to be published. A job that started from a savepoint may have a run
         number 0, which would count as published."""
         runs = (replace(run, first=max(run.first, 1), last=max(run.last, 1)) for run in self.runs)
         return replace(self, runs=tuple(runs), published=0)
 
-
-class OperatorState(Part, frozen=True):
-    """What a manifest keeps of a node: the columns of its key, and its one state by its name. ``inputs``: the names of
-    the sources that its task reads."""
-
-    inputs: Annotated[tuple[Name, ...], Meta(max_length=PARTS_MAX)]
-    key_names: Annotated[tuple[LongText, ...], Meta(max_length=PARTS_MAX)]
-    key_types: Annotated[tuple[Annotated[str, Meta(max_length=60)], ...], Meta(max_length=PARTS_MAX)]
-    states: Annotated[Mapping[Name, StateRuns], Meta(max_length=PARTS_MAX)]
-
-    @property
-    def state(self) -> StateRuns:
-        """The state."""
-        (state,) = self.states.values()
-        return state
-
-    def with_state(self, **changes: Any) -> OperatorState:
-        """The same with these changes to the state."""
-        ((name, state),) = self.states.items()
-        return replace(self, states={name: replace(state, **changes)})
-
-    def unpublished(self) -> OperatorState:
-        """The same, of which every key is to be published."""
-        return replace(self, states={name: state.unpublished() for name, state in self.states.items()})
-
-    def shown_since(self, closed: int) -> OperatorState:
-        """The same task, whose sinks keep later outputs: with a time to live they may know keys that expire after
+    def shown_since(self, closed: int) -> NodePart:
+        """The same node, whose sinks keep later outputs: with a time to live they may know keys that expire after
         ``closed``, and none that had expired before, unless they knew it before."""
-        state = self.state
-        begins = state.shown_at is None and state.has_time_to_live
-        return self.with_state(shown_at=closed) if begins else self
+        begins = self.shown_at is None and self.has_time_to_live
+        return replace(self, shown_at=closed) if begins else self
 
     def described(self) -> dict[str, Any]:
-        """The fingerprint of its only state with its key, for the text of a change."""
-        return {**self.state.fingerprint, "key": list(self.key_names)}
-
-
-@dataclass(frozen=True)
-class NodePart:
-    """A state of a task: its name in the checkpoint, its clock, its key and its runs."""
-
-    id: str
-    clock: TaskClock
-    operator: OperatorState
-
-    @property
-    def state(self) -> StateRuns:
-        """Its fingerprint and runs."""
-        return self.operator.state
-
-    @property
-    def final(self) -> int:
-        """The clock up to which its windows are final: their panes are gone."""
-        return self.state.final_at(self.clock.closed)
+        """The fingerprint with the key, for the text of a change."""
+        return {**self.fingerprint, "key": list(self.key_names)}

@@ -11,7 +11,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from persistent.checkpoint.agreement import plan_agrees
-from persistent.checkpoint.parts import OperatorName, RunList, SourcePart
+from persistent.checkpoint.parts import NodeName, RunList, SourcePart
 from persistent.checkpoint.positions import CODECS, ORDINAL_OFFSET, Codec
 from persistent.codec import declared
 from persistent.fields import (
@@ -87,7 +87,7 @@ class StepPlan(Part, frozen=True):
     nonce: ShortText
     wall_ms: Whole
     sources: Annotated[Mapping[Name, SourceStep], Meta(max_length=PARTS_MAX)]
-    tasks: Annotated[Mapping[OperatorName, TaskStep], Meta(max_length=PARTS_MAX)]
+    tasks: Annotated[Mapping[NodeName, TaskStep], Meta(max_length=PARTS_MAX)]
     max_future_ms: Natural | None = None
     quiet_ms: Natural = 0
     not_after: Whole | None = None

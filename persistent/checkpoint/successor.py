@@ -19,7 +19,8 @@ from msgspec.structs import fields, replace
 from persistent.checkpoint.corrections import correction_laws
 from persistent.checkpoint.manifest import KINDS, SETS, Manifest
 from persistent.checkpoint.names import new_nonce
-from persistent.checkpoint.parts import Account, Accounts, OperatorState, SourcePart, TaskClock
+from persistent.checkpoint.output_parts import named_after
+from persistent.checkpoint.parts import Account, NodePart, SourcePart, TaskPart
 from persistent.checkpoint.positions import CODECS
 from persistent.errors import LawBroken
 
@@ -53,10 +54,9 @@ _ROWS: Mapping[str, tuple[Rule, ...]] = {
     "oldest":        (_COPIED, _SET,      _SET,      _COPIED,   _COPIED,  _COPIED,  _OWN,     _OWN),
     "epoch":         (_SET,    _COPIED,   _COPIED,   _COPIED,   _COPIED,  _SET,     _COPIED,  _COPIED),
     "sources":       (_COPIED, _SET,      _COPIED,   _SET,      _COPIED,  _SET,     _SET,     _SET),
-    "clocks":        (_COPIED, _SET,      _SET,      _COPIED,   _SET,     _SET,     _SET,     _SET),
-    "operators":     (_COPIED, _SET,      _SET,      _SET,      _SET,     _SET,     _SET,     _SET),
-    "ledger":        (_COPIED, _SET,      _COPIED,   _COPIED,   _SET,     _SET,     _SET,     _SET),
-    "sinks":         (_COPIED, _SET,      _SET,      _COPIED,   _COPIED,  _SET,     _RESET,   _RESET),
+    "tasks":         (_COPIED, _SET,      _COPIED,   _COPIED,   _SET,     _SET,     _SET,     _SET),
+    "nodes":         (_COPIED, _SET,      _SET,      _SET,      _SET,     _SET,     _SET,     _SET),
+    "sinks":         (_COPIED, _SET,      _SET,      _COPIED,   _SET,     _SET,     _RESET,   _RESET),
     "aside":         (_COPIED, _SET,      _SET,      _COPIED,   _COPIED,  _SET,     _RESET,   _RESET),
     "fences":        (_SET,    _RESET,    _RESET,    _COPIED,   _SET,     _RESET,   _RESET,   _RESET),
     "replan":        (_SET,    _RESET,    _RESET,    _COPIED,   _SET,     _RESET,   _RESET,   _RESET),
@@ -70,7 +70,7 @@ _ROWS: Mapping[str, tuple[Rule, ...]] = {
     "origin":        (_COPIED, _COPIED,   _COPIED,   _COPIED,   _COPIED,  _COPIED,  _SET,     _SET),
     "publishes":     (_COPIED, _SET,      _SET,      _COPIED,   _COPIED,  _SET,     _RESET,   _RESET),
     "revision_base": (_COPIED, _COPIED,   _COPIED,   _COPIED,   _COPIED,  _COPIED,  _SET,     _SET),
-    "inherits":      (_COPIED, _COPIED,   _COPIED,   _COPIED,   _COPIED,  _COPIED,  _SET,     _RESET),
+    "inherits":      (_MAY,    _COPIED,   _COPIED,   _COPIED,   _COPIED,  _COPIED,  _SET,     _RESET),
     "not_after":     (_MAY,    _COPIED,   _COPIED,   _COPIED,   _COPIED,  _MAY,     _SET,     _SET),
     "corrections":   (_COPIED, _COPIED,   _SET,      _COPIED,   _COPIED,  _SET,     _SET,     _SET),
 }
@@ -116,32 +116,9 @@ def succeed(last: Entry, kind: str, *, id: int | None = None, nonce: str | None 
     return manifest
 
 
-def at_all(
-    manifest: Manifest,
-    *,
-    clocks: Mapping[str, TaskClock] | None = None,
-    sources: Mapping[str, SourcePart] | None = None,
-    operators: Mapping[str, OperatorState] | None = None,
-    accounts: Mapping[str, Accounts] | None = None,
-) -> dict[str, Any]:
-    """The fields of a successor with these parts of all states of the task, by their names."""
-    given = dict[str, Any]()
-    if sources is not None:
-        given["sources"] = dict(sources)
-        found = (operators or manifest.operators).items()
-        operators = {name: replace(one, inputs=tuple(sources)) for name, one in found}
-    if clocks is not None:
-        given["clocks"] = dict(clocks)
-    if operators is not None:
-        given["operators"] = dict(operators)
-    if accounts is not None:
-        read = {name: dict(one) for name, one in accounts.items()}
-        given["ledger"] = dict.fromkeys(operators or manifest.operators, read)
-    return given
-
-
-def first(nonce: str, sources: Mapping[str, SourcePart], operators: Mapping[str, OperatorState]) -> Manifest:
-    """The empty checkpoint of a job with these tasks and sources, before anything is read."""
+def first(nonce: str, sources: Mapping[str, SourcePart], nodes: Mapping[str, NodePart]) -> Manifest:
+    """The empty checkpoint of a job with these sources and nodes, before anything is read."""
+    accounts = {name: dict.fromkeys(source.partitions, Account()) for name, source in sources.items()}
     return Manifest(
         job=nonce,
         id=0,
@@ -151,15 +128,8 @@ def first(nonce: str, sources: Mapping[str, SourcePart], operators: Mapping[str,
         epoch=0,
         nonce=nonce,
         sources={name: _unread(source) for name, source in sources.items()},
-        clocks={task: TaskClock() for task in operators},
-        operators=operators,
-        ledger={
-            task: {
-                name: dict.fromkeys(sources[name].partitions if name in sources else (), Account())
-                for name in operator.inputs
-            }
-            for task, operator in operators.items()
-        },
+        tasks={name.partition("/")[0]: TaskPart(accounts) for name in nodes},
+        nodes=nodes,
         commits=((0, 0),),
     )
 
@@ -196,7 +166,7 @@ def broken(manifest: Manifest, parent: Manifest) -> Iterator[str]:
             manifest.epoch == epoch or above_burnt == manifest.id != parent.id + 1,
         ),
         ("the oldest kept id never decreases", manifest.oldest >= parent.oldest),
-        *_clock_laws(manifest, parent, goes_on=goes_on),
+        *_node_laws(manifest, parent, goes_on=goes_on),
         *(_source_laws(manifest, parent) if goes_on else ()),
         *_sink_laws(manifest, parent),
         *correction_laws(manifest.id, manifest.kind, parent.corrections, manifest.corrections),
@@ -209,36 +179,31 @@ HeldLaw = tuple[str, bool]
 """A sentence, and whether it holds."""
 
 
-def _clock_laws(manifest: Manifest, parent: Manifest, *, goes_on: bool) -> Iterator[HeldLaw]:
+def _node_laws(manifest: Manifest, parent: Manifest, *, goes_on: bool) -> Iterator[HeldLaw]:
     """A migration can bring a renamed task, which begins with the clock of an old one."""
-    for task, new in manifest.clocks.items():
+    for name, node in manifest.nodes.items():
+        new = node.clock
         yield "closed windows lie behind the clock", 0 <= new.closed <= new.watermark
-        final = _final_of(manifest, task)
-        yield "final windows are closed", final <= new.closed
-        old = parent.clocks.get(task)
-        if goes_on and old is not None:
-            yield "the clock never goes back", new.watermark >= old.watermark
-            yield "a closed window never reopens", new.closed >= old.closed
-            yield "a final window stays final", final >= _final_of(parent, task)
-    same = manifest.clocks.keys() == parent.clocks.keys()
-    yield "only a migration brings other tasks", same or not goes_on or manifest.kind == "migration"
-    if manifest.kind == "migration":
-        yield "a migration moves no clock", _moves_none(manifest.clocks, parent.clocks)
-        yield "a migration changes no account", _are_among(manifest.ledger, parent.ledger)
+        yield "final windows are closed", node.final <= new.closed
+        before = parent.nodes.get(name)
+        if goes_on and before is not None:
+            yield "the clock never goes back", new.watermark >= before.clock.watermark
+            yield "a closed window never reopens", new.closed >= before.clock.closed
+            yield "a final window stays final", node.final >= before.final
+    is_same, kind = manifest.nodes.keys() == parent.nodes.keys(), manifest.kind
+    yield "only a migration brings other nodes", is_same or not goes_on or kind == "migration"
+    if kind in ("compaction", "migration"):
+        yield f"a {kind} moves no clock", _moves_none(manifest, parent)
+    if kind == "migration":
+        yield "a migration changes no account", _are_among(manifest.tasks, parent.tasks)
 
 
-def _final_of(manifest: Manifest, task: str) -> int:
-    """The clock up to which the windows of every state of a task are final."""
-    closed = manifest.clocks[task].closed
-    states = manifest.operators[task].states.values() if task in manifest.operators else ()
-    return max((state.final_at(closed) for state in states), default=closed)
-
-
-def _moves_none(after: Mapping[str, TaskClock], before: Mapping[str, TaskClock]) -> bool:
-    """Whether each state keeps its clock. A new one has that of an old one, of which all windows may be closed."""
-    known = {one.watermark for one in before.values()}
+def _moves_none(manifest: Manifest, parent: Manifest) -> bool:
+    """Whether each node keeps its clock. A new one has that of an old one, of which all windows may be closed."""
+    after, before = ({name: node.clock for name, node in one.nodes.items()} for one in (manifest, parent))
+    known = {clock.watermark for clock in before.values()}
     added = {name for name, one in after.items() if name not in before and one.closed == one.watermark in known}
-    return _are_among({name: one for name, one in after.items() if name not in added}, before)
+    return _are_among({name: clock for name, clock in after.items() if name not in added}, before)
 
 
 def _are_among(after: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
@@ -269,11 +234,14 @@ def _sink_laws(manifest: Manifest, parent: Manifest) -> Iterator[HeldLaw]:
         before = parent.sinks.get(name)
         if before is not None and before.last is not None:
             yield f"the last batch of {name} never goes back", after.last is not None and after.last >= before.last
+    if manifest.kind == "migration":
+        renamed = named_after(parent.sinks, manifest.nodes)
+        yield "a migration changes only the node of a sink", manifest.sinks == renamed
 
 
 def _account_laws(manifest: Manifest) -> Iterator[HeldLaw]:
-    for inputs in manifest.ledger.values():
-        for accounts in inputs.values():
+    for task in manifest.tasks.values():
+        for accounts in task.inputs.values():
             for partition, account in accounts.items():
                 if not account.balances:
                     yield f"the account of {partition} balances: {account}", False

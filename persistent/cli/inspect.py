@@ -143,7 +143,7 @@ def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
     if manifest.committed_ms:
         yield "planned at", utc_text(manifest.committed_ms)
     for id, node in manifest.nodes.items():
-        yield "clock" if len(manifest.operators) == 1 else f"clock {id}", _clock_text(node)
+        yield "clock" if len(manifest.nodes) == 1 else f"clock {id}", _clock_text(node)
     yield "end of input", "declared" if clock.end_of_input else "not declared"
     if manifest.not_after is not None:
         yield "not after", f"{utc_text(manifest.not_after)}: later timestamps are dead letters"
@@ -153,8 +153,8 @@ def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
             yield f"  {name}", f"next: {CODECS[source.codec].text(position)}"
         yield from _seen_figures(source)
     if len(manifest.sinks) > 1:
-        takes = {name: f" ({part.state})" if part.state else "" for name, part in manifest.sinks.items()}
-        yield "sinks", ", ".join(f"{name}{takes[name]}" for name in sorted(manifest.sinks))
+        states = {name: (part.node or "").partition("/")[2] for name, part in sorted(manifest.sinks.items())}
+        yield "sinks", ", ".join(f"{name} ({state})" if state else name for name, state in states.items())
     for called, one in manifest.corrections.items():
         yield "correction", f"{called}, by {one.checkpoint}: {one}"
     names = ("read", "processed", "late", "dead", *(name for name in ("duplicate", "skipped") if summary[name]))
@@ -176,16 +176,15 @@ def _seen_figures(source: SourcePart) -> Iterator[tuple[str, str]]:
 
 
 def _state_figures(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    for name, operator in manifest.operators.items():
-        key = ", ".join(f"{key}: {kind}" for key, kind in zip(operator.key_names, operator.key_types))
-        state = operator.state
-        rows, size = sum(run.rows_left for run in state.runs), sum(run.bytes for run in state.runs)
+    for name, node in manifest.nodes.items():
+        key = ", ".join(f"{key}: {kind}" for key, kind in zip(node.key_names, node.key_types))
+        rows, size = sum(run.rows_left for run in node.runs), sum(run.bytes for run in node.runs)
         yield f"state {name}", f"{count_text(rows, 'row')}, {bytes_text(size)}"
-        yield "  key", key or ", ".join(operator.key_names) or "none"
-        yield "  monoid", shown_text(state.fingerprint["monoid"])
-        yield "  window", window_text(state.fingerprint["window"])
-        if state.has_time_to_live:
-            yield "  time to live", part_text("ttl_ms", state.fingerprint["ttl_ms"])
+        yield "  key", key or ", ".join(node.key_names) or "none"
+        yield "  monoid", shown_text(node.fingerprint["monoid"])
+        yield "  window", window_text(node.fingerprint["window"])
+        if node.has_time_to_live:
+            yield "  time to live", part_text("ttl_ms", node.fingerprint["ttl_ms"])
 
 
 @click.command("diff")

@@ -128,11 +128,11 @@ def _no_rows(node: Node, here: Place, key: Sequence[Any] | None, as_of: int | No
     if ttl is not None:
         return (
             f"no rows: at {when} no record{of_key} was counted, or none for as long as a key lives "
-            f"({ttl}, by the clock, {clock_text(here.manifest.clocks[node.id].watermark)})"
+            f"({ttl}, by the clock, {clock_text(here.manifest.nodes[node.id].clock.watermark)})"
         )
     if panes is None:
         return f"no rows: up to {when} no record{of_key} was counted"
-    closed = here.manifest.clocks[node.id].closed
+    closed = here.manifest.nodes[node.id].clock.closed
     closed = closed if as_of is None else min(as_of, closed)
     gone = f"in {', '.join(map(repr, node.sinks.values()))}" if node.sinks else "discarded"
     if window is not None and panes.ends(window) <= closed:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from persistent.checkpoint.manifest import Manifest, check_name, commits_of
 from persistent.checkpoint.names import Staged
 from persistent.checkpoint.output_parts import LATE_SINK, Aside, SinkBatch, SinkPart
-from persistent.checkpoint.parts import Account, Accounts, NodePart, OperatorState, SourcePart, StateRuns, TaskClock
+from persistent.checkpoint.parts import Account, Accounts, NodeClock, NodePart, SourcePart, TaskPart
 from persistent.checkpoint.plan import SourceStep, StepPlan
 from persistent.checkpoint.positions import codec_of
 from persistent.checkpoint.readings import readings_after
@@ -25,7 +25,7 @@ from persistent.driver.step import NodeStep, Step
 from persistent.errors import InvalidPipeline
 from persistent.sinks.outlet import abilities
 from persistent.sinks.protocol import AnySink
-from persistent.task import STATE, key_names, task_name
+from persistent.task import key_names, task_name
 from persistent.worker.job import Job, MappedNode, Node
 
 
@@ -38,12 +38,17 @@ def first_manifest(job: Job, nonce: str) -> Manifest:
         )
         for name, source in sorted(job.sources.items())
     }
-    keys, operators = key_names(job.task), {}
-    for id, node in job.nodes.items():
-        state, lateness = node.state, node.state.lateness
-        empty = StateRuns(state.fingerprint(), zone=state.zone, late=lateness.answer, emit=lateness.of_changes)
-        operators[id] = OperatorState(tuple(sources), keys, (), {STATE: empty})
-    return first(nonce, sources, operators)
+    nodes = {
+        id: NodePart(
+            node.state.fingerprint(),
+            key_names=key_names(job.task),
+            zone=node.state.zone,
+            late=node.state.lateness.answer,
+            emit=node.state.lateness.of_changes,
+        )
+        for id, node in job.nodes.items()
+    }
+    return first(nonce, sources, nodes)
 
 
 def with_sources(found: Manifest, expected: Manifest) -> Manifest:
@@ -52,14 +57,13 @@ def with_sources(found: Manifest, expected: Manifest) -> Manifest:
     joining = {name: part for name, part in expected.sources.items() if name not in found.sources}
     if not joining:
         return found
-    sources = tuple(sorted({*found.sources, *joining}))
+    (new,) = expected.tasks.values()
     return replace(
         found,
         sources=dict(sorted({**found.sources, **joining}.items())),
-        operators={id: replace(one, inputs=sources) for id, one in found.operators.items()},
-        ledger={
-            id: {**accounts, **{name: expected.ledger[id][name] for name in joining}}
-            for id, accounts in found.ledger.items()
+        tasks={
+            name: TaskPart({**task.inputs, **{source: new.inputs[source] for source in joining}})
+            for name, task in found.tasks.items()
         },
     )
 
@@ -103,9 +107,9 @@ def next_manifest(job: Job, step: Step, retention: Retention) -> Manifest:
         sources[name] = _next_source(old.sources[name], one, step.index[name], _largest(results, name))
     reached = watermark_after(plan.sources, sources, lags)
     nodes = {name: next_node(job.nodes[name], one, results.nodes[name], reached) for name, one in step.nodes.items()}
-    accounts = {
-        task: {name: _next_accounts(before, name, plan, results) for name, before in old.accounts_of(task).items()}
-        for task in old.tasks
+    tasks = {
+        name: TaskPart({source: _next_accounts(one, source, plan, results) for source, one in task.inputs.items()})
+        for name, task in old.tasks.items()
     }
     # A seen record expires once no state has use for it.
     slowest = min(one.clock.watermark for one in nodes.values())
@@ -115,9 +119,8 @@ def next_manifest(job: Job, step: Step, retention: Retention) -> Manifest:
         **retained(old, {**old.bases, id: plan.wall_ms}, retention),
         committed_ms=plan.wall_ms,
         sources=_with_seen(old, sources, job.dedupe, results, slowest, kinds_read(job, plan)),
-        clocks={name: one.clock for name, one in nodes.items()},
-        operators={name: one.operator for name, one in nodes.items()},
-        ledger={name: accounts[task] for task, names in old.tasks.items() for name in names},
+        tasks=tasks,
+        nodes=nodes,
         sinks={
             sink: part
             for name, one in step.nodes.items()
@@ -132,24 +135,26 @@ def next_manifest(job: Job, step: Step, retention: Retention) -> Manifest:
 def next_node(node: Node, step: NodeStep, results: NodeResults, reached: int) -> NodePart:
     """A node after a step. ``reached``: the event time that all sources have reached."""
     before, task, window, lateness = step.before, step.task, node.state.window, node.state.lateness
-    state, sinks = before.state, step.last.manifest.sinks
+    sinks = step.last.manifest.sinks
     clock = _next_clock(step, reached, joins=window is None and not node.sinks.keys() <= sinks.keys())
     final = clock.closed if task.final_at is None else step.final
-    runs = _next_runs(node, state.runs, results, final)
+    runs = _next_runs(node, before.runs, results, final)
     publishes = results.changes or (task.ends and bool(node.sinks) and window is None)
-    operator = before.operator.with_state(
+    return replace(
+        before,
+        clock=clock,
+        key_types=key_types(before, results.mapped),
         runs=runs,
         lowest=_lowest(node, runs, final),
-        published=step.attempt.id if publishes else state.published,
-        shown_at=state.shown_after(clock.closed, publishes=publishes),
-        known_from=known_from(state, node.state.known_from(before.clock.watermark)),
+        published=step.attempt.id if publishes else before.published,
+        shown_at=before.shown_after(clock.closed, publishes=publishes),
+        known_from=known_from(before, node.state.known_from(before.clock.watermark)),
         zone=None if window is None else window.zone,
-        final=None if task.final_at is None else final,
+        final_at=None if task.final_at is None else final,
         late=lateness.answer,
         emit=lateness.of_changes,
         passed=task.passed if lateness.of_changes else None,
     )
-    return NodePart(before.id, clock, replace(operator, key_types=key_types(operator, results.mapped)))
 
 
 def next_sinks(node: Node, step: NodeStep, results: NodeResults) -> dict[str, SinkPart]:
@@ -159,10 +164,10 @@ def next_sinks(node: Node, step: NodeStep, results: NodeResults) -> dict[str, Si
     before, id = step.last.manifest.sinks_of(node.id), step.attempt.id
     if not node.sinks:
         return {name: replace(part, unpublished=_emptied(part)) for name, part in before.items()}
-    whole = results.changes or (step.task.ends and node.state.window is None)
-    state = None if node.name == STATE else node.name
+    window, of_changes = node.state.window, node.state.lateness.of_changes
+    whole = results.changes or (step.task.ends if window is None else of_changes is None)
     parts = {
-        name: replace(_next_sink(before, name, id, sink, results.staged(name)), state=state)
+        name: replace(_next_sink(before, name, id, sink, results.staged(name)), node=node.id)
         for name, sink in node.sinks.items()
     }
     emptied = {name for name, part in before.items() if part.emptied and not whole}
@@ -175,7 +180,7 @@ def next_late_sink(
     """Likewise the sink of late records, under its name, if there is one."""
     if sink is None:
         return {}
-    return {LATE_SINK: replace(_next_sink(before, LATE_SINK, id, sink, staged), late=True)}
+    return {LATE_SINK: _next_sink(before, LATE_SINK, id, sink, staged)}
 
 
 def _next_sink(
@@ -240,13 +245,13 @@ def watermark_after(
     return min((bound for bound in bounds if bound is not None), default=0)
 
 
-def _next_clock(step: NodeStep, reached: int, *, joins: bool) -> TaskClock:
+def _next_clock(step: NodeStep, reached: int, *, joins: bool) -> NodeClock:
     """The clock of a node after a step. ``joins``: a sink is listed for the first time, which the end of the input has
     not reached."""
     clock, plan, task = step.before.clock, step.plan, step.task
     if plan.quiet_ms:
         reached = clock.quiet_from(reached) + plan.quiet_ms
-    return TaskClock(
+    return NodeClock(
         watermark=max(clock.watermark, reached, task.close_at),
         closed=max(clock.closed, task.close_at),
         ended=task.ends or (clock.ended and not plan.reads and not joins),
@@ -267,10 +272,10 @@ def retained(old: Manifest, bases: Mapping[int, int], retention: Retention) -> d
     }
 
 
-def known_from(state: StateRuns, now: int | None) -> int | None:
+def known_from(node: NodePart, now: int | None) -> int | None:
     """The clock from which panes are kept apart, after a step that keeps them apart from ``now`` on; None without
     ``history=``."""
-    return now if now is None or state.known_from is None else max(now, state.known_from)
+    return now if now is None or node.known_from is None else max(now, node.known_from)
 
 
 def _next_runs(node: Node, runs: tuple[Run, ...], results: NodeResults, final: int) -> tuple[Run, ...]:
@@ -287,12 +292,12 @@ def _lowest(node: Node, runs: Sequence[Run], final: int) -> int | None:
     return lowest if window is None else max(lowest, window.start_of(window.first_number(final)))
 
 
-def key_types(operator: OperatorState, mapped: Sequence[MappedNode]) -> tuple[str, ...]:
+def key_types(node: NodePart, mapped: Sequence[MappedNode]) -> tuple[str, ...]:
     """The types of the key columns after these results of a step."""
     try:
-        return common_key_types([operator.key_types, *(one.key_types for one in mapped)])
+        return common_key_types([node.key_types, *(one.key_types for one in mapped)])
     except TypeError as error:
-        raise InvalidPipeline(f"key ({', '.join(operator.key_names)}): {error}") from error
+        raise InvalidPipeline(f"key ({', '.join(node.key_names)}): {error}") from error
 
 
 def aside_of(id: int, results: Results) -> tuple[Aside, ...]:

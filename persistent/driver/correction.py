@@ -15,7 +15,7 @@ from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, check_name
 from persistent.checkpoint.names import new_nonce
-from persistent.checkpoint.parts import NodePart, OperatorState, TaskClock
+from persistent.checkpoint.parts import NodePart
 from persistent.checkpoint.plan import StepPlan, TaskStep
 from persistent.checkpoint.running import check_not_running, running
 from persistent.checkpoint.successor import Entry, succeed
@@ -123,7 +123,7 @@ def _applied(bench: Workbench, last: Entry, amendment: Amendment) -> Correction:
 
 def _zones(manifest: Manifest) -> dict[str, Zone | None]:
     """The rules of the time zone of the windows of each state."""
-    return {name: one.state.zone for name, one in manifest.operators.items()}
+    return {name: one.zone for name, one in manifest.nodes.items()}
 
 
 def _amendment(job: Job, asked: Asked, log: Log, manifest: Manifest) -> Amendment:
@@ -183,7 +183,7 @@ def _check_sinks(job: Job, manifest: Manifest) -> None:
 def _plan(job: Job, last: Entry) -> StepPlan:
     """The plan of a step that reads nothing, and closes no window. Nobody puts it."""
     manifest = last.manifest
-    tasks = {id: _task(one, manifest.node(id)) for id, one in job.nodes.items()}
+    tasks = {id: _task(one, manifest.nodes[id]) for id, one in job.nodes.items()}
     now = wall_ms()
     return StepPlan(
         manifest.job, manifest.base, manifest.replan, new_nonce(), now, {}, tasks, not_after=manifest.not_after
@@ -213,7 +213,7 @@ def _rows(job: Job, options: Options, last: Entry, amendment: Amendment) -> Corr
 def _judged(step: NodeStep) -> Judged:
     """By what one node judges records."""
     before = step.before
-    return Judged(before.clock.watermark, step.final, before.operator.key_types, before.state.runs)
+    return Judged(before.clock.watermark, step.final, before.key_types, before.runs)
 
 
 def _corrected(bench: Workbench, last: Entry, amendment: Amendment) -> Manifest:
@@ -231,13 +231,11 @@ def _corrected(bench: Workbench, last: Entry, amendment: Amendment) -> Manifest:
     written = [run for one in results.nodes.values() for run in one.delta]
     panes = min((run.pane_min for run in written), default=0), max((run.pane_max for run in written), default=0)
     correction = Correction(id, added.rows, removed.rows, panes, amendment.sha256, tuple(sorted(found.refused)))
-    operators = {name: _with_delta(job.nodes[name], one, results.nodes[name]) for name, one in step.nodes.items()}
     return succeed(
         last,
         "correction",
         **retained(old, {**old.bases, id: now_ms}, bench.options.retention),
-        clocks={name: _clock_after(bench.nodes[name], old.clocks[name], one) for name, one in operators.items()},
-        operators=operators,
+        nodes={name: _with_delta(bench.nodes[name], one, results.nodes[name]) for name, one in step.nodes.items()},
         committed_ms=now_ms,
         sinks={
             sink: part
@@ -249,12 +247,6 @@ def _corrected(bench: Workbench, last: Entry, amendment: Amendment) -> Manifest:
         publishes=bool(job.sinks),
         corrections={**old.corrections, amendment.name: correction},
     )
-
-
-def _clock_after(bench: NodeBench, clock: TaskClock, operator: OperatorState) -> TaskClock:
-    """The clock of a node. The end of the input no longer holds where a window is open again, until the next one."""
-    is_open = bench.run_cache.largest_end(operator.state.runs, clock.closed) > clock.closed
-    return replace(clock, ended=clock.ended and not is_open)
 
 
 def _written(bench: NodeBench, step: NodeStep, rows: GroupSums) -> MappedNode:
@@ -281,24 +273,29 @@ def _results(bench: NodeBench, step: NodeStep, rows: GroupSums | None, left: Lef
     return NodeResults(mapped, closed, changes=changes)
 
 
-def _with_delta(node: Node, step: NodeStep, results: NodeResults) -> OperatorState:
-    """The node with the run of the correction, and what is published of it."""
-    window, lateness, before = node.state.window, node.state.lateness, step.before
-    operator, state = before.operator, before.state
+def _with_delta(bench: NodeBench, step: NodeStep, results: NodeResults) -> NodePart:
+    """The node with the run of the correction, and what is published of it. The end of the input no longer holds where
+    a window is open again, until the next one."""
+    state, before, runs = bench.node.state, step.before, (*step.before.runs, *results.delta)
+    window, lateness, clock = state.window, state.lateness, before.clock
+    is_open = bench.run_cache.largest_end(runs, clock.closed) > clock.closed
+    after = replace(before, clock=replace(clock, ended=clock.ended and not is_open))
     if not (results.mapped or results.changes):
-        return operator
-    panes = [*(run.pane_min for run in results.delta), *(() if state.lowest is None else (state.lowest,))]
+        return after
+    panes = [*(run.pane_min for run in results.delta), *(() if before.lowest is None else (before.lowest,))]
     lowest = min(panes, default=None)
     if window is not None and lowest is not None:
         lowest = max(lowest, window.start_of(window.first_number(step.final)))
-    return replace(operator, key_types=key_types(operator, results.mapped)).with_state(
-        runs=(*state.runs, *results.delta),
+    return replace(
+        after,
+        key_types=key_types(before, results.mapped),
+        runs=runs,
         lowest=lowest,
-        published=step.attempt.id if results.changes else state.published,
-        shown_at=state.shown_after(before.clock.closed, publishes=results.changes),
-        known_from=known_from(state, node.state.known_from(before.clock.watermark)),
-        final=None if step.task.final_at is None else step.final,
+        published=step.attempt.id if results.changes else before.published,
+        shown_at=before.shown_after(clock.closed, publishes=results.changes),
+        known_from=known_from(before, state.known_from(clock.watermark)),
+        final_at=None if step.task.final_at is None else step.final,
         late=lateness.answer,
         emit=lateness.of_changes,
-        passed=state.passed if lateness.of_changes == EARLY else None,
+        passed=before.passed if lateness.of_changes == EARLY else None,
     )

@@ -5,7 +5,7 @@
  another task         its state is dropped, if allowed; the new one begins empty, at the source's positions
  another state        of a task with several: a new one begins so; one that is no more is dropped, if allowed
 
-The manifest is of kind ``migration``: it has the clock, positions, ledger and outputs of the fence below it. A step
+The manifest is of kind ``migration``: it has the clock, positions, accounts and outputs of the fence below it. A step
 planned before is still the next one. After a kill at any point, the next run begins it anew or finds it done.
 """
 
@@ -21,7 +21,8 @@ from monoids import Monoid
 from monoids.monoid import check
 from monoids.record import RecordMonoid
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import NodePart, OperatorState, StateRuns, TaskClock
+from persistent.checkpoint.output_parts import named_after
+from persistent.checkpoint.parts import NodeClock, NodePart
 from persistent.codec import canonical_json
 from persistent.driver.same_job import check_same_job
 from persistent.driver.seen_part import check_seen
@@ -152,12 +153,12 @@ def adopted(found: Manifest, expected: Manifest) -> Manifest:
     itself. A plan of the old task is ignored: the next one has another number."""
     if found.base != 0 or not changes(found, expected):
         return found
-    return replace(with_tasks(found, expected.operators), replan=found.replan + 1)
+    return replace(with_nodes(found, expected.nodes), replan=found.replan + 1)
 
 
 def changes(found: Manifest, expected: Manifest) -> str:
     """How the task has changed, in words; empty if it has not."""
-    old, new = found.operators, expected.operators
+    old, new = found.nodes, expected.nodes
     if old.keys() != new.keys():
         return f"{', '.join(old)} -> {', '.join(new)}"
     texts = {name: changes_text(old[name].described(), new[name].described()) for name in new}
@@ -168,36 +169,35 @@ def adapted(found: Manifest, expected: Manifest, evolve: Evolutions, dropped: Se
     """The manifest as it is after its states have evolved; ``found`` itself if nothing changes.
 
     ``expected``: the empty checkpoint of the job. ``evolve``: by the name of the state.
-    ``dropped``: the operators whose state may go. A state that is new begins empty, at the clock. Writes nothing.
+    ``dropped``: the nodes whose state may go. A state that is new begins empty, at the clock. Writes nothing.
     OtherJob or FingerprintChanged, with the remedy, if a state cannot evolve to the job's.
     """
-    gone = [name for name in found.operators if name not in expected.operators]
+    gone = [name for name in found.nodes if name not in expected.nodes]
     if any(name not in dropped for name in gone) or len(found.tasks) > 1:
         check_same_job(found, expected, url)
-    operators = {}
-    for name, new in expected.operators.items():
-        old, how = found.operators.get(name), evolve.get(state_name(name))
+    nodes = {}
+    for name, new in expected.nodes.items():
+        old, how = found.nodes.get(name), evolve.get(state_name(name))
         if old is None:
-            operators[name] = new
+            nodes[name] = new
         elif how is None or is_same(old, new):
-            operators[name] = old
+            nodes[name] = old
         else:
             _check_evolves(old, new, how, f"{url}: the state of {name}")
-            operators[name] = old.with_state(fingerprint=new.state.fingerprint)
-    view = found if operators == found.operators else with_tasks(found, operators)
+            nodes[name] = replace(old, fingerprint=new.fingerprint)
+    view = found if nodes == found.nodes else with_nodes(found, nodes)
     check_same_job(view, expected, url)
     check_seen(found, expected, dropped, url)
-    for name in expected.operators:
-        _check_answer(view.node(name), expected.operators[name].state, url)
+    for name, new in expected.nodes.items():
+        _check_answer(view.nodes[name], new, url)
     return view
 
 
-def _check_answer(found: NodePart, now: StateRuns, url: str) -> None:
+def _check_answer(was: NodePart, now: NodePart, url: str) -> None:
     """FingerprintChanged if results would be revised in another way than the readers of published rows expect."""
-    was = found.state
-    if was.late in (None, now.late) or found.final == found.clock.closed or was.emit or now.emit:
+    if was.late in (None, now.late) or was.final == was.clock.closed or was.emit or now.emit:
         return
-    ended = f"that ended after {utc_text(found.final)}"
+    ended = f"that ended after {utc_text(was.final)}"
     if was.has_sessions:
         raise FingerprintChanged(
             f"{url}: sessions {ended} are published and can still be taken back, because they were published with "
@@ -213,21 +213,20 @@ def _check_answer(found: NodePart, now: StateRuns, url: str) -> None:
     )
 
 
-def to_tell_anew(operator: OperatorState, closed: int) -> OperatorState:
+def to_tell_anew(node: NodePart, closed: int) -> NodePart:
     """A state of which every key is to be published. Of sessions it stays known what was published of them: those that
     have grown since are taken back."""
-    state = operator.state
-    if state.has_sessions and state.published:
-        return operator
-    return operator.unpublished().shown_since(closed)
+    if node.has_sessions and node.published:
+        return node
+    return node.unpublished().shown_since(closed)
 
 
 def check_emission(found: Manifest, expected: Manifest, url: str) -> None:
     """InvalidPipeline if the sinks of a checkpoint have rows of another kind of emission, beside which those of this
     one would be wrong: a window published as it changed would be published again when it closes, or a row stay that
     only its retraction takes away. Totals that replace each other can be published at either time."""
-    for name, new in expected.operators.items():
-        state, old = new.state, found.operators[name].state
+    for name, state in expected.nodes.items():
+        old = found.nodes[name]
         if not found.sinks_of(name):
             continue
         replaces = state.fingerprint["window"] is None and RETRACT not in (old.late, state.late)
@@ -241,7 +240,7 @@ def check_emission(found: Manifest, expected: Manifest, url: str) -> None:
             )
 
 
-def _emission_text(state: StateRuns) -> str:
+def _emission_text(state: NodePart) -> str:
     if state.has_sessions:
         # They have one answer, which nobody writes.
         return {None: 'neither emit="change" nor early=', EARLY: "early="}.get(state.emit, 'emit="change"')
@@ -252,36 +251,36 @@ def _emission_text(state: StateRuns) -> str:
     return f'{option}, changes="{changes[0]}"' if state.emit else "another emit"
 
 
-def with_tasks(found: Manifest, operators: Mapping[str, OperatorState]) -> Manifest:
-    """The same checkpoint with these states, which have read what the others have read. The only state of a renamed
-    task begins with the clock of the one before; a state that is added begins at the clock of the others, with all
-    windows closed that had ended, and knows of no record before."""
-    accounts, *_ = [found.ledger[id] for id in operators if id in found.ledger] or found.ledger.values()
-    added = TaskClock(found.clock.watermark, found.clock.watermark, found.clock.end_of_input, _quiet_ms(found))
-    if len(found.operators) == 1 and not is_of_several(operators):
-        (added,) = found.clocks.values()
+def with_nodes(found: Manifest, nodes: Mapping[str, NodePart]) -> Manifest:
+    """The same checkpoint with these nodes, which have read what the others have read. The only node of a renamed task
+    begins with the clock of the one before; a node that is added begins at the clock of the others, with all windows
+    closed that had ended, and knows of no record before. A sink follows the state that it takes."""
+    tasks = [name.partition("/")[0] for name in nodes]
+    read, *_ = [found.tasks[name] for name in tasks if name in found.tasks] or found.tasks.values()
+    clocks, added = {name: node.clock for name, node in found.nodes.items()}, None
+    clock = NodeClock(found.clock.watermark, found.clock.watermark, found.clock.end_of_input, found.quiet_ms)
+    if len(found.nodes) == 1 and not is_of_several(nodes):
+        (clock,) = clocks.values()
     elif found.base:
-        new = {id: one.with_state(added=added.watermark) for id, one in operators.items() if id not in found.operators}
-        operators = {**operators, **new}
+        added = clock.watermark
     return replace(
         found,
-        operators={id: replace(one, inputs=tuple(accounts)) for id, one in operators.items()},
-        clocks={id: found.clocks.get(id, added) for id in operators},
-        ledger=dict.fromkeys(operators, accounts),
+        tasks=dict.fromkeys(tasks, read),
+        nodes={
+            name: replace(node, clock=clocks[name]) if name in clocks else replace(node, clock=clock, added=added)
+            for name, node in nodes.items()
+        },
+        sinks=named_after(found.sinks, nodes),
     )
 
 
-def _quiet_ms(manifest: Manifest) -> int:
-    return max(one.quiet_ms for one in manifest.clocks.values())
+def is_same(old: NodePart, new: NodePart) -> bool:
+    return _equal(old.fingerprint, new.fingerprint) and old.key_names == new.key_names
 
 
-def is_same(old: OperatorState, new: OperatorState) -> bool:
-    return _equal(old.state.fingerprint, new.state.fingerprint) and old.key_names == new.key_names
-
-
-def _check_evolves(old: OperatorState, new: OperatorState, evolve: Evolution, what: str) -> None:
+def _check_evolves(old: NodePart, new: NodePart, evolve: Evolution, what: str) -> None:
     """Raise FingerprintChanged, with the reason, unless this evolution leads from the old state to the new one."""
-    was, now = old.state.fingerprint, new.state.fingerprint
+    was, now = old.fingerprint, new.fingerprint
     parts = sorted({*was, *now} - {"monoid"})
     changed = [part for part in parts if not _equal(was.get(part), now.get(part))]
     changed += ["key"] if old.key_names != new.key_names else []

@@ -21,7 +21,7 @@ from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.manifest import Manifest, commits_of
 from persistent.checkpoint.names import Attempt, runs_folder
-from persistent.checkpoint.parts import StateRuns
+from persistent.checkpoint.parts import NodePart
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice, write_new
 from persistent.codec import Run, is_wide
 from persistent.codec.sealed import open_sealed, read_index, seal
@@ -48,33 +48,33 @@ def migrated(
     One run at a time, each verified while it is read; with a function, one shard of the keys at a time. ``kept``: the
     manifests whose files are kept.
     """
-    operators = {}
+    nodes = {}
     for name, one in job.nodes.items():
-        before, new, how = old.operators.get(name), view.operators[name], evolve.get(one.name)
+        before, new, how = old.nodes.get(name), view.nodes[name], evolve.get(one.name)
         if before is None or how is None or is_same(before, new):
-            operators[name] = new
+            nodes[name] = new
         else:
-            runs = tuple(_evolved_runs(one, attempt, before.state, how, old.clocks[name].closed))
+            runs = tuple(_evolved_runs(one, attempt, before, how))
             # What the old monoid has published is final: a correction would mix values of both.
-            evolved = new.with_state(runs=runs, lowest=before.state.lowest if runs else None, final=None)
+            evolved = structs.replace(new, runs=runs, lowest=before.lowest if runs else None, final_at=None)
             # A sink has what the keys were before, without windows or in open ones: it gets every key anew.
             is_shown = one.state.window is None or one.state.lateness.of_changes
-            operators[name] = evolved.unpublished() if is_shown else evolved
-    _sweep_dropped(job, old, [name for name in old.operators if name not in operators], kept)
+            nodes[name] = evolved.unpublished() if is_shown else evolved
+    _sweep_dropped(job, old, [name for name in old.nodes if name not in nodes], kept)
     logger.info("%s: manifest %d holds the migrated state", job.storage.url, attempt.id)
     return {
         "commits": commits_of({**old.bases, attempt.id: old.committed_ms}),
-        "clocks": view.clocks,
-        "operators": operators,
-        "ledger": view.ledger,
+        "tasks": view.tasks,
+        "nodes": nodes,
+        "sinks": view.sinks,
         "fences": old.fences if view.replan == old.replan else 1,
         "replan": view.replan,
     }
 
 
-def _evolved_runs(node: Node, attempt: Attempt, before: StateRuns, evolve: Evolution, closed: int) -> Iterator[Run]:
+def _evolved_runs(node: Node, attempt: Attempt, before: NodePart, evolve: Evolution) -> Iterator[Run]:
     if evolve.change is not None:
-        yield from _changed_runs(node, attempt, before, evolve, closed)
+        yield from _changed_runs(node, attempt, before, evolve)
         return
     stored = before.fingerprint["monoid"]
     monoid = node.state.monoid
@@ -131,7 +131,7 @@ def _batch(
     return pa.RecordBatch.from_arrays([*batch.columns[:start], *elements], names)
 
 
-def _changed_runs(node: Node, attempt: Attempt, before: StateRuns, evolve: Evolution, closed: int) -> Iterator[Run]:
+def _changed_runs(node: Node, attempt: Attempt, before: NodePart, evolve: Evolution) -> Iterator[Run]:
     """The sum of each key and pane by the old monoid, changed."""
     assert evolve.before is not None
     was = replace(node, state=_with_monoid(node.state, evolve.before))
@@ -139,7 +139,7 @@ def _changed_runs(node: Node, attempt: Attempt, before: StateRuns, evolve: Evolu
         inputs = [run for run in before.runs if run.low < high and low < run.high]
         rows = fold_runs(was, inputs, low, high)
         if rows is not None and node.state.window is not None:
-            rows = rows.take(np.flatnonzero(node.state.window.last_end(rows.panes) > closed))
+            rows = rows.take(np.flatnonzero(node.state.window.last_end(rows.panes) > before.clock.closed))
         if rows is not None and len(rows):
             first, last = min(run.first for run in inputs), max(run.last for run in inputs)
             yield write_run(node, attempt, _changed(node, rows, evolve), first, last, low, high)[0]
@@ -183,7 +183,7 @@ def _packed(monoid: Monoid[Any], elements: list[Any]) -> Columns:
 
 
 def _sweep_dropped(job: Job, fence: Manifest, names: Sequence[str], kept: Sequence[Manifest]) -> None:
-    """Delete the files of dropped operators that no kept manifest names; no later sweep looks into their folders."""
+    """Delete the files of dropped nodes that no kept manifest names; no later sweep looks into their folders."""
     live = {name for manifest in (*kept, fence) for name in manifest.files()}
     live |= fence.unpublished()
     # A task can have the name of a source's kind: then the index runs of the pending plan are in its folder.

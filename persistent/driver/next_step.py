@@ -23,6 +23,7 @@ from persistent.driver.commit import watermark_after
 from persistent.driver.drift import too_far_ahead
 from persistent.driver.effects import Effect
 from persistent.driver.output_batches import lacks_changes, lacks_totals
+from persistent.driver.publish import joining_sinks
 from persistent.driver.put_plan import check_belongs, check_options, has_forgotten
 from persistent.driver.seen_part import check_names
 from persistent.driver.step import Step
@@ -99,7 +100,7 @@ def _corrected_step(bench: Workbench, last: Entry, put: StepPlan, rows: int) -> 
             step, cap=planned.cap, recorded=planned.recorded, max_out_of_orderness_ms=lag_ms
         )
     before = {id: put.task_of(id, part.clock.closed) for id, part in manifest.nodes.items()}
-    bench.keep_zones({id: before[id].zone or part.state.zone for id, part in manifest.nodes.items()})
+    bench.keep_zones({id: before[id].zone or part.zone for id, part in manifest.nodes.items()})
     tasks = {id: _task_again(bench.nodes[id], part, before[id]) for id, part in manifest.nodes.items()}
     max_future_ms = None if put.max_future_ms is None else bench.options.max_future_ms
     plan = structs.replace(put, sources=sources, tasks=tasks, max_future_ms=max_future_ms)
@@ -114,7 +115,7 @@ def _corrected_step(bench: Workbench, last: Entry, put: StepPlan, rows: int) -> 
 
 def _task_again(bench: NodeBench, part: NodePart, before: TaskStep) -> TaskStep:
     """What the step does with one node by the present options. ``before``: by those with which it was put."""
-    return structs.replace(_task_step(bench, part, part.state.zone, ends=before.ends), zone=before.zone)
+    return structs.replace(_task_step(bench, part, part.zone, ends=before.ends), zone=before.zone)
 
 
 def _new_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
@@ -136,7 +137,7 @@ def _new_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         reached = watermark_after(sources, manifest.sources, lags)
         quiet_ms = _quiet_ms(bench, manifest, reached)
         joins = any(one.joins or one.skipped for one in planned.values())
-        moves = any(reached > one.watermark for one in manifest.clocks.values()) or quiet_ms
+        moves = any(reached > node.clock.watermark for node in nodes.values()) or quiet_ms
         due = (_is_due(bench.nodes[id], manifest, tasks[id]) for id in nodes)
         if not (ends or moves or joins or any(due)):
             return None
@@ -171,34 +172,41 @@ def _ending(bench: Workbench, manifest: Manifest, planned: Mapping[str, SourcePl
     """The states for which the input ends with this step."""
     if not bench.options.end_of_input:
         return ()
-    ends = [id for id, one in bench.nodes.items() if not manifest.clocks[id].ended or _lacks_totals(one, manifest)]
+    ends = [id for id, one in bench.nodes.items() if not manifest.nodes[id].clock.ended or _lacks_totals(one, manifest)]
     return () if not ends or _is_held(planned, bench.job.storage.url) else tuple(ends)
 
 
 def _task_step(bench: NodeBench, part: NodePart, zone: Zone | None, *, ends: bool) -> TaskStep:
     """What the step does with one node."""
-    lateness, clock, state = bench.node.state.lateness, part.clock, part.state
-    emit, passed = lateness.planned(state.passed, clock.watermark)
+    lateness, clock = bench.node.state.lateness, part.clock
+    emit, passed = lateness.planned(part.passed, clock.watermark)
     close_at = lateness.closes(clock.closed, clock.watermark)
     if ends:
-        close_at = max(close_at, bench.run_cache.largest_end(state.runs, clock.closed))
+        close_at = max(close_at, bench.run_cache.largest_end(part.runs, clock.closed))
     final_at = lateness.final(part.final, close_at)
-    zone = None if zone == state.zone else zone
+    zone = None if zone == part.zone else zone
     return TaskStep(close_at, ends, zone, final_at, emit, passed)
 
 
 def _is_due(bench: NodeBench, manifest: Manifest, step: TaskStep) -> bool:
     """Whether the node has something to publish, although nothing is read."""
-    part = manifest.node(bench.node.id)
-    is_due = bench.run_cache.is_due(part.state.runs, part.clock.closed, step.close_at)
-    return is_due or lacks_changes(bench.node, manifest, step.emit)
+    part = manifest.nodes[bench.node.id]
+    is_due = bench.run_cache.is_due(part.runs, part.clock.closed, step.close_at)
+    return is_due or lacks_changes(bench.node, manifest, step.emit) or _lacks_closed(bench, manifest)
+
+
+def _lacks_closed(bench: NodeBench, manifest: Manifest) -> bool:
+    """Whether a sink that has just come lacks windows which have closed and are not final."""
+    if not any(name not in manifest.sinks for name in joining_sinks(bench.node, manifest)):
+        return False
+    part = manifest.nodes[bench.node.id]
+    return bench.run_cache.is_due(part.runs, part.final, part.clock.closed)
 
 
 def _lacks_totals(bench: NodeBench, manifest: Manifest) -> bool:
     """Whether a sink does not know of all that holds of a state without windows, or of a key that has expired."""
-    node, part = bench.node, manifest.node(bench.node.id)
-    closed, state = part.clock.closed, part.state
-    is_untold = bool(node.sinks) and bench.run_cache.is_untold(state.runs, state.shown_at, closed)
+    node, part = bench.node, manifest.nodes[bench.node.id]
+    is_untold = bool(node.sinks) and bench.run_cache.is_untold(part.runs, part.shown_at, part.clock.closed)
     return is_untold or lacks_totals(node, manifest)
 
 
@@ -221,13 +229,13 @@ def _quiet_ms(bench: Workbench, manifest: Manifest, reached: int) -> int:
 
 def _passes(bench: NodeBench, manifest: Manifest, reached: int, quiet_ms: int) -> bool:
     """Whether the clock of one node moves on in that time, and a window is over then, or changes are published."""
-    part, lateness = manifest.node(bench.node.id), bench.node.state.lateness
-    clock, state = part.clock, part.state
+    part, lateness = manifest.nodes[bench.node.id], bench.node.state.lateness
+    clock = part.clock
     moved = clock.quiet_from(reached) + quiet_ms
     if moved <= clock.watermark:
         return False
-    is_over = bench.run_cache.is_due(state.runs, clock.closed, lateness.closes(clock.closed, moved))
-    is_early = lateness.is_early_at(state.passed, moved) and lacks_changes(bench.node, manifest)
+    is_over = bench.run_cache.is_due(part.runs, clock.closed, lateness.closes(clock.closed, moved))
+    is_early = lateness.is_early_at(part.passed, moved) and lacks_changes(bench.node, manifest)
     return is_over or is_early
 
 

@@ -162,19 +162,19 @@ class Notes:
     def note_states(self, found: Manifest) -> None:
         """Note the states that a task with several has no more, and those that are new in it. ``found``: the checkpoint
         with the states that it had."""
-        names = {*found.operators, *self._bench.nodes}
+        names = {*found.nodes, *self._bench.nodes}
         if not found.base or not is_of_several(names) or len({name.partition("/")[0] for name in names}) > 1:
             return
-        for name, operator in found.operators.items():
+        for name, node in found.nodes.items():
             if name not in self._bench.nodes:
-                closed = utc_text(found.clocks[name].closed)
+                closed = utc_text(node.clock.closed)
                 windows = f", with its windows that were not closed, which end after {closed}"
                 self.note(
                     f"state {name}",
-                    f"the state {state_name(name)!r} is dropped{windows if operator.state.has_windows else ''}",
+                    f"the state {state_name(name)!r} is dropped{windows if node.has_windows else ''}",
                 )
         for name in self._bench.nodes:
-            if name not in found.operators:
+            if name not in found.nodes:
                 clock = utc_text(found.clock.watermark)
                 self.note(
                     f"state {name}",
@@ -189,7 +189,7 @@ class Notes:
     def _note_zone(self, found: Manifest) -> None:
         """Note that the zone data of this machine have other rules than the windows of the checkpoint."""
         for id, one in self._bench.nodes.items():
-            kept, ours, name = found.operators[id].state.zone, one.own_zone, one.node.name
+            kept, ours, name = found.nodes[id].zone, one.own_zone, one.node.name
             since = None if kept is None or ours is None or not found.base else kept.differs_from(ours)
             if since is not None and ours is not None:
                 self.note(
@@ -233,13 +233,13 @@ class Notes:
             return "every key in the next step"
         if node.state.window is None:
             return "every key at the next end of the input"
-        return f"the windows that close after {utc_text(found.clocks[node.id].closed)}"
+        return f"the windows that end after {utc_text(found.nodes[node.id].final)}"
 
     def _had(self, found: Manifest, part: SinkPart) -> str:
         """What a sink has that is left out. Its state can be gone too."""
         for id, one in self._bench.nodes.items():
-            if one.node.name == (part.state or STATE) and one.node.state.window is not None:
-                return f"it has the windows that closed up to {utc_text(found.clocks[id].closed)}"
+            if id == part.node and one.node.state.window is not None:
+                return f"it has the windows that closed up to {utc_text(found.nodes[id].clock.closed)}"
         return "it has what was published"
 
     def _of_old_records(self, source: str, clock: str) -> str:
@@ -267,13 +267,13 @@ class Notes:
     def _open_windows(self, manifest: Manifest) -> int:
         """The number of non-empty windows of all states that are not closed."""
         return sum(
-            one.run_cache.open_windows(manifest.operators[id].state.runs, manifest.clocks[id].closed)
+            one.run_cache.open_windows(manifest.nodes[id].runs, manifest.nodes[id].clock.closed)
             for id, one in self._bench.nodes.items()
         )
 
     def _first_end(self, manifest: Manifest) -> int | None:
         """The clock at which the first of the windows that are not closed is published."""
-        ends = (_first_end(one, manifest.node(id)) for id, one in self._bench.nodes.items())
+        ends = (_first_end(one, manifest.nodes[id]) for id, one in self._bench.nodes.items())
         return min((end for end in ends if end is not None), default=None)
 
     def report(
@@ -325,7 +325,7 @@ class Notes:
     def _unpublished(self, manifest: Manifest, reached: Reached | None) -> str:
         """Why nothing was published, of each state."""
         nodes = self._bench.nodes.items()
-        reasons = {one.node.name: self._why(one, manifest.node(id), reached) for id, one in nodes}
+        reasons = {one.node.name: self._why(one, manifest.nodes[id], reached) for id, one in nodes}
         first, *others = set(reasons.values())
         return "; ".join(f"of {name!r}, {reason}" for name, reason in reasons.items()) if others else first
 
@@ -338,7 +338,7 @@ class Notes:
                 dead=totals["dead"],
                 has_sink=bool(bench.node.sinks),
                 has_windows=state.window is not None,
-                open_windows=bench.run_cache.open_windows(part.state.runs, clock.closed),
+                open_windows=bench.run_cache.open_windows(part.runs, clock.closed),
                 first_end=_first_end(bench, part),
                 clock_ms=clock.watermark,
                 ended=clock.ended,
@@ -369,7 +369,7 @@ def _point(step: StepReport, committed: Manifest, at_seconds: float) -> SeriesPo
 
 def _first_end(bench: NodeBench, part: NodePart) -> int | None:
     """The clock at which the first of the windows of one node that are not closed is published."""
-    end = bench.run_cache.first_end(part.state.runs, part.clock.closed)
+    end = bench.run_cache.first_end(part.runs, part.clock.closed)
     return None if end is None else bench.node.state.lateness.published_at(end)
 
 

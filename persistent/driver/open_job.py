@@ -74,7 +74,9 @@ class OpenJob:
         self.last = last
         self._show()
         self._planned = self._next(reading_all(bench, last), is_fenced=False)
-        is_idle = self._planned is None and not (evolves or bench.options.follow) and view.retract is None
+        # Whoever takes over a job that starts from a savepoint asks its sinks what they have.
+        is_begun = self.last.manifest.kind != "savepoint"
+        is_idle = self._planned is None and not (evolves or bench.options.follow) and view.retract is None and is_begun
         return not is_idle or is_lost(bench, self.found)
 
     def publish_owed(self) -> None:

@@ -17,7 +17,7 @@ from persistent.checkpoint.output_parts import LATE_SINK, Inheritance, SinkPart
 from persistent.codec import Run, type_of
 from persistent.lateness import CHANGE
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat, replaces
-from persistent.task import STATE, key_names, state_name
+from persistent.task import key_names
 from persistent.worker.job import Job, Node
 from persistent.worker.output_tables import empty_outputs, marks_of, newest_rows, output_key
 
@@ -87,6 +87,12 @@ def part_of(manifest: Manifest, sink: str) -> SinkPart:
     return manifest.sinks.get(sink, SinkPart())
 
 
+def has_nothing(manifest: Manifest, sink: str) -> bool:
+    """Whether a sink has been given nothing, or all was taken back, and it continues no sink of another job."""
+    part = part_of(manifest, sink)
+    return part.emptied or (part.last is None and sink not in manifest.inherits)
+
+
 def lacks_totals(node: Node, manifest: Manifest) -> bool:
     """Whether a state without windows holds something for a sink, although the input has ended: the sink has come
     since, or the state was migrated."""
@@ -103,19 +109,18 @@ def lacks_changes(node: Node, manifest: Manifest, emit: str | None = CHANGE) -> 
 def lacks_all(node: Node, manifest: Manifest) -> bool:
     """Whether a sink lacks all that the state holds: it has come since; or it has what the state was before it evolved
     or was rolled back."""
-    if not (node.sinks and manifest.operators[node.id].state.runs):
+    if not (node.sinks and manifest.nodes[node.id].runs):
         return False
-    sinks = manifest.sinks
     is_left = _was_published(manifest, node.id) or _leaves_sessions(manifest, node.id)
-    return is_left or any(name not in sinks or sinks[name].emptied for name in node.sinks)
+    known = manifest.sinks.keys() | manifest.inherits
+    return is_left or any(name not in known or part_of(manifest, name).emptied for name in node.sinks)
 
 
 def told_anew(manifest: Manifest, node: str) -> tuple[Run, ...] | None:
-    """If the next step publishes all that a node holds to sinks that may have it, from before a rollback or from the
-    job whose place they take over: the runs of which they may have something. None if it does not."""
-    state, sinks = manifest.operators[node].state, manifest.sinks_of(node).values()
-    inherits = any((place.state or STATE) == state_name(node) for place in manifest.inherits.values())
-    if (inherits and all(part.last is None or part.emptied for part in sinks)) or _leaves_sessions(manifest, node):
+    """If the next step publishes all that a node holds to sinks that may have it, from before a rollback: the runs of
+    which they may have something. None if it does not."""
+    state, sinks = manifest.nodes[node], manifest.sinks_of(node).values()
+    if _leaves_sessions(manifest, node):
         return tuple(run for run in state.runs if run.first <= state.published)
     goes_back = manifest.target is not None and not any(part.emptied for part in sinks)
     return state.runs if goes_back and _was_published(manifest, node) else None
@@ -124,7 +129,7 @@ def told_anew(manifest: Manifest, node: str) -> tuple[Run, ...] | None:
 def _leaves_sessions(manifest: Manifest, node: str) -> bool:
     """Whether a rollback has left sessions to be seen that are published as they change. What was published of them at
     its target is in the runs up to that number; later ones hold what was not published then."""
-    state = manifest.operators[node].state
+    state = manifest.nodes[node]
     if not (state.has_sessions and state.emit is not None and state.published > 0 and _leaves_outputs(manifest)):
         return False
     sinks = manifest.sinks_of(node).values()
@@ -140,12 +145,12 @@ def _leaves_outputs(manifest: Manifest) -> bool:
 
 
 def _was_published(manifest: Manifest, node: str) -> bool:
-    state = manifest.operators[node].state
+    state = manifest.nodes[node]
     return not state.published and any(part.last is not None for part in manifest.sinks_of(node).values())
 
 
 def _lacks(node: Node, manifest: Manifest) -> bool:
-    return lacks_all(node, manifest) or (bool(node.sinks) and bool(manifest.operators[node.id].state.fresh()))
+    return lacks_all(node, manifest) or (bool(node.sinks) and bool(manifest.nodes[node.id].fresh()))
 
 
 def holder(job: Job, sink: str) -> str | None:
@@ -178,6 +183,5 @@ def _schema(job: Job, manifest: Manifest, sink: str) -> pa.Schema:
     if _is_late(job, sink):
         return LATE_SCHEMA
     node = job.node_of(sink)
-    operator = manifest.operators.get(node.id)
-    kinds = [] if operator is None else [type_of(name) for name in operator.key_types]
+    kinds = [type_of(name) for name in manifest.nodes[node.id].key_types] if node.id in manifest.nodes else []
     return empty_outputs(node.state, key_names(node.task), kinds, marks_of(node.state, 0)).schema

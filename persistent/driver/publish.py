@@ -28,9 +28,9 @@ from persistent.checkpoint.names import (
     retraction_name,
     retractions,
 )
-from persistent.checkpoint.output_parts import LATE_SINK, SinkPart
+from persistent.checkpoint.output_parts import LATE_SINK, Inheritance, SinkPart
 from persistent.checkpoint.plan import StepPlan
-from persistent.driver.output_batches import batches_of, claim_of, holder, part_of, retreat_of
+from persistent.driver.output_batches import batches_of, claim_of, has_nothing, holder, part_of, retreat_of
 from persistent.driver.sink_names import check_inherits, check_named_as_before, check_takes_as_before
 from persistent.errors import CorruptCheckpoint, Fenced, InvalidPipeline, PersistentError, SinkMismatch, StagedMissing
 from persistent.sinks.outlet import Outlet
@@ -91,6 +91,15 @@ def _check_holder(job: Job, log: Log, manifest: Manifest, name: str, found: str 
             "would be split over two folders. Give the sink its old url, or move the whole old folder there; or, to "
             "publish only new results there, copy _published of the old folder"
         )
+
+
+def continues(job: Job, manifest: Manifest, name: str, place: Inheritance) -> bool:
+    """Whether a claimed sink has what was published up to the savepoint that this job started from; also if it is not
+    of this job, or has begun since."""
+    if name not in job.all_sinks or part_of(manifest, name).last is not None:
+        return True
+    newest = job.all_outlets()[name].newest(manifest.job, 0)
+    return newest is not None and newest >= place.number > 0
 
 
 def newest_ids(job: Job, manifest: Manifest) -> dict[str, int]:
@@ -191,14 +200,16 @@ def _named(failures: Mapping[str, Exception], sinks: Collection[str]) -> Excepti
 
 
 def joining_sinks(node: Node, manifest: Manifest) -> tuple[str, ...]:
-    """The sinks that get every key of a state without windows at the next end of the input, or of one that is published
-    as it changes in its next step: those that have none yet, where others have."""
-    if node.state.window is not None and not node.state.lateness.of_changes:
+    """The sinks that have nothing yet, where others have: in the next step that publishes, or of a state without
+    windows at the next end of the input, they get every row that the state shows, but those that are final."""
+    if not manifest.sinks_of(node.id) and manifest.origin is None:
         return ()
-    if not manifest.sinks_of(node.id):
-        return ()
-    parts = {name: part_of(manifest, name) for name in node.sinks}
-    return tuple(name for name, part in parts.items() if part.last is None or part.emptied)
+    lateness, names = node.state.lateness, [name for name in node.sinks if has_nothing(manifest, name)]
+    if node.state.window is not None and lateness.of_changes is None:
+        # What has closed is final, or is given to them in their first step, also if they refuse all of it.
+        is_kept = lateness.final(0, 0) is not None
+        names = [name for name in names if is_kept and (name not in manifest.sinks or manifest.sinks[name].emptied)]
+    return tuple(names)
 
 
 def mark_retracted(job: Job, manifest: Manifest) -> None:

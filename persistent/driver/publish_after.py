@@ -44,7 +44,8 @@ def publishes_after(node: Node, step: NodeStep) -> bool:
     if node.state.time_to_live is not None:
         return True
     after = publishes_changes(node, step) or _holds_back(node, step)
-    return after or (step.task.final_at is not None and step.plan.reads)
+    corrects = step.plan.reads or bool(joining_sinks(node, step.last.manifest))
+    return after or (step.task.final_at is not None and corrects)
 
 
 def outputs_after(
@@ -70,7 +71,7 @@ def is_told_anew(node: Node, step: NodeStep) -> bool:
     no later one knows what the sinks have of them."""
     manifest, lateness = step.last.manifest, node.state.lateness
     changes = isinstance(node.state.window, SessionWindow) and lateness.of_changes is not None
-    return changes and manifest.target is not None and told_anew(manifest, step.before.id) is not None
+    return changes and manifest.target is not None and told_anew(manifest, step.id) is not None
 
 
 def publishes_changes(node: Node, step: NodeStep) -> bool:
@@ -103,7 +104,7 @@ def _must_publish(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]
         return False
     if isinstance(window, SessionWindow):
         return _closes_unpublished(bench, step, mapped)
-    old = bench.run_cache.panes(step.before.state.fresh())
+    old = bench.run_cache.panes(step.before.fresh())
     new = [one.panes for one in mapped if one.panes is not None]
     # As below: windows that become final take nothing of the step.
     final, closed = step.final, task.close_at
@@ -138,7 +139,7 @@ def changes_after(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]
     of all keys for a sink that has none."""
     closings = _changed(bench, step, mapped)
     shards = chain.from_iterable(in_shards(one, bench.engine.parallelism, None) for one in closings)
-    items = [replace(one, key_types=key_types(step.before.operator, mapped)) for one in shards]
+    items = [replace(one, key_types=key_types(step.before, mapped)) for one in shards]
     return tuple(one for one in bench.engine.map(bench.work, items) if isinstance(one, Closed)) if items else ()
 
 
@@ -150,7 +151,7 @@ def _changed(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> 
         return [after] if after.delta or (joining and after.runs) else []
     if isinstance(window, SessionWindow):
         return _changed_sessions(bench, step, mapped)
-    old = bench.run_cache.panes(step.before.state.runs if joining else before.delta)
+    old = bench.run_cache.panes(step.before.runs if joining else before.delta)
     new = [one.panes for one in mapped if one.panes is not None]
     # Windows that become final take nothing of the step, although they may share panes with others that do.
     leaving = touched(window, old, step.before.final, after.final)
@@ -161,7 +162,7 @@ def _changed(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> 
 def _changed_sessions(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> list[CloseShard]:
     """Likewise of sessions. To sinks that may have those of some runs, from another job or from before a rollback, all
     are published anew, and what has become a part of another is taken back."""
-    closing, told = _changing_sessions(bench, step, mapped), told_anew(step.last.manifest, step.before.id)
+    closing, told = _changing_sessions(bench, step, mapped), told_anew(step.last.manifest, step.id)
     if told is None:
         closing = replace(closing, whole=joining_sinks(bench.node, step.last.manifest))
     else:
@@ -173,43 +174,56 @@ def _changed_sessions(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedN
 def published_after(
     bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode], *, anew: bool = False
 ) -> tuple[tuple[Closed, ...], int]:
-    """The results of windows that close, and of closed ones that the delta touches; without a sink, how many close."""
+    """The results of windows that close, and of closed ones that the delta touches, or a sink lacks; without a sink,
+    how many close."""
     window, close_at = bench.node.state.window, step.task.close_at
     assert window is not None
     if isinstance(window, SessionWindow):
         return _sessions_after(bench, step, mapped)
     delta = tuple(one.run for one in mapped if one.run)
-    runs = (*step.before.state.runs, *delta)
+    runs = (*step.before.runs, *delta)
     is_due = bench.run_cache.is_due(runs, step.before.clock.closed, close_at)
     if not bench.node.sinks:
         return (), bench.run_cache.windows_over(runs, step.before.clock.closed, close_at) if is_due else 0
     panes = [one.panes for one in mapped if one.panes is not None]
-    corrected = touched(window, panes, step.final, step.before.clock.closed)
-    if not (is_due or corrected):
+    corrected, joining = touched(window, panes, step.final, step.before.clock.closed), _joining(bench, step)
+    if not (is_due or corrected or joining):
         return (), 0
-    types = key_types(step.before.operator, mapped)
-    closing = replace(step.closing(), key_types=types, delta=delta, corrected=corrected, anew=anew)
+    types = key_types(step.before, mapped)
+    closing = replace(step.closing(), key_types=types, delta=delta, corrected=corrected, anew=anew, whole=joining)
     first = corrected[0][0] if corrected else window.first_number(closing.closed)
+    if joining:
+        first = window.first_number(closing.settled)
     held = (window.start_of(first), max(closing.closed, close_at))
     items = in_shards(closing, bench.engine.parallelism, held)
     return tuple(one for one in bench.engine.map(bench.work, items) if isinstance(one, Closed)), 0
 
 
+def _joining(bench: NodeBench, step: NodeStep) -> tuple[str, ...]:
+    """The sinks that lack windows which have closed and are not final."""
+    before = step.before
+    lacks = bench.run_cache.is_due(before.runs, before.final, before.clock.closed)
+    return joining_sinks(bench.node, step.last.manifest) if lacks else ()
+
+
 def _sessions_after(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> tuple[tuple[Closed, ...], int]:
-    """The results of sessions that close, and of closed ones that the delta changes; without a sink, how many close."""
+    """The results of sessions that close, and of closed ones that the delta changes, or a sink lacks; without a sink,
+    how many close."""
     cache = bench.run_cache
     assert isinstance(cache, SessionCache) and cache.window is not None
     delta = tuple(one.run for one in mapped if one.run)
-    closing = replace(step.closing(), key_types=key_types(step.before.operator, mapped), delta=delta)
+    closing = replace(step.closing(), key_types=key_types(step.before, mapped), delta=delta)
     corrected = cache.touched(delta, closing.closed) if bench.node.sinks else ()
-    due = cache.due((*closing.runs, *delta), closing.closed, closing.close_at)
-    if not (len(due) or corrected):
+    due, joining = cache.due((*closing.runs, *delta), closing.closed, closing.close_at), _joining(bench, step)
+    if not (len(due) or corrected or joining):
         return (), 0
     first = corrected[0][0] if corrected else cache.window.first_number(closing.closed)
+    if joining:
+        first = cache.window.first_number(closing.settled)
     panes = (cache.window.start_of(first), max(closing.closed, closing.close_at))
-    shards = in_shards(replace(closing, corrected=corrected), bench.engine.parallelism, panes)
+    shards = in_shards(replace(closing, corrected=corrected, whole=joining), bench.engine.parallelism, panes)
     items = [replace(one, hashes=of_shard(due, one)) for one in shards]
-    items = [one for one in items if corrected or (one.hashes is not None and len(one.hashes))]
+    items = [one for one in items if corrected or joining or (one.hashes is not None and len(one.hashes))]
     closed = tuple(one for one in bench.engine.map(bench.work, items) if isinstance(one, Closed))
     return closed, sum(one.discarded for one in closed)
 
@@ -221,7 +235,7 @@ def _lives_after(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode])
     closing, due = _closing_lives(bench, step, mapped, publishes=publishes)
     is_all = publishes and bool(closing.delta or (closing.whole and closing.runs))
     items = [
-        replace(one, hashes=of_shard(due, one), key_types=key_types(step.before.operator, mapped))
+        replace(one, hashes=of_shard(due, one), key_types=key_types(step.before, mapped))
         for one in in_shards(closing, bench.engine.parallelism if is_all or len(due) else 1, None)
     ]
     items = [one for one in items if is_all or (one.hashes is not None and len(one.hashes))]
@@ -244,7 +258,7 @@ def _closing_lives(
     """What a step publishes, or only counts, in all key groups; and the hashes of the keys that may have expired."""
     cache = bench.run_cache
     assert isinstance(cache, LifeCache)
-    state, closing = step.before.state, step.closing()
+    state, closing = step.before, step.closing()
     delta = tuple(one.run for one in mapped if one.run)
     due = cache.due(state.runs, closing.closed, closing.close_at)
     if not publishes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from persistent.checkpoint.commit_change import Decision, after, put_change
@@ -21,6 +22,7 @@ from persistent.driver.publish import (
     check_has_last,
     claim,
     collect,
+    continues,
     mark_retracted,
     newest_ids,
     publish,
@@ -32,6 +34,7 @@ from persistent.driver.put_plan import plan_number
 from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint, FingerprintChanged, NewerFormat
 from persistent.text.shell import shell_word
+from persistent.worker.job import Job
 
 logger = logging.getLogger("persistent.driver")
 
@@ -102,10 +105,19 @@ def _performed(bench: Workbench, fence: Entry, effect: Effect, above: int) -> En
 
 
 def _fence(bench: Workbench, last: Entry, above: int) -> Entry:
-    fence = bench.log.fence(last, bench.nonce, plan_number(bench, last.manifest), above=above)
+    number = plan_number(bench, last.manifest)
+    fence = bench.log.fence(last, bench.nonce, number, changes=partial(_taken_over, bench.job), above=above)
     manifest = fence.manifest
     logger.info("epoch %d begins with %s", manifest.epoch, manifest_name(manifest.id))
     return fence
+
+
+def _taken_over(job: Job, last: Entry) -> dict[str, Any]:
+    """The places in sinks that this job takes over: a sink that has none of them, although its job started from a
+    savepoint, has nothing yet."""
+    manifest = last.manifest
+    places = {name: place for name, place in manifest.inherits.items() if continues(job, manifest, name, place)}
+    return {} if places == manifest.inherits else {"inherits": places}
 
 
 def _read_kept(bench: Workbench, last: Manifest) -> None:
@@ -149,7 +161,7 @@ def _evolved(bench: Workbench, notes: Notes, fence: Entry) -> Entry:
     if view.replan != fence.manifest.replan:
         changed = changes(fence.manifest, bench.first)
         notes.note("task", f"the task has changed, {changed}: nothing was committed yet, so the new task is adopted")
-    job = bench.job.in_zones({name: one.state.zone for name, one in view.operators.items()})
+    job = bench.job.in_zones({name: one.zone for name, one in view.nodes.items()})
     evolve, kept = bench.options.evolve, list(bench.kept.values())
 
     def write(attempt: Attempt) -> dict[str, Any]:

@@ -8,24 +8,23 @@ from typing import Any
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SourcePart
 from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob, UnknownCheckpoint
-from persistent.task import STATE, operator_name, task_name
+from persistent.task import STATE, node_name, task_name
 from persistent.text.fingerprints import changes_text
 from persistent.worker.job import Job, Node
 
 
 def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
-    """Refuse the checkpoint of another job, or of another monoid, key or window under the same operator. A source that
+    """Refuse the checkpoint of another job, or of another monoid, key or window in the same node. A source that
     begins without partitions can have any, and a source that the checkpoint does not know can join."""
     _check_same_states(found, expected, url)
     _check_same_sources(found, expected, url)
-    for id in expected.operators:
+    for id in expected.nodes:
         _check_same_state(found, expected, id, url)
 
 
 def check_same_task(found: Manifest, expected: Manifest, url: str) -> None:
     """OtherJob for the checkpoint of another task, or of other sources. The states of the task may have changed."""
-    theirs, ours = ({name.partition("/")[0] for name in one.operators} for one in (found, expected))
-    if not theirs & ours:
+    if not found.tasks.keys() & expected.tasks.keys():
         _check_same_states(found, expected, url)
     _check_same_sources(found, expected, url)
 
@@ -38,11 +37,11 @@ def _check_same_sources(found: Manifest, expected: Manifest, url: str) -> None:
                 f"{url} is the checkpoint of another job: its {what}: {theirs}, this pipeline's: {ours}. "
                 "Give this pipeline a checkpoint of its own, or the task its old name"
             )
-    for id, operator in found.operators.items():
-        unread = sorted(found.sources.keys() - set(operator.inputs))
+    for name, task in found.tasks.items():
+        unread = sorted(found.sources.keys() - task.inputs.keys())
         if unread:
             raise OtherJob(
-                f"{url} is the checkpoint of another job: {id.partition('/')[0]} does not read {', '.join(unread)}, "
+                f"{url} is the checkpoint of another job: {name} does not read {', '.join(unread)}, "
                 "and the task of a pipeline reads every source. Give this pipeline a checkpoint of its own"
             )
     missing = sorted(found.sources.keys() - expected.sources.keys())
@@ -58,12 +57,12 @@ def _check_same_sources(found: Manifest, expected: Manifest, url: str) -> None:
 def check_same_node(found: Manifest, expected: Manifest, id: str, url: str) -> None:
     """As ``check_same_job``, for one node of the job alone. UnknownCheckpoint if it was added to its task since."""
     task, _, name = id.partition("/")
-    if id not in found.operators and found.tasks.keys() == {task}:
+    if id not in found.nodes and found.tasks.keys() == {task}:
         raise UnknownCheckpoint(
             f"{url}: checkpoint {found.id} is from before the state {name or STATE!r} was added: it has "
-            f"{', '.join(found.operators)}. Choose a later checkpoint; if there is none, run the pipeline once"
+            f"{', '.join(found.nodes)}. Choose a later checkpoint; if there is none, run the pipeline once"
         )
-    if id not in found.operators:
+    if id not in found.nodes:
         _check_same_states(found, expected, url)
     _check_same_sources(found, expected, url)
     _check_same_state(found, expected, id, url)
@@ -80,12 +79,12 @@ def chosen_node(job: Job, name: str | None) -> Node:
     if name not in names:
         there = f"has the states {', '.join(names)}" if names != [STATE] else "has one state, without a name: omit it"
         raise InvalidPipeline(f"name={name!r}: {task} {there}")
-    return job.nodes[operator_name(job.task, name)]
+    return job.nodes[node_name(job.task, name)]
 
 
 def _check_same_state(found: Manifest, expected: Manifest, id: str, url: str) -> None:
     """FingerprintChanged if a node has another monoid, key or window."""
-    changed = changes_text(found.operators[id].described(), expected.operators[id].described())
+    changed = changes_text(found.nodes[id].described(), expected.nodes[id].described())
     if changed:
         raise FingerprintChanged(
             f"{url}: the state of {id} has another definition: {changed}. {_what_to_do(found, url)}"
@@ -94,9 +93,9 @@ def _check_same_state(found: Manifest, expected: Manifest, id: str, url: str) ->
 
 def _check_same_states(found: Manifest, expected: Manifest, url: str) -> None:
     """OtherJob unless both have the same states."""
-    gone, new = (sorted(one.operators.keys() - other.operators.keys()) for one, other in _both(found, expected))
+    gone, new = (sorted(one.nodes.keys() - other.nodes.keys()) for one, other in _both(found, expected))
     if gone or new:
-        theirs, ours = sorted(found.operators), sorted(expected.operators)
+        theirs, ours = sorted(found.nodes), sorted(expected.nodes)
         remedy = "Give this pipeline a checkpoint of its own, or the task its old name"
         if not gone or len(theirs) > len(gone):
             remedy = "Give the task the states that it had" if gone else "Run the pipeline once: it adds them"

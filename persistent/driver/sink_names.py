@@ -11,7 +11,7 @@ from persistent.checkpoint.output_parts import Inheritance
 from persistent.driver.output_batches import holder
 from persistent.errors import InvalidPipeline
 from persistent.sinks.protocol import BatchSink
-from persistent.task import STATE
+from persistent.task import STATE, state_name
 from persistent.worker.job import Job
 
 
@@ -21,22 +21,18 @@ def check_takes_as_before(job: Job, manifest: Manifest) -> None:
     for name in job.sinks:
         known = manifest.sinks.get(name) or manifest.inherits.get(name)
         is_begun = known is not None and (isinstance(known, Inheritance) or known.last is not None or known.owed)
-        if known is None or not is_begun or known.state == taken_by(job, name):
+        # A sink of late records is another matter, and a task may have been renamed.
+        taken = STATE if known is None or known.node is None else state_name(known.node)
+        if not is_begun or taken == job.node_of(name).name:
             continue
         was, now = (
-            f"the state {state!r}" if state else "the only state" for state in (known.state, taken_by(job, name))
+            "the only state" if state == STATE else f"the state {state!r}" for state in (taken, job.node_of(name).name)
         )
         raise InvalidPipeline(
             f"{job.storage.url}: the sink {name!r}, {job.sinks[name]!r}, has rows of {was}, and would now get those of "
-            f"{now}. Give each state the sinks that it had, sink={{{known.state or STATE!r}: {{{name!r}: ...}}}}; or "
+            f"{now}. Give each state the sinks that it had, sink={{{taken!r}: {{{name!r}: ...}}}}; or "
             "give this state a sink of another name and place"
         )
-
-
-def taken_by(job: Job, sink: str) -> str | None:
-    """The name of the state that a sink takes, as a manifest has it."""
-    name = job.node_of(sink).name
-    return None if name == STATE else name
 
 
 def check_named_as_before(job: Job, manifest: Manifest, name: str) -> None:

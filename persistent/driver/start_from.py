@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
-from msgspec.structs import replace
-
 from persistent.checkpoint.commit_change import Decision, Manifests, commit_change
 from persistent.checkpoint.copies import Target, copied_while_running, renumbered, renumbered_source
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import Inheritance
-from persistent.checkpoint.parts import OperatorState
 from persistent.clock import wall_ms
 from persistent.driver.commit import check_can_begin
 from persistent.driver.evolution import Evolutions, adapted, adopted
@@ -73,9 +70,8 @@ def _copied(theirs: Log, target: Target) -> dict[str, Any]:
     logger.info("%s starts from checkpoint %d of %s", target.storage.url, copy.id, theirs.storage.url)
     return {
         "sources": {name: renumbered_source(source) for name, source in copy.sources.items()},
-        "clocks": copy.clocks,
-        "operators": {name: _renumbered(operator) for name, operator in copy.operators.items()},
-        "ledger": copy.ledger,
+        "tasks": copy.tasks,
+        "nodes": {name: renumbered(node) for name, node in copy.nodes.items()},
         "commits": ((target.attempt.id, now_ms),),
         "committed_ms": now_ms,
         "origin": (copy.job, copy.id),
@@ -94,19 +90,9 @@ def _inherited(copy: Manifest) -> dict[str, Inheritance]:
         before = found.get(name, Inheritance((), 0))
         last = copy.sinks[name].last if name in copy.sinks else None
         number = before.number if last is None else copy.revision_base + last
-        state = copy.sinks[name].state if name in copy.sinks else before.state
-        found[name] = Inheritance((*(before.jobs if last is None else ()), copy.job, holder), number, state)
+        node = copy.sinks[name].node if name in copy.sinks else before.node
+        found[name] = Inheritance((*(before.jobs if last is None else ()), copy.job, holder), number, node)
     return found
-
-
-def _renumbered(operator: OperatorState) -> OperatorState:
-    """Nothing of it is published yet: of a state without windows the sinks of the new job get every key. Sessions that
-    are published as they change get other borders: a sink that is taken over may have those that were published."""
-    states = {
-        name: renumbered(state if state.has_sessions and state.emit else replace(state, published=0))
-        for name, state in operator.states.items()
-    }
-    return replace(operator, states=states)
 
 
 def _check_origin(manifest: Manifest, theirs: Log, url: str) -> None:

@@ -91,7 +91,7 @@ class Step:
     def nodes(self) -> dict[str, NodeStep]:
         """The step of each node."""
         return {
-            id: NodeStep(self.last, self.plan, before, self.plan.task_of(id, before.clock.closed))
+            id: NodeStep(id, self.last, self.plan, before, self.plan.task_of(id, before.clock.closed))
             for id, before in self.last.manifest.nodes.items()
         }
 
@@ -110,7 +110,7 @@ class Step:
         plan, last = self.plan, self.last.manifest
         limit = time_limit_of(self, max_future_ms)
         nodes = {
-            id: SplitOfNode(one.before.clock.watermark, one.final, one.before.operator.key_types)
+            id: SplitOfNode(one.before.clock.watermark, one.final, one.before.key_types)
             for id, one in self.nodes.items()
         }
         return [
@@ -200,6 +200,7 @@ def time_limit_of(step: Step, max_future_ms: int) -> TimeLimit:
 class NodeStep:
     """The step of one node. ``before``: the node in ``last``. ``task``: what the plan does with it."""
 
+    id: str
     last: Entry
     plan: StepPlan
     before: NodePart
@@ -219,34 +220,34 @@ class NodeStep:
     @property
     def zone(self) -> Zone | None:
         """The rules of the time zone of its windows."""
-        return self.task.zone or self.before.state.zone
+        return self.task.zone or self.before.zone
 
     def ends_with_changes(self, joining: Sequence[str]) -> bool:
         """Whether the input ends, and keys have changed since an end was last published, or a sink has none yet."""
-        state = self.before.state
-        return self.task.ends and bool(state.runs if joining else state.fresh())
+        return self.task.ends and bool(self.before.runs if joining else self.before.fresh())
 
     def closing(self) -> CloseShard:
         """What the step closes in the state before it, in all key groups."""
         attempt = self.attempt
         return CloseShard(
             attempt,
-            self.before.id,
-            self.before.state.runs,
+            self.id,
+            self.before.runs,
             0,
             KEY_GROUPS,
             self.before.clock.closed,
             self.task.close_at,
-            self.before.operator.key_types,
+            self.before.key_types,
             self.last.manifest.revision_base + attempt.id,
             final=self.final,
+            settled=self.before.final,
         )
 
     def changing(self) -> CloseShard:
         """The same, which closes no window and publishes all that has changed since it was last published."""
-        state, closing = self.before.state, self.closing()
-        published = tuple(run for run in state.runs if run.first <= state.published)
-        return replace(closing, runs=published, delta=state.fresh(), close_at=closing.closed)
+        before, closing = self.before, self.closing()
+        published = tuple(run for run in before.runs if run.first <= before.published)
+        return replace(closing, runs=published, delta=before.fresh(), close_at=closing.closed)
 
     def closes(self, window: AnyWindow | None, parallelism: int, joining: tuple[str, ...] = ()) -> list[CloseShard]:
         """All shards of the state; a large one has as many as run in parallel. ``joining``: the sinks that get every
@@ -259,11 +260,11 @@ class NodeStep:
 
     def folds(self, unfolded: frozenset[str]) -> list[FoldRuns]:
         """The runs to fold. ``unfolded``: the names of runs whose fold raised."""
-        base, state = self.last.manifest.base, self.before.state
-        recent = [run.rows for run in state.runs if run.first == run.last == base]
-        merges = choose_all(state.runs, sum(recent), state.published, unfolded)
+        base, before = self.last.manifest.base, self.before
+        recent = [run.rows for run in before.runs if run.first == run.last == base]
+        merges = choose_all(before.runs, sum(recent), before.published, unfolded)
         return [
-            FoldRuns(self.attempt, one, self.before.final, node=self.before.id, shown_at=state.shown_to(one.inputs))
+            FoldRuns(self.attempt, one, before.final, node=self.id, shown_at=before.shown_to(one.inputs))
             for one in merges
         ]
 

@@ -83,7 +83,7 @@ def _run_items(bench: Workbench, step: Step) -> Results:
     for id, one in step.nodes.items():
         own = bench.nodes[id]
         closes, discarded[id] = ([], 0) if publishes_after(own.node, one) else _closes(own, one)
-        others += [*closes, *own.run_cache.with_over(one.folds(unfolded), one.before.state.runs)]
+        others += [*closes, *own.run_cache.with_over(one.folds(unfolded), one.before.runs)]
     others += step.seen_folds(seen, unfolded)
     found, maps = _with_splits(bench, step, seen, others)
     done = list(zip(others, found[len(maps) :], strict=True))
@@ -108,7 +108,7 @@ def _closes(bench: NodeBench, step: NodeStep) -> tuple[list[CloseShard], int]:
     """The shards whose windows close, or whose changed keys are published; without a sink, how many windows close.
     Sessions are of one key each, so shards count them."""
     node, before = bench.node, step.before
-    open_and_due = before.state.runs, before.clock.closed, step.task.close_at
+    open_and_due = before.runs, before.clock.closed, step.task.close_at
     joining = joining_sinks(node, step.last.manifest)
     is_due = step.ends_with_changes(joining) if node.state.window is None else bench.run_cache.is_due(*open_and_due)
     if is_due and not node.sinks and bench.run_cache.counts_windows:
@@ -184,7 +184,7 @@ def _without_lost(
 def _agreeing(bench: Workbench, step: Step, maps: list[MapSplit], mapped: list[Mapped]) -> tuple[Mapped, ...]:
     """The results of the splits, with agreeing key types: in the order of the records, the first key decides the type
     of its column. A split that began with keys of another type is mapped again with that type."""
-    types = {id: one.key_types for id, one in step.last.manifest.operators.items()}
+    types = {id: one.key_types for id, one in step.last.manifest.nodes.items()}
     agreeing = []
     for item, result in zip(maps, mapped, strict=True):
         if not all(_agree(types[id], one.key_types) for id, one in result.nodes.items()):

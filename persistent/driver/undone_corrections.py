@@ -97,11 +97,11 @@ def left_since(job: Job, log: Log, newest: Manifest, id: int) -> Left:
     corrections = [one for one in line[1:] if one.kind == "correction"]
     sha256 = hashlib.sha256(f"{newest.job} {id}".encode()).hexdigest()
     steps = {
-        operator: tuple(_steps(one, line))
-        for operator, one in job.nodes.items()
+        id: tuple(_steps(one, line))
+        for id, one in job.nodes.items()
         if isinstance(one.state.window, SessionWindow) and one.state.lateness.answer == RETRACT
         if one.state.lateness.of_changes is None
-        if all(operator in manifest.operators and _is_same(manifest, newest, operator) for manifest in line)
+        if all(id in manifest.nodes and _is_same(manifest, newest, id) for manifest in line)
     }
     return Left(str(id), _added(corrections, newest), sha256, steps)
 
@@ -120,9 +120,9 @@ def _steps(node: Node, line: Sequence[Manifest]) -> Iterator[CloseShard]:
     """What each checkpoint of a line has closed and corrected in a state of sessions, as its step did."""
     cache = run_cache_of(node)
     assert isinstance(cache, SessionCache)
-    for manifest, (before, after) in zip(line[1:], pairwise(one.node(node.id) for one in line)):
-        delta = tuple(run for run in after.state.runs if run.first == run.last == manifest.id)
-        runs, closed, close_at = before.state.runs, before.clock.closed, after.clock.closed
+    for manifest, (before, after) in zip(line[1:], pairwise(one.nodes[node.id] for one in line)):
+        delta = tuple(run for run in after.runs if run.first == run.last == manifest.id)
+        runs, closed, close_at = before.runs, before.clock.closed, after.clock.closed
         yield CloseShard(
             Attempt(0, manifest.id),
             node.id,
@@ -131,7 +131,7 @@ def _steps(node: Node, line: Sequence[Manifest]) -> Iterator[CloseShard]:
             KEY_GROUPS,
             closed,
             close_at,
-            after.operator.key_types,
+            after.key_types,
             0,
             final=after.final,
             delta=delta,
@@ -152,10 +152,10 @@ def _added(corrections: Sequence[Manifest], newest: Manifest) -> dict[str, tuple
     """The runs that these corrections added to the states that are still there."""
     runs = dict[str, tuple[Run, ...]]()
     for manifest in corrections:
-        for operator, one in manifest.operators.items():
-            if operator in newest.operators and _is_same(manifest, newest, operator):
-                added = tuple(run for run in one.state.runs if run.first == manifest.id)
-                runs[operator] = (*runs.get(operator, ()), *added)
+        for id, one in manifest.nodes.items():
+            if id in newest.nodes and _is_same(manifest, newest, id):
+                added = tuple(run for run in one.runs if run.first == manifest.id)
+                runs[id] = (*runs.get(id, ()), *added)
     return runs
 
 
@@ -163,14 +163,14 @@ def untouched_rows(job: Job, left: Left, final: Mapping[str, int]) -> tuple[dict
     """Rows that change nothing, at the keys and panes of what was left, by state; and the states that cannot be
     published so. ``final``: of each state, the clock up to which windows take nothing. Refused if there are none."""
     rows, unable = dict[str, GroupSums](), dict[str, str]()
-    for operator, one in job.nodes.items():
-        runs, why = left.runs.get(operator, ()), _why_not(one)
-        if operator in left.steps:
+    for id, one in job.nodes.items():
+        runs, why = left.runs.get(id, ()), _why_not(one)
+        if id in left.steps:
             continue
         if why and (runs or isinstance(one.state.window, SessionWindow)):
             unable[one.name] = why
-        elif runs and (found := _untouched(one, runs, final[operator])) is not None:
-            rows[operator] = found
+        elif runs and (found := _untouched(one, runs, final[id])) is not None:
+            rows[id] = found
     if not (rows or any(left.steps.values())):
         nothing = "it has left nothing to publish: what it has changed is final, or the task is another one since"
         why, *_ = [*unable.values(), nothing]
@@ -213,8 +213,8 @@ def _own(manifest: Manifest) -> dict[str, Correction]:
     return {name: one for name, one in manifest.corrections.items() if one.checkpoint == manifest.id}
 
 
-def _is_same(manifest: Manifest, newest: Manifest, operator: str) -> bool:
+def _is_same(manifest: Manifest, newest: Manifest, id: str) -> bool:
     """Whether a state has the same monoid, panes and key in both; its newest may have no key yet."""
-    one, other = manifest.operators[operator], newest.operators[operator]
-    prints = canonical_json(one.state.fingerprint), canonical_json(other.state.fingerprint)
+    one, other = manifest.nodes[id], newest.nodes[id]
+    prints = canonical_json(one.fingerprint), canonical_json(other.fingerprint)
     return prints[0] == prints[1] and one.key_names == other.key_names and other.key_types in ((), one.key_types)

@@ -67,8 +67,8 @@ class NodeBench:
         """The rules of the time zone of the windows after a manifest with this part: those recorded, up to the end of
         the window that has begun last there; then those of this machine. A window that holds anything, or has closed,
         keeps its start."""
-        begun = max([part.clock.watermark, *(run.pane_max for run in part.state.runs)])
-        return self._state.zone_after(part.state.zone, begun)
+        begun = max([part.clock.watermark, *(run.pane_max for run in part.runs)])
+        return self._state.zone_after(part.zone, begun)
 
 
 def run_cache_of(node: Node) -> RunCache:
@@ -129,7 +129,7 @@ class Workbench:
     def forget_all_but(self, manifest: Manifest) -> None:
         """Keep only the panes of the runs of this manifest."""
         for id, one in self.nodes.items():
-            one.run_cache.forget_all_but(manifest.operators[id].state.runs)
+            one.run_cache.forget_all_but(manifest.nodes[id].runs)
 
     def source_state(self, manifest: Manifest, source: str, appended: Sequence[Run] = ()) -> SourceState:
         """The positions of a source, and its record. ``appended``: runs of a plan, also of its index."""
@@ -184,7 +184,7 @@ class QuietWatch:
         positions = {name: part.positions for name, part in manifest.sources.items()}
         if self._looked_s is None or positions != self._positions:
             # What drivers have watched since the last record stands in the manifest.
-            self._before_ms, self._watched_s = max(one.quiet_ms for one in manifest.clocks.values()), 0.0
+            self._before_ms, self._watched_s = manifest.quiet_ms, 0.0
         else:
             self._watched_s += began_s - self._looked_s
         self._positions, self._looked_s = positions, monotonic_s()

@@ -171,7 +171,7 @@ class RowWidth:
 
 def row_width(node: Node, part: NodePart | None) -> RowWidth:
     """The width of a row (hash, key, pane, element) of a node, from its runs if there are any."""
-    runs = () if part is None else part.state.runs
+    runs = () if part is None else part.runs
     rows = sum(run.rows for run in runs)
     if rows:
         return RowWidth(max(1, sum(run.bytes for run in runs) // rows), "measured")
@@ -183,7 +183,7 @@ def row_width(node: Node, part: NodePart | None) -> RowWidth:
 
 def shard_sizes(part: NodePart | None, parallelism: int) -> tuple[int, int]:
     """In how many shards a node is folded now, and the bytes of the largest."""
-    runs = () if part is None else part.state.runs
+    runs = () if part is None else part.runs
     if not runs:
         return 1, 0
     least = parallelism if sum(run.rows_left for run in runs) > SHARD_ROWS else 1

@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Final
 
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import Account, StateRuns
+from persistent.checkpoint.parts import Account, NodeClock, NodePart
 from persistent.clock import wall_ms
 from persistent.driver.report import StepReport
 from persistent.errors import InvalidPipeline
@@ -46,17 +46,20 @@ def _accounts(manifest: Manifest) -> dict[str, Account]:
 
 def _clocks(manifest: Manifest, now_ms: int) -> Values:
     """Without the clocks that have not begun: 0 would be fifty years behind."""
-    return {_state(name): one.watermark / 1000 for name, one in manifest.clocks.items() if one.watermark}
+    return {_state(name): clock.watermark / 1000 for name, clock in _begun(manifest)}
 
 
 def _clock_lags(manifest: Manifest, now_ms: int) -> Values:
-    return {_state(name): (now_ms - one.watermark) / 1000 for name, one in manifest.clocks.items() if one.watermark}
+    return {_state(name): (now_ms - clock.watermark) / 1000 for name, clock in _begun(manifest)}
+
+
+def _begun(manifest: Manifest) -> Iterator[tuple[str, NodeClock]]:
+    return ((name, node.clock) for name, node in manifest.nodes.items() if node.clock.watermark)
 
 
 def _closed(manifest: Manifest, now_ms: int) -> Values:
-    with_windows = {name for name, one in manifest.operators.items() if one.state.has_windows}
-    clocks = manifest.clocks.items()
-    return {_state(name): one.closed / 1000 for name, one in clocks if name in with_windows and one.closed}
+    closed = ((name, node.clock.closed) for name, node in manifest.nodes.items() if node.has_windows)
+    return {_state(name): time / 1000 for name, time in closed if time}
 
 
 def _largest(manifest: Manifest) -> Iterator[tuple[tuple[str, ...], int]]:
@@ -69,8 +72,8 @@ def _largest(manifest: Manifest) -> Iterator[tuple[tuple[str, ...], int]]:
             yield (name, OTHERS), min(others)
 
 
-def _of_states(manifest: Manifest, amount: Callable[[StateRuns], int]) -> Values:
-    return {_state(name): amount(one.state) for name, one in manifest.operators.items()}
+def _of_states(manifest: Manifest, amount: Callable[[NodePart], int]) -> Values:
+    return {_state(name): amount(one) for name, one in manifest.nodes.items()}
 
 
 def _rollback(manifest: Manifest, now_ms: int) -> Values:
@@ -78,8 +81,8 @@ def _rollback(manifest: Manifest, now_ms: int) -> Values:
     return {(): max((stop for _, stop, _ in manifest.left), default=0)}
 
 
-def _state(operator: str) -> tuple[str, str]:
-    return operator.partition("/")[0], state_name(operator)
+def _state(node: str) -> tuple[str, str]:
+    return node.partition("/")[0], state_name(node)
 
 
 FROM_MANIFEST: Mapping[str, Callable[[Manifest, int], Values]] = {

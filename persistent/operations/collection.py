@@ -91,7 +91,7 @@ def _names(log: Log, manifest: Manifest, kept: dict[int, Manifest], pending: Ste
 
 
 def _readable(log: Log, kept: dict[int, Manifest]) -> Iterator[Manifest]:
-    """All readable manifests. A dropped operator may be named only by a manifest that is no longer kept."""
+    """All readable manifests. A dropped node may be named only by a manifest that is no longer kept."""
     yield from kept.values()
     for id in log.ids():
         if id not in kept:

@@ -15,9 +15,9 @@ from persistent.checkpoint.copies import OnProgress
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, commits_of
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import NodePart, OperatorState, SourcePart, StateRuns
+from persistent.checkpoint.parts import NodePart, SourcePart
 from persistent.checkpoint.runs import fold_index
-from persistent.checkpoint.successor import Entry, at_all
+from persistent.checkpoint.successor import Entry
 from persistent.codec import KEY_GROUPS, Run
 from persistent.driver.commit import first_manifest, known_from
 from persistent.driver.same_job import check_same_job
@@ -43,50 +43,51 @@ def compact(pipeline: Pipeline, *, take_over: bool = False, on_progress: OnProgr
         check_same_job(old, first_manifest(job, ""), job.storage.url)
         if not _is_due(old):
             return None
-        in_zones = job.in_zones({name: one.state.zone for name, one in old.operators.items()})
+        in_zones = job.in_zones({name: one.zone for name, one in old.nodes.items()})
         return Decision("compaction", write=lambda attempt: _compacted(in_zones, old, attempt, on_progress))
 
     return commit_change(Log(job.storage), decide, take_over=take_over)
 
 
 def _compacted(job: Job, old: Manifest, attempt: Attempt, on_progress: OnProgress | None) -> dict[str, Any]:
-    of_one = len(old.operators) == 1
+    of_one = len(old.nodes) == 1
     total, done = sum(run.bytes for run in old.state_runs()), 0
-    operators = {}
+    nodes = {}
     for id, part in old.nodes.items():
 
         def progress(part: int, whole: int, done: int = done) -> None:
             if on_progress is not None:
                 on_progress(part if of_one else done + part, whole if of_one else total)
 
-        operators[id] = _folded(job.nodes[id], attempt, part, progress)
-        done += sum(run.bytes for run in part.state.runs)
+        nodes[id] = _folded(job.nodes[id], attempt, part, progress)
+        done += sum(run.bytes for run in part.runs)
     sources = {name: replace(one, index=_folded_index(job, attempt, one)) for name, one in old.sources.items()}
     commits = commits_of({**old.bases, attempt.id: old.committed_ms})
-    return {"commits": commits, **at_all(old, operators=operators, sources=sources)}
+    return {"commits": commits, "nodes": nodes, "sources": sources}
 
 
-def _folded(node: Node, attempt: Attempt, part: NodePart, on_progress: OnProgress) -> OperatorState:
+def _folded(node: Node, attempt: Attempt, part: NodePart, on_progress: OnProgress) -> NodePart:
     """A node, with its runs folded."""
     runs = tuple(_folded_runs(node, attempt, part, on_progress))
-    return part.operator.with_state(
+    return replace(
+        part,
         runs=runs,
-        lowest=part.state.lowest if runs else None,
-        known_from=known_from(part.state, node.state.known_from(part.clock.closed)),
+        lowest=part.lowest if runs else None,
+        known_from=known_from(part, node.state.known_from(part.clock.closed)),
     )
 
 
 def _is_due(manifest: Manifest) -> bool:
-    parts = [part for one in manifest.operators.values() for part in _parts(one.state)]
+    parts = [part for one in manifest.nodes.values() for part in _parts(one)]
     return any(not _is_one_sum(part) for part in parts) or any(
         len(source.index) > 1 for source in manifest.sources.values()
     )
 
 
-def _parts(state: StateRuns) -> list[tuple[Run, ...]]:
+def _parts(node: NodePart) -> list[tuple[Run, ...]]:
     """The groups of runs that can be folded together: published and unpublished runs stay apart."""
-    published = tuple(run for run in state.runs if run.last <= state.published)
-    rest = tuple(run for run in state.runs if run.last > state.published)
+    published = tuple(run for run in node.runs if run.last <= node.published)
+    rest = tuple(run for run in node.runs if run.last > node.published)
     return [part for part in (published, rest) if part]
 
 
@@ -97,10 +98,9 @@ def _is_one_sum(part: Sequence[Run]) -> bool:
 
 
 def _folded_runs(node: Node, attempt: Attempt, part: NodePart, on_progress: OnProgress) -> Iterator[Run]:
-    state, final = part.state, part.final
-    all_bytes = sum(run.bytes for run in state.runs)
+    all_bytes = sum(run.bytes for run in part.runs)
     done_bytes = 0
-    for some in _parts(state):
+    for some in _parts(part):
         if _is_one_sum(some):
             yield from some
         else:
@@ -109,8 +109,8 @@ def _folded_runs(node: Node, attempt: Attempt, part: NodePart, on_progress: OnPr
                 inputs = tuple(run for run in some if run.low < high and low < run.high)
                 if inputs:
                     merge = Merge(inputs, low, high)
-                    over = 0 if beside(state.runs, merge) else _over(node, state, merge, final)
-                    result = compact_runs(node, FoldRuns(attempt, merge, final, over=over))
+                    over = 0 if beside(part.runs, merge) else _over(node, part, merge)
+                    result = compact_runs(node, FoldRuns(attempt, merge, part.final, over=over))
                     if result.failure:
                         logger.warning("%d runs stay unfolded: %s", len(some), result.failure)
                         made = list(some)
@@ -121,10 +121,10 @@ def _folded_runs(node: Node, attempt: Attempt, part: NodePart, on_progress: OnPr
         done_bytes += sum(run.bytes for run in some)
 
 
-def _over(node: Node, state: StateRuns, merge: Merge, final: int) -> int:
+def _over(node: Node, part: NodePart, merge: Merge) -> int:
     """The clock up to which sessions, or lives, are dropped by a merge that sees all of each."""
     ttl = node.state.time_to_live
-    return final if ttl is None else ttl.over(final, state.shown_to(merge.inputs))
+    return part.final if ttl is None else ttl.over(part.final, part.shown_to(merge.inputs))
 
 
 def _folded_index(job: Job, attempt: Attempt, source: SourcePart) -> tuple[Run, ...]:

@@ -14,9 +14,9 @@ from persistent.checkpoint.corrections import all_corrections
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, new_nonce
-from persistent.checkpoint.parts import Accounts, NodePart, OperatorState, SourcePart, StateRuns, TaskClock
+from persistent.checkpoint.parts import Accounts, NodeClock, NodePart, SourcePart, TaskPart
 from persistent.checkpoint.running import marks
-from persistent.checkpoint.successor import Entry, at_all, first
+from persistent.checkpoint.successor import Entry, first
 from persistent.clock import wall_ms
 from persistent.codec import canonical_json, common_key_types
 from persistent.driver.same_job import check_same_job
@@ -35,7 +35,7 @@ def merge(first: Location, second: Location, into: Location) -> Entry:
     name and kind but different partitions become one source. All others stay separate, each under its name; if both
     jobs use a name, the second source is numbered, as in a pipeline with a list of both.
 
-    Refused if the jobs may have read the same records; if operator, key, monoid or window differ; if one has an
+    Refused if the jobs may have read the same records; if node, key, monoid or window differ; if one has an
     unfinished step or unpublished outputs, which one more run completes; or if one has published windows that the other
     still holds. Published outputs, late rows and dead letters stay with the old jobs, and what is published is final. A
     state without windows publishes every key again at the next end of input. For monoids that do not commute, the first
@@ -50,13 +50,11 @@ def merge(first: Location, second: Location, into: Location) -> Entry:
         _check_at_rest(log, manifest)
     urls = one.storage.url, other.storage.url
     _check_disjoint(jobs, urls)
-    _check_same_operators(jobs, urls)
+    _check_same_nodes(jobs, urls)
     _check_same_limit(jobs, urls)
-    nodes = {id: (jobs[0].node(id), jobs[1].node(id)) for id in jobs[0].operators}
-    operators = {id: _operator(both, urls) for id, both in nodes.items()}
-    clocks = {id: _clock(both, urls) for id, both in nodes.items()}
+    nodes = {id: _node(id, (jobs[0].nodes[id], jobs[1].nodes[id]), urls) for id in jobs[0].nodes}
     names = _names_of_second(jobs)
-    empty = _empty(jobs[0].operators, _sources(jobs, names, urls))
+    empty = _empty(jobs[0].nodes, _sources(jobs, names, urls))
 
     def decide(manifests: Manifests) -> Decision:
         old = manifests.newest.manifest
@@ -67,15 +65,13 @@ def merge(first: Location, second: Location, into: Location) -> Entry:
         def write(attempt: Attempt) -> dict[str, Any]:
             now_ms, target = wall_ms(), Target(there.storage, attempt)
             copies = [copied(log.storage, manifest, target) for log, manifest in zip((one, other), jobs, strict=True)]
-            runs = {id: _counted_once(*(copy.operators[id].state for copy in copies)) for id in operators}
             return {
-                **at_all(
-                    old,
-                    clocks=clocks,
-                    sources=_sources((copies[0], copies[1]), names, urls),
-                    operators={id: operator.with_state(runs=runs[id]) for id, operator in operators.items()},
-                    accounts=_accounts(jobs, names),
-                ),
+                "sources": _sources((copies[0], copies[1]), names, urls),
+                "tasks": dict.fromkeys(jobs[0].tasks, TaskPart(_accounts(jobs, names))),
+                "nodes": {
+                    id: replace(node, runs=_counted_once(*(copy.nodes[id] for copy in copies)))
+                    for id, node in nodes.items()
+                },
                 "commits": ((attempt.id, now_ms),),
                 "committed_ms": now_ms,
                 "origin": (jobs[0].job, jobs[0].id),
@@ -113,8 +109,8 @@ def _check_at_rest(log: Log, manifest: Manifest) -> None:
     for folder in {name.rpartition("/")[0] for name in staged}:
         if any(f"{folder}/{name}" in staged for name in log.storage.list(folder)):
             raise Refused(f"{url}: late rows or dead letters are not published yet: {once}")
-    for name, operator in manifest.operators.items():
-        if any(run.low > run.start for state in operator.states.values() for run in state.runs):
+    for name, node in manifest.nodes.items():
+        if any(run.low > run.start for run in node.runs):
             raise Refused(
                 f"{url}: a fold of the state of {name} is unfinished: finish it with 'persistent compact', then merge"
             )
@@ -183,10 +179,10 @@ def _accounts(jobs: tuple[Manifest, Manifest], names: Mapping[str, str]) -> dict
     return accounts
 
 
-def _check_same_operators(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> None:
-    a, b = (sorted(job.operators) for job in jobs)
+def _check_same_nodes(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> None:
+    a, b = (sorted(job.nodes) for job in jobs)
     if a != b:
-        raise Refused(f"the operators of {urls[0]} are {', '.join(a)}, those of {urls[1]} are {', '.join(b)}")
+        raise Refused(f"the nodes of {urls[0]} are {', '.join(a)}, those of {urls[1]} are {', '.join(b)}")
 
 
 def _check_same_limit(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> None:
@@ -202,13 +198,13 @@ def _check_same_limit(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) ->
         )
 
 
-def _operator(nodes: tuple[NodePart, NodePart], urls: tuple[str, str]) -> OperatorState:
-    """The merged state, of the same node of two jobs, without its runs. Refused if the states differ in kind."""
-    name, (a, b) = nodes[0].id, (one.operator for one in nodes)
+def _node(name: str, nodes: tuple[NodePart, NodePart], urls: tuple[str, str]) -> NodePart:
+    """The merged node, of the same node of two jobs, without its runs. Refused if the nodes differ in kind."""
+    a, b = nodes
     changed = changes_text(a.described(), b.described())
     if changed:
         raise Refused(f"the state of {name} is not the same in {urls[0]} and in {urls[1]}: {changed}")
-    if a.state.zone != b.state.zone:
+    if a.zone != b.zone:
         raise Refused(
             f"the windows of {name} in {urls[0]} and in {urls[1]} have their borders by other rules of one time zone: "
             "its zone data changed in between. Run one pipeline over both inputs from the beginning"
@@ -217,43 +213,42 @@ def _operator(nodes: tuple[NodePart, NodePart], urls: tuple[str, str]) -> Operat
         types = common_key_types([a.key_types, b.key_types])
     except TypeError as error:
         raise Refused(f"the keys of {name} in {urls[0]} and in {urls[1]}: {error}") from error
-    states = a.state, b.state
-    lowest = min((one.lowest for one in states if one.lowest is not None), default=None)
+    lowest = min((one.lowest for one in nodes if one.lowest is not None), default=None)
     known, added = (
-        max((at for one in states if (at := getattr(one, since)) is not None), default=None)
+        max((at for one in nodes if (at := getattr(one, since)) is not None), default=None)
         for since in ("known_from", "added")
     )
     # Each job has published results of its own: what is published is final, and no correction covers both.
-    merged = a.with_state(runs=(), lowest=lowest, published=0, known_from=known, final=None, added=added)
-    return replace(merged, key_types=types)
+    clock, none = _clock(name, nodes, urls), {"runs": (), "published": 0, "final_at": None}
+    return replace(a, clock=clock, key_types=types, lowest=lowest, known_from=known, added=added, **none)
 
 
-def _counted_once(a: StateRuns, b: StateRuns) -> tuple[Any, ...]:
+def _counted_once(a: NodePart, b: NodePart) -> tuple[Any, ...]:
     """The runs of both, as the unpublished delta of one checkpoint."""
     return tuple(replace(run, first=1, last=1) for run in (*a.runs, *b.runs))
 
 
-def _clock(nodes: tuple[NodePart, NodePart], urls: tuple[str, str]) -> TaskClock:
+def _clock(name: str, nodes: tuple[NodePart, NodePart], urls: tuple[str, str]) -> NodeClock:
     """The clock of the job that is behind, for one node.
 
     If one job has published a window, the other must hold no state for it.
     """
     a, b = (one.clock for one in nodes)
-    if nodes[0].state.has_time_to_live:
+    if nodes[0].has_time_to_live:
         raise Refused(
-            f"{urls[0]} and {urls[1]} keep keys with a time to live, in {nodes[0].id}: a message that one has "
+            f"{urls[0]} and {urls[1]} keep keys with a time to live, in {name}: a message that one has "
             "counted may join a life that has left the other, as each goes by a clock of its own. Run one pipeline "
             "over both inputs from the beginning"
         )
-    if nodes[0].state.has_sessions and not (a.ended and b.ended):
+    if nodes[0].has_sessions and not (a.ended and b.ended):
         raise Refused(
             f"{urls[0]} and {urls[1]} keep sessions: a session that one has published, and one of the same key that is "
             "open in the other, may be one. Run both to their end (--end-of-input), then merge"
         )
     closed = min(a.closed, b.closed)
-    if a.closed != b.closed and nodes[0].state.has_windows:
+    if a.closed != b.closed and nodes[0].has_windows:
         behind = 0 if a.closed < b.closed else 1
-        held = any(run.pane_max >= closed for run in nodes[behind].state.runs)
+        held = any(run.pane_max >= closed for run in nodes[behind].runs)
         if held or not nodes[behind].clock.ended:
             raise Refused(
                 f"{urls[1 - behind]} has closed its windows up to {utc_text(max(a.closed, b.closed))}, {urls[behind]} "
@@ -261,7 +256,7 @@ def _clock(nodes: tuple[NodePart, NodePart], urls: tuple[str, str]) -> TaskClock
                 "closed the same windows, or both to their end (--end-of-input)"
             )
         closed = max(a.closed, b.closed)
-    return TaskClock(
+    return NodeClock(
         watermark=max(min(a.watermark, b.watermark), closed),
         closed=closed,
         ended=a.ended and b.ended,
@@ -298,15 +293,11 @@ def _joined(a: SourcePart, b: SourcePart, urls: tuple[str, str]) -> SourcePart:
     )
 
 
-def _empty(operators: Mapping[str, OperatorState], sources: Mapping[str, SourcePart]) -> Manifest:
+def _empty(nodes: Mapping[str, NodePart], sources: Mapping[str, SourcePart]) -> Manifest:
     """The empty checkpoint of the merged job."""
-    none = {
-        task: replace(
-            one.with_state(runs=(), lowest=None, published=0, final=None), key_types=(), inputs=tuple(sources)
-        )
-        for task, one in operators.items()
-    }
-    return first(new_nonce(), sources, none)
+    none = NodePart({})
+    unread = {name: getattr(none, name) for name in ("clock", "key_types", "runs", "lowest", "published", "final_at")}
+    return first(new_nonce(), sources, {name: replace(node, **unread) for name, node in nodes.items()})
 
 
 def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:

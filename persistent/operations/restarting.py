@@ -23,13 +23,13 @@ from persistent.checkpoint.corrections import check_holds, corrections_before
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import Account, SeenPart, TaskClock
+from persistent.checkpoint.parts import Account, NodeClock, SeenPart, TaskPart
 from persistent.checkpoint.positions import CODECS
-from persistent.checkpoint.successor import Entry, at_all
+from persistent.checkpoint.successor import Entry
 from persistent.clock import Instant, instant_ms
 from persistent.codec import Run
 from persistent.driver.commit import first_manifest
-from persistent.driver.evolution import with_tasks
+from persistent.driver.evolution import with_nodes
 from persistent.driver.same_job import check_same_job
 from persistent.errors import Refused, UnknownCheckpoint
 from persistent.operations.restarting_seen import check_cuts, check_remembers, rows_between, seen_until
@@ -107,14 +107,14 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
 
 def _without_dropped(target: Manifest, job: Job, dropped: Sequence[str], clock: int) -> Manifest:
     """The target without states that the task no longer has. Refused unless these may be dropped."""
-    gone = [name for name in target.operators if name not in job.nodes]
+    gone = [name for name in target.nodes if name not in job.nodes]
     if any(name not in dropped for name in gone):
         raise Refused(
             f"{job.storage.url}: the newest checkpoint that knows {utc_text(clock)} is {target.id}, with the state "
             f"{', '.join(gone)}; the task no longer has it. Nothing was changed. To drop it again, give the pipeline "
             f"allow_dropped={gone}"
         )
-    return with_tasks(target, {name: target.operators[name] for name in job.nodes}) if gone else target
+    return with_nodes(target, {name: target.nodes[name] for name in job.nodes}) if gone else target
 
 
 def _check_corrections(target: Manifest, newest: Manifest, clock: int, url: str) -> None:
@@ -125,7 +125,7 @@ def _check_corrections(target: Manifest, newest: Manifest, clock: int, url: str)
 
 def _check_sessions_close(newest: Manifest, url: str) -> None:
     """Refused if sessions that were published while they were open would stay published."""
-    if any(one.has_sessions and one.emit for part in newest.operators.values() for one in part.states.values()):
+    if any(node.has_sessions and node.emit for node in newest.nodes.values()):
         raise Refused(
             f'{url}: its sessions are published as they change (emit="change", early=), and the state as of a clock '
             "has none that began later: nobody would take those back that were published. Nothing was changed. Roll "
@@ -170,32 +170,29 @@ def _as_of(
         )
         for name, begin in begins.items()
     }
+    accounts = {name: dict.fromkeys(begin.positions, Account()) for name, begin in begins.items()}
     return replace(
         target,
         corrections=corrections_before(target.corrections, clock, url),
-        **at_all(
-            target,
-            clocks={
-                name: TaskClock(watermark=clock, closed=min(one.closed, clock)) for name, one in target.clocks.items()
-            },
-            sources=unread,
-            operators={
-                name: one.with_state(
-                    runs=runs[name],
-                    lowest=one.state.lowest if runs[name] else None,
-                    final=None,
-                    passed=None if one.state.passed is None else min(one.state.passed, clock),
-                ).unpublished()
-                for name, one in target.operators.items()
-            },
-            accounts={name: dict.fromkeys(begin.positions, Account()) for name, begin in begins.items()},
-        ),
+        sources=unread,
+        tasks=dict.fromkeys(target.tasks, TaskPart(accounts)),
+        nodes={
+            name: replace(
+                node,
+                clock=NodeClock(watermark=clock, closed=min(node.clock.closed, clock)),
+                runs=runs[name],
+                lowest=node.lowest if runs[name] else None,
+                final_at=None,
+                passed=None if node.passed is None else min(node.passed, clock),
+            ).unpublished()
+            for name, node in target.nodes.items()
+        },
     )
 
 
 def _in_zones_of(job: Job, manifest: Manifest) -> Job:
     """The job, whose windows are by the rules that a manifest has."""
-    return job.in_zones({name: one.state.zone for name, one in manifest.operators.items()})
+    return job.in_zones({name: one.zone for name, one in manifest.nodes.items()})
 
 
 def _runs_before(job: Job, target: Manifest, clock: int, attempt: Attempt) -> dict[str, tuple[Run, ...]]:
@@ -203,7 +200,7 @@ def _runs_before(job: Job, target: Manifest, clock: int, attempt: Attempt) -> di
     return {
         name: tuple(
             write_run(one, attempt, rows, run.first, run.last, run.low, run.high)[0]
-            for run, rows in rows_between(one, target.operators[name].state.runs, _FIRST_PANE, clock)
+            for run, rows in rows_between(one, target.nodes[name].runs, _FIRST_PANE, clock)
         )
         for name, one in job.nodes.items()
     }

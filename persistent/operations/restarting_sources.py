@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import TaskClock
+from persistent.checkpoint.parts import NodeClock
 from persistent.clock import bound_of
 from persistent.driver.run_cache import RunCache
 from persistent.errors import Refused
@@ -32,7 +32,7 @@ def check_begins_again(job: Job) -> None:
 
 def check_read(job: Job, target: Manifest, clock: int) -> None:
     """Raise Refused if a source has not been read up to the clock: the clock does not go back for one that joins."""
-    if all(_is_over(one, target.clocks[id], clock) for id, one in job.nodes.items()):
+    if all(_is_over(one, target.nodes[id].clock, clock) for id, one in job.nodes.items()):
         return
     for name, part in target.sources.items():
         awake = dict.fromkeys(partition for partition in part.partitions if partition not in part.idle)
@@ -60,10 +60,10 @@ def check_own_times(job: Job, target: Manifest) -> None:
     times = [time for part in target.sources.values() for time in (*part.largest.values(), (part.since or 0) - 1)]
     largest = max([0, *times])
     for id, one in job.nodes.items():
-        part = target.node(id)
+        part = target.nodes[id]
         pane = int(one.state.stored_panes(np.array([largest]), part.clock.watermark)[0])
         added = [correction.panes[1] for correction in target.corrections.values()]
-        last = max((run.pane_max for run in part.state.runs), default=pane)
+        last = max((run.pane_max for run in part.runs), default=pane)
         if last > max([pane, *added]):
             raise Refused(
                 f"{job.storage.url}: the state of {id} holds an update at {utc_text(last)} or later in "
@@ -74,7 +74,7 @@ def check_own_times(job: Job, target: Manifest) -> None:
             )
 
 
-def _is_over(node: Node, times: TaskClock, clock: int) -> bool:
+def _is_over(node: Node, times: NodeClock, clock: int) -> bool:
     """Whether nothing is left to read, or all that is left before the clock is late, for one node."""
     window = node.state.window
     return times.ended or (window is not None and window.last_end(clock - 1) <= times.watermark)

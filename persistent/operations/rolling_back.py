@@ -11,14 +11,13 @@ from persistent.checkpoint.commit_change import Decision, Location, Manifests, c
 from persistent.checkpoint.copies import Target, copied, verified_runs
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, commits_of
-from persistent.checkpoint.output_parts import SinkPart
-from persistent.checkpoint.parts import Account, SourcePart
-from persistent.checkpoint.successor import Entry, at_all
+from persistent.checkpoint.output_parts import SinkPart, named_after
+from persistent.checkpoint.parts import Account, Accounts, NodePart, SourcePart, TaskPart
+from persistent.checkpoint.successor import Entry
 from persistent.clock import Instant, instant_ms, wall_ms
 from persistent.driver.evolution import to_tell_anew
 from persistent.errors import CorruptCheckpoint, NewerFormat, Refused, UnknownCheckpoint
 from persistent.sources.offsets import begun, begun_anew, gone_back
-from persistent.task import STATE, state_name
 from persistent.text.figures import utc_text
 from persistent.text.shell import shell_word
 
@@ -80,8 +79,9 @@ def _gone_back_to(target: Manifest, manifests: Manifests, outputs: str) -> dict[
     """The fields of the manifest that sets the job to ``target``."""
     newest = manifests.newest.manifest
     left_out = _left_out(manifests, target.id) if outputs == "retract" else {}
-    sinks = {name: part for name, part in {**left_out, **newest.sinks}.items() if not part.late}
-    target, emptied = _published_to_all(_begun_again(target, newest), sinks, again=outputs == "again")
+    sinks = named_after({**left_out, **newest.sinks}, target.nodes)
+    target = replace(_begun_again(target, newest), inherits=newest.inherits)
+    target, emptied = _published_to_all(target, sinks, again=outputs == "again")
     target = _with_acknowledged(target, newest, is_known=not manifests.is_lost)
     return rolled_back(manifests, target, take_back=outputs == "retract", emptied=emptied)
 
@@ -89,49 +89,50 @@ def _gone_back_to(target: Manifest, manifests: Manifests, outputs: str) -> dict[
 def _begun_again(target: Manifest, newest: Manifest) -> Manifest:
     """A target from before a source's first plan, with partitions where the job began to read them: a new plan would
     begin elsewhere, as ``start=`` now says."""
-    sources, ledger = dict(target.sources), {id: dict(accounts) for id, accounts in target.ledger.items()}
+    sources, accounts = dict(target.sources), dict[str, Accounts]()
     for name, source in newest.sources.items():
         begins = begun(source.recorded)
         if begins and (name not in sources or not sources[name].partitions):
             recorded = begun_anew(source.recorded, begins)
             sources[name] = SourcePart(source.kind, tuple(begins), begins, recorded, codec=source.codec)
-            for accounts in ledger.values():
-                accounts[name] = dict.fromkeys(begins, Account())
-    if sources == target.sources:
-        return target
-    return replace(target, **at_all(target, sources=sources), ledger=ledger)
+            accounts[name] = dict.fromkeys(begins, Account())
+    tasks = {name: TaskPart({**task.inputs, **accounts}) for name, task in target.tasks.items()}
+    return replace(target, sources=sources, tasks=tasks)
 
 
 def _published_to_all(
     target: Manifest, sinks: Mapping[str, SinkPart], *, again: bool
 ) -> tuple[Manifest, frozenset[str]]:
-    """The target, and those of the ``sinks`` that get every key of a state without windows, or of one
-    that is published as it changes: they have joined since, and nothing that they were given counts any more.
+    """The target, and those of the ``sinks`` that get every key of a state without windows, or of one that is published
+    as it changes, or every window that could be corrected: they have joined since, and nothing that they were given
+    counts any more.
 
     ``again``: the sinks keep later outputs, which every key must replace, in all of them."""
-    taking = {name: {sink for sink, part in sinks.items() if _takes(part, name)} for name in target.operators}
-    lacking = {name: _lacking(target, name, taking[name], again=again) for name in target.operators}
+    taking = {name: {sink for sink, part in sinks.items() if part.node == name} for name in target.nodes}
+    lacking = {name: _lacking(target, name, taking[name], again=again) for name in target.nodes}
     anew = {name: found for name, found in lacking.items() if found is not None}
+    emptied = frozenset[str]() if again else frozenset().union(*anew.values())
+    anew = {name: found for name, found in anew.items() if _shows_all(target.nodes[name])}
     if not anew:
-        return target, frozenset()
-    clocks = {name: replace(clock, ended=clock.ended and name not in anew) for name, clock in target.clocks.items()}
-    target = replace(target, **at_all(target, clocks=clocks))
-    if not again:
-        return target, frozenset().union(*anew.values())
-    told = {name: to_tell_anew(target.operators[name], clocks[name].closed) for name in anew}
-    return replace(target, operators={**target.operators, **told}), frozenset()
+        return target, emptied
+    nodes = {name: target.nodes[name] for name in anew}
+    nodes = {name: replace(node, clock=replace(node.clock, ended=False)) for name, node in nodes.items()}
+    if again:
+        nodes = {name: to_tell_anew(node, node.clock.closed) for name, node in nodes.items()}
+    return replace(target, nodes={**target.nodes, **nodes}), emptied
 
 
-def _takes(sink: SinkPart, operator: str) -> bool:
-    return (sink.state or STATE) == state_name(operator)
+def _shows_all(node: NodePart) -> bool:
+    """Whether sinks are given all that it holds, not only what has closed."""
+    return node.emit is not None or not node.has_windows
 
 
 def _lacking(target: Manifest, node: str, sinks: Collection[str], *, again: bool) -> frozenset[str] | None:
     """Those of the sinks of a node that lack every key; None if nothing is published again."""
-    parts, state = target.sinks_of(node), target.operators[node].state
+    parts, state = target.sinks_of(node), target.nodes[node]
     known = {name for name, part in parts.items() if part.last is not None and not part.emptied}
-    is_shown = state.emit is not None or not state.has_windows
-    new = frozenset(sinks) - known
+    is_shown = _shows_all(state) or (state.late is not None and not again)
+    new = frozenset(sinks) - known - target.inherits.keys()
     if again and sinks and state.has_time_to_live:
         return new
     if not state.runs or not is_shown or not (new or (again and state.emit)):
@@ -183,6 +184,7 @@ def rolled_back(
     taken back, because a further rollback may return to a checkpoint where they count.
     """
     old, id, now_ms = manifests.newest.manifest, manifests.attempt.id, wall_ms()
+    sinks = named_after({**(_left_out(manifests, target.id) if take_back else {}), **old.sinks}, target.nodes)
     lost = old.bases.keys() - manifests.bases().keys()
     # Include fences and compactions: outputs published under an id above their checkpoint's are of a lost one.
     first = target.base + 1
@@ -192,13 +194,12 @@ def rolled_back(
     return {
         "epoch": manifests.attempt.epoch,
         "sources": target.sources,
-        "clocks": target.clocks,
-        "operators": target.operators,
-        "ledger": target.ledger,
+        "tasks": target.tasks,
+        "nodes": target.nodes,
         "corrections": target.corrections,
         "sinks": {
             name: _gone_back(replace(sink, emptied=name in emptied), id, target.id if take_back else id)
-            for name, sink in {**(_left_out(manifests, target.id) if take_back else {}), **old.sinks}.items()
+            for name, sink in sinks.items()
         },
         "aside": tuple(aside for aside in old.aside if aside.id <= target.id or not take_back),
         "pins": tuple(pin for pin in old.pins if pin not in lost),

@@ -103,12 +103,12 @@ def _given(later: Mapping[int, Manifest]) -> list[tuple[str, SinkBatch]]:
 
 
 def _has_windows(manifest: Manifest) -> bool:
-    return any(one.state.has_windows for one in manifest.operators.values())
+    return any(one.has_windows for one in manifest.nodes.values())
 
 
 def _closed(manifest: Manifest) -> int:
     """The clock up to which windows of a state are closed."""
-    return max(one.closed for name, one in manifest.clocks.items() if manifest.operators[name].state.has_windows)
+    return max(node.clock.closed for node in manifest.nodes.values() if node.has_windows)
 
 
 def lift_limit(storage: Location, *, take_over: bool = False) -> Entry:

@@ -82,7 +82,7 @@ def clock_reading(storage: Storage, newest: Manifest | None = None) -> ClockRead
         watermark=clock.watermark,
         closed=min(closed, default=None),
         ended=clock.end_of_input,
-        quiet_ms=max(one.quiet_ms for one in manifest.clocks.values()),
+        quiet_ms=manifest.quiet_ms,
         not_after=manifest.not_after,
         partitions=tuple(_partitions(manifest, plan)),
         states=states if len(states) > 1 else {},
@@ -91,7 +91,7 @@ def clock_reading(storage: Storage, newest: Manifest | None = None) -> ClockRead
 
 def _closed(node: NodePart) -> int | None:
     """The clock up to which the windows of a node are closed; None without windows."""
-    return node.clock.closed if node.state.has_windows else None
+    return node.clock.closed if node.has_windows else None
 
 
 def _partitions(manifest: Manifest, plan: StepPlan | None) -> list[PartitionReading]:

@@ -100,7 +100,7 @@ def _changes(before: Manifest, after: Manifest) -> Iterator[Change]:
     yield from _named("position", _positions(before), _positions(after))
     yield from _named("account", _accounts(before), _accounts(after))
     yield from _named("correction", _corrections(before), _corrections(after))
-    for name in sorted({*before.operators, *after.operators}):
+    for name in sorted({*before.nodes, *after.nodes}):
         yield from _runs(_runs_of(before, name), _runs_of(after, name))
 
 
@@ -114,13 +114,13 @@ def _checkpoint(manifest: Manifest) -> dict[str, Any]:
     names = ("job", "kind", "epoch", "base", "oldest")
     states = {
         f"{part} of {name}": text
-        for name, one in manifest.operators.items()
+        for name, one in manifest.nodes.items()
         for part, text in (
-            ("monoid", shown_text(one.state.fingerprint["monoid"])),
-            ("window", window_text(one.state.fingerprint["window"])),
+            ("monoid", shown_text(one.fingerprint["monoid"])),
+            ("window", window_text(one.fingerprint["window"])),
         )
     }
-    keys = {f"key of {name}": _typed(one.key_names, one.key_types) for name, one in manifest.operators.items()}
+    keys = {f"key of {name}": _typed(one.key_names, one.key_types) for name, one in manifest.nodes.items()}
     return {**{name: getattr(manifest, name) for name in names}, **states, **keys}
 
 
@@ -133,11 +133,11 @@ def _clock(manifest: Manifest) -> dict[str, Any]:
     largest = {f"largest of {partition}": time for partition, time in clock.largest.items()}
     limit = {} if manifest.not_after is None else {"not_after": manifest.not_after}
     moves = {"clock": clock.watermark, "closed": clock.closed, "end_of_input": clock.end_of_input}
-    if len(manifest.clocks) > 1:
+    if len(manifest.nodes) > 1:
         moves = {
             f"{what} of {name}": value
-            for name, one in manifest.clocks.items()
-            for what, value in (("clock", one.watermark), ("closed", one.closed), ("end_of_input", one.ended))
+            for name, clock in ((name, node.clock) for name, node in manifest.nodes.items())
+            for what, value in (("clock", clock.watermark), ("closed", clock.closed), ("end_of_input", clock.ended))
         }
     return {**moves, **limit, **largest}
 
@@ -165,8 +165,8 @@ def _corrections(manifest: Manifest) -> dict[str, str]:
     return {name: f"{one}, by checkpoint {one.checkpoint}" for name, one in manifest.corrections.items()}
 
 
-def _runs_of(manifest: Manifest, operator: str) -> dict[str, Run]:
-    return {run.name: run for run in manifest.operators[operator].state.runs} if operator in manifest.operators else {}
+def _runs_of(manifest: Manifest, node: str) -> dict[str, Run]:
+    return {run.name: run for run in manifest.nodes[node].runs} if node in manifest.nodes else {}
 
 
 def _runs(before: Mapping[str, Run], after: Mapping[str, Run]) -> Iterator[Change]:
@@ -194,13 +194,13 @@ def _run_text(run: Run) -> str:
 
 def _different(nodes: tuple[Node, Node], before: Manifest, after: Manifest) -> Iterator[tuple[pa.Table, int]]:
     """For each shard, the rows that differ and the number of equal rows."""
-    runs = [run for node, manifest in zip(nodes, (before, after)) for run in manifest.operators[node.id].state.runs]
+    runs = [run for node, manifest in zip(nodes, (before, after)) for run in manifest.nodes[node.id].runs]
     for low, high in shards(runs, 1):
         tables = [
             pa.concat_tables([empty_table(node, manifest), *folded_tables(node, manifest, StatePart(low, high))])
             for node, manifest in zip(nodes, (before, after))
         ]
-        yield _compared(nodes, tables[0], tables[1], after.clocks[nodes[1].id].closed)
+        yield _compared(nodes, tables[0], tables[1], after.nodes[nodes[1].id].clock.closed)
 
 
 def _compared(nodes: tuple[Node, Node], before: pa.Table, after: pa.Table, closed: int) -> tuple[pa.Table, int]:

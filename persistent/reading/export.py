@@ -94,7 +94,7 @@ def _exported(
     on_progress: Callable[[int, int], None] | None,
 ) -> Exported:
     files: list[File] = []
-    rows = sum(run.rows_left for run in here.manifest.operators[node.id].state.runs)
+    rows = sum(run.rows_left for run in here.manifest.nodes[node.id].runs)
     for number, table in enumerate(_pieces(_tables(node, here), file_bytes)):
         files.append(_written(target, f"{node.id.replace('/', '-')}-{number:05d}.parquet", table))
         if on_progress is not None:
@@ -125,7 +125,7 @@ def _tables(node: Node, here: Place) -> Iterator[pa.Table]:
 def _facts(node: Node, here: Place) -> dict[str, str | int]:
     """The description of the state in every file."""
     manifest = here.manifest
-    clock = manifest.clocks[node.id]
+    clock = manifest.nodes[node.id].clock
     return {
         "url": here.storage.url,
         "job": manifest.job,
@@ -134,7 +134,7 @@ def _facts(node: Node, here: Place) -> dict[str, str | int]:
         "clock_ms": clock.watermark,
         "closed_ms": clock.closed,
         "state": node.id,
-        "fingerprint": canonical_json(manifest.operators[node.id].state.fingerprint),
+        "fingerprint": canonical_json(manifest.nodes[node.id].fingerprint),
     }
 
 

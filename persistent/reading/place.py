@@ -78,4 +78,4 @@ def checked_node(pipeline: Pipeline, at: Place, name: str | None = None) -> Node
     job's; UnknownCheckpoint if it was added since."""
     node = node_of(pipeline, name)
     check_same_node(at.manifest, first_manifest(pipeline.job(), ""), node.id, at.storage.url)
-    return replace(node.in_zone(at.manifest.operators[node.id].state.zone), storage=at.storage)
+    return replace(node.in_zone(at.manifest.nodes[node.id].zone), storage=at.storage)

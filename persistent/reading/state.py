@@ -74,7 +74,7 @@ def state_table(
 
 
 def _table(node: Node, entry: Entry, part: StatePart, key: Any) -> pa.Table:
-    names, types = key_names(node.task), entry.manifest.operators[node.id].key_types
+    names, types = key_names(node.task), entry.manifest.nodes[node.id].key_types
     empty = empty_table(node, entry.manifest)
     if key is not None:
         values = _checked(names, key if isinstance(key, tuple) else (key,))
@@ -88,7 +88,7 @@ def _table(node: Node, entry: Entry, part: StatePart, key: Any) -> pa.Table:
 def check_key(pipeline: Pipeline, here: Place, values: Sequence[Any], name: str | None = None) -> None:
     """InvalidPipeline unless every key column has a value, of its type or as text."""
     node = checked_node(pipeline, here, name)
-    names, types = key_names(node.task), here.manifest.operators[node.id].key_types
+    names, types = key_names(node.task), here.manifest.nodes[node.id].key_types
     _columns(_checked(names, values), names[: len(types)], types)
 
 

@@ -46,7 +46,7 @@ def account(shown: Shown, at: int | None = None) -> dict[str, Any]:
         "partitions": [{"name": name, **_numbers(one)} for name, one in ordered[:_PARTITIONS_MAX]],
         "more": {"count": len(ordered) - _PARTITIONS_MAX, **_numbers(rest)} if len(ordered) > _PARTITIONS_MAX else None,
         "balances": all(one.balances for one in accounts.values()),
-        "states": [state_name(one) for one in manifest.operators] if len(manifest.operators) > 1 else [],
+        "states": [state_name(one) for one in manifest.nodes] if len(manifest.nodes) > 1 else [],
         "corrections": corrections_words(manifest),
     }
 
@@ -156,7 +156,7 @@ def _in_state(found: StateReading, timestamp: int) -> str:
         return "too old for a session" if window.may_be_late(timestamp, clock.watermark) else "a session that is open"
     if not bool(window.holds(np.array([timestamp]))[0]):
         return "no window holds it"
-    return _in_windows(window, found.manifest.node(found.node.id).final, clock.closed, timestamp)
+    return _in_windows(window, found.manifest.nodes[found.node.id].final, clock.closed, timestamp)
 
 
 def _in_windows(window: AnyWindow, final: int, closed: int, timestamp: int) -> str:

@@ -39,14 +39,14 @@ def graph(shown: Shown) -> dict[str, Any]:
     the last checkpoints that could be read in a moment; the next call may know more."""
     found = _Known(shown, shown.look().newest.manifest, wall_ms())
     manifest = found.manifest
-    first, *_ = manifest.operators
-    task = first.partition("/")[0]
+    task, *_ = manifest.tasks
     aside = [_late(found), _dead(found)]
     sources = [one for name, part in sorted(manifest.sources.items()) for one in _sources(found, name, part)]
-    states = [_state(found, manifest.node(id)) for id in sorted(manifest.operators)]
-    sinks = sorted(manifest.sinks.items(), key=lambda pair: (pair[1].late, pair[1].state or STATE, pair[0]))
+    states = [_state(found, id, node) for id, node in sorted(manifest.nodes.items())]
+    takes = {name: "late" if part.node is None else _vertex(part.node) for name, part in manifest.sinks.items()}
+    sinks = sorted(manifest.sinks.items(), key=lambda pair: (pair[1].late, takes[pair[0]], pair[0]))
     edges = [(one["id"], "task") for one in sources] + [("task", one["id"]) for one in (*states, *aside)]
-    edges += [("late" if part.late else f"state/{part.state or STATE}", f"sink/{name}") for name, part in sinks]
+    edges += [(takes[name], f"sink/{name}") for name, _ in sinks]
     return {
         "id": manifest.id,
         "name": shown.name,
@@ -240,7 +240,7 @@ def _task(found: _Known, name: str) -> Vertex:
     processed = sum(one.processed for one in manifest.accounts.values())
     rates = [found.rate(one, manifest.sources[one].partitions, "processed") for one in manifest.sources]
     usual = steps.step_ms[len(steps.step_ms) // 2] if steps is not None and steps.step_ms else None
-    operator, *_ = manifest.operators.values()
+    node, *_ = manifest.nodes.values()
     return _node(
         "task",
         "task",
@@ -250,7 +250,7 @@ def _task(found: _Known, name: str) -> Vertex:
         _rate("rows a second", None if None in rates or not rates else sum(one or 0 for one in rates)),
         None if usual is None else _fact("step, plan to plan", usual, "span"),
         _fact("checkpoint", manifest.id),
-        _fact("key", ", ".join(operator.key_names) or "none", "text"),
+        _fact("key", ", ".join(node.key_names) or "none", "text"),
         says=f"task, epoch {manifest.epoch:,}",
         tags=[_tag(found.said[of]["level"], found.said[of]["title"]) for of in ("alive", "behind")],
         view="timeline",
@@ -258,25 +258,29 @@ def _task(found: _Known, name: str) -> Vertex:
     )
 
 
-def _state(found: _Known, node: NodePart) -> Vertex:
-    state, name, partly = node.state, state_name(node.id), found.shown.partly_late()
+def _vertex(node: str) -> str:
+    return f"state/{state_name(node)}"
+
+
+def _state(found: _Known, id: str, node: NodePart) -> Vertex:
+    name, partly = state_name(id), found.shown.partly_late()
     missing = partly.missing().get("" if name == STATE else name, 0)
-    closed = node.clock.closed if state.has_windows else None
-    takers = found.manifest.sinks_of(node.id)
-    late = state.late is not None and state.has_windows
+    closed = node.clock.closed if node.has_windows else None
+    takers = found.manifest.sinks_of(id)
+    late = node.late is not None and node.has_windows
     return _node(
-        f"state/{name}",
+        _vertex(id),
         "state",
-        name if name != STATE else f"state of {node.id}",
-        _fact("clock", node.clock.watermark, "clock") if len(found.manifest.operators) > 1 else None,
+        name if name != STATE else f"state of {id}",
+        _fact("clock", node.clock.watermark, "clock") if len(found.manifest.nodes) > 1 else None,
         None if closed is None else _fact("windows closed up to", closed, "clock"),
         _fact("final up to", node.final, "clock") if late else None,
-        _fact("rows, about", sum(run.rows_left for run in state.runs)),
-        _fact("size", sum(run.bytes for run in state.runs), "bytes"),
-        _fact("runs", len(state.runs)),
-        _fact("published", when_words(state) if takers else "nowhere: no sink takes it", "text"),
-        None if state.added is None else _fact("lacks what was read before", state.added, "clock"),
-        says=f"a key lives {life}" if (life := time_to_live(state.fingerprint)) else _windows(state.fingerprint),
+        _fact("rows, about", sum(run.rows_left for run in node.runs)),
+        _fact("size", sum(run.bytes for run in node.runs), "bytes"),
+        _fact("runs", len(node.runs)),
+        _fact("published", when_words(node) if takers else "nowhere: no sink takes it", "text"),
+        None if node.added is None else _fact("lacks what was read before", node.added, "clock"),
+        says=f"a key lives {life}" if (life := time_to_live(node.fingerprint)) else _windows(node.fingerprint),
         tags=[_tag(WARN, f"{missing:,} partly late")] if missing else [],
         view="state",
         query={} if name == STATE else {"name": name},

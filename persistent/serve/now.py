@@ -18,7 +18,7 @@ from persistent.serve.last_steps import RATE_STEPS, follows, last_steps, rates
 from persistent.serve.partly_late import NOTHING, Partly
 from persistent.serve.shown import FATES, CheckpointFacts, Shown, has_windows
 from persistent.serve.wording import place_text, published_words, said_of, sink_words, time_to_live, when_words
-from persistent.task import STATE, state_name
+from persistent.task import state_name
 from persistent.text.figures import count_text, span_text, utc_text
 from persistent.text.fingerprints import window_text
 
@@ -280,33 +280,29 @@ def _verdict(of: str, level: str, title: str, text: str) -> Verdict:
 def _states(manifest: Manifest) -> list[dict[str, Any]]:
     """Each of several states, with a clock of its own; none if there is only one."""
     found = []
-    for id, node in manifest.nodes.items() if len(manifest.operators) > 1 else ():
-        runs = node.state.runs
+    for id, node in manifest.nodes.items() if len(manifest.nodes) > 1 else ():
+        runs = node.runs
         found.append(
             {
                 "name": state_name(id),
                 "clock_ms": node.clock.watermark,
-                "closed_ms": node.clock.closed if node.state.has_windows else None,
+                "closed_ms": node.clock.closed if node.has_windows else None,
                 "rows": sum(run.rows_left for run in runs),
                 "bytes": sum(run.bytes for run in runs),
                 "runs": len(runs),
-                "window": window_text(node.state.fingerprint["window"]),
-                "time_to_live": time_to_live(node.state.fingerprint),
+                "window": window_text(node.fingerprint["window"]),
+                "time_to_live": time_to_live(node.fingerprint),
             }
         )
     return found
 
 
 def _sink(name: str, part: SinkPart, manifest: Manifest) -> dict[str, Any]:
-    whens = [
-        when_words(operator.state)
-        for task, operator in manifest.operators.items()
-        if not part.late and (part.state or STATE) == state_name(task)
-    ]
+    node = manifest.nodes.get(part.node) if part.node is not None else None
     return {
         "name": name,
         "takes": sink_words(part),
-        "when": "with their step" if part.late else "".join(whens[:1]),
+        "when": "with their step" if part.late else "" if node is None else when_words(node),
         "late": part.late,
         "last": part.last,
         "published": published_words(part, manifest),

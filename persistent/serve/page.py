@@ -199,7 +199,7 @@ def runs_view(shown: Shown, at: int | None = None, key: tuple[str | None, ...] |
     it."""
     entry = shown.entry(at)
     manifest = entry.manifest
-    operator = max(manifest.operators.values(), key=lambda one: len(one.key_types))
+    node = max(manifest.nodes.values(), key=lambda one: len(one.key_types))
     runs = sorted(_all(manifest), key=lambda one: -one["bytes"])
     answer: dict[str, Any] = {
         "id": manifest.id,
@@ -210,12 +210,12 @@ def runs_view(shown: Shown, at: int | None = None, key: tuple[str | None, ...] |
         "bytes": sum(one["bytes"] for one in runs),
         "manifest_bytes": entry.bytes,
         "manifests": len(shown.look().ids),
-        "key": [f"{name}: {kind}" for name, kind in zip(operator.key_names, operator.key_types)],
+        "key": [f"{name}: {kind}" for name, kind in zip(node.key_names, node.key_types)],
     }
     if key is not None:
-        if not operator.key_names:
+        if not node.key_names:
             raise InvalidPipeline("the task has no key: every run holds its one sum")
-        group = one_key(operator.key_names, operator.key_types, key).group
+        group = one_key(node.key_names, node.key_types, key).group
         answer["needed"] = {"group": group, "runs": list(_needed(manifest, key))}
     return answer
 
@@ -223,18 +223,15 @@ def runs_view(shown: Shown, at: int | None = None, key: tuple[str | None, ...] |
 def _needed(manifest: Manifest, key: tuple[str | None, ...]) -> Iterator[str]:
     """The runs of every state that hold the key. The types of a key, and so its group, are those of each state; one
     that has counted no record has neither types nor runs."""
-    for operator in manifest.operators.values():
-        runs = [run for state in operator.states.values() for run in state.runs]
-        if runs:
-            group = one_key(operator.key_names, operator.key_types, key).group
-            yield from (run.name for run in runs if run.low <= group < run.high)
+    for node in manifest.nodes.values():
+        if node.runs:
+            group = one_key(node.key_names, node.key_types, key).group
+            yield from (run.name for run in node.runs if run.low <= group < run.high)
 
 
 def _all(manifest: Manifest) -> Iterator[dict[str, Any]]:
-    for task, operator in manifest.operators.items():
-        for name, state in operator.states.items():
-            called = task if len(operator.states) == 1 else f"{task}, {name}"
-            yield from (_run(run, f"state {called}", "state", state.has_windows) for run in state.runs)
+    for name, node in manifest.nodes.items():
+        yield from (_run(run, f"state {name}", "state", node.has_windows) for run in node.runs)
     for name, source in manifest.sources.items():
         yield from (_run(run, f"index of {name}", "index", False) for run in source.index)
         if source.seen is not None:

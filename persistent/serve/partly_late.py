@@ -117,7 +117,7 @@ def _owed(newest: Manifest) -> dict[str, str]:
 
 def _possible(newest: Manifest) -> bool:
     """Whether any record can be partly late: there are windows, or several states."""
-    return len(newest.operators) > 1 or any(one.state.has_windows for one in newest.operators.values())
+    return len(newest.nodes) > 1 or any(one.has_windows for one in newest.nodes.values())
 
 
 NOTHING = Partly()

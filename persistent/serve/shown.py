@@ -287,12 +287,12 @@ FATES = ("read", "processed", "late", "dead", "duplicate", "skipped")
 
 def has_windows(manifest: Manifest) -> bool:
     """Whether the clock closes windows of any state."""
-    return any(state.has_windows for one in manifest.operators.values() for state in one.states.values())
+    return any(node.has_windows for node in manifest.nodes.values())
 
 
 def closed_of(manifest: Manifest) -> int | None:
     """The clock up to which the windows of every state are closed; None without windows."""
-    return min((one.clock.closed for one in manifest.nodes.values() if one.state.has_windows), default=None)
+    return min((one.clock.closed for one in manifest.nodes.values() if one.has_windows), default=None)
 
 
 def own_corrections(manifest: Manifest) -> list[dict[str, Any]]:

@@ -128,18 +128,18 @@ def _first_sorted(found: StateReading, by: str, order: str, count: int) -> tuple
 
 
 def _described(found: StateReading) -> dict[str, Any]:
-    manifest, operator = found.manifest, found.manifest.operators[found.node.id]
+    manifest, part = found.manifest, found.manifest.nodes[found.node.id]
     return {
         "id": manifest.id,
         "clock_ms": found.clock.watermark,
-        "closed_ms": found.clock.closed if operator.state.has_windows else None,
-        "final_ms": operator.state.final_at(found.clock.closed) if operator.state.has_windows else None,
+        "closed_ms": found.clock.closed if part.has_windows else None,
+        "final_ms": part.final if part.has_windows else None,
         "as_of_ms": found.part.as_of,
         "key": list(found.names),
-        "key_types": list(operator.key_types),
-        "monoid": monoid_words(operator.state.fingerprint["monoid"]),
-        "window": window_text(operator.state.fingerprint["window"]),
-        "time_to_live": time_to_live(operator.state.fingerprint),
+        "key_types": list(part.key_types),
+        "monoid": monoid_words(part.fingerprint["monoid"]),
+        "window": window_text(part.fingerprint["window"]),
+        "time_to_live": time_to_live(part.fingerprint),
         "rows_about": found.rows,
         "name": found.node.name,
         "names": found.all_names,
@@ -164,23 +164,22 @@ def shape(shown: Shown, at: int | None = None) -> dict[str, Any]:
 
 
 def _shapes(manifest: Manifest) -> Iterator[dict[str, Any]]:
-    for task, operator in manifest.operators.items():
-        for name, state in operator.states.items():
-            runs = state.runs
-            yield {
-                "name": task if len(operator.states) == 1 else f"{task}, {name}",
-                "state": state_name(task),
-                "clock_ms": manifest.clocks[task].watermark,
-                "key": [f"{key}: {kind}" for key, kind in zip(operator.key_names, operator.key_types)],
-                "monoid": monoid_words(state.fingerprint["monoid"]),
-                "window": window_text(state.fingerprint["window"]),
-                "time_to_live": time_to_live(state.fingerprint),
-                "rows": sum(run.rows_left for run in runs),
-                "bytes": sum(run.bytes for run in runs),
-                "runs": len(runs),
-                "pane_min": min((run.pane_min for run in runs), default=None) if state.has_windows else None,
-                "pane_max": max((run.pane_max for run in runs), default=None) if state.has_windows else None,
-            }
+    for id, node in manifest.nodes.items():
+        runs = node.runs
+        yield {
+            "name": id,
+            "state": state_name(id),
+            "clock_ms": node.clock.watermark,
+            "key": [f"{key}: {kind}" for key, kind in zip(node.key_names, node.key_types)],
+            "monoid": monoid_words(node.fingerprint["monoid"]),
+            "window": window_text(node.fingerprint["window"]),
+            "time_to_live": time_to_live(node.fingerprint),
+            "rows": sum(run.rows_left for run in runs),
+            "bytes": sum(run.bytes for run in runs),
+            "runs": len(runs),
+            "pane_min": min((run.pane_min for run in runs), default=None) if node.has_windows else None,
+            "pane_max": max((run.pane_max for run in runs), default=None) if node.has_windows else None,
+        }
 
 
 def why(shown: Shown, wanted: Wanted) -> dict[str, Any]:
@@ -208,13 +207,13 @@ def why(shown: Shown, wanted: Wanted) -> dict[str, Any]:
 
 
 def _runs(found: StateReading) -> tuple[Run, ...]:
-    return found.manifest.operators[found.node.id].state.runs
+    return found.manifest.nodes[found.node.id].runs
 
 
 def _contribution(found: StateReading, run: Run) -> Mapping[str, Any]:
     """The state as if this run were all of it."""
-    operator = found.manifest.operators[found.node.id].with_state(runs=(run,))
-    alone = structs.replace(found.manifest, operators={**found.manifest.operators, found.node.id: operator})
+    part = structs.replace(found.manifest.nodes[found.node.id], runs=(run,))
+    alone = structs.replace(found.manifest, nodes={**found.manifest.nodes, found.node.id: part})
     omitted = replace(found, omitted=[])
     rows = pa.concat_tables([found.empty, *omitted.folded(found.part, alone)])
     return {"run": run.name, "first": run.first, "last": run.last, "bytes": run.bytes, "rows": cells(rows)}

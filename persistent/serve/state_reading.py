@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import TaskClock
+from persistent.checkpoint.parts import NodeClock
 from persistent.clock import instant_ms
 from persistent.codec import KEY_GROUPS, type_of
 from persistent.codec.decimals import from_text
@@ -71,9 +71,9 @@ class StateReading:
         return self.place.manifest
 
     @property
-    def clock(self) -> TaskClock:
+    def clock(self) -> NodeClock:
         """The clock by which it is read."""
-        return self.manifest.clocks[self.node.id]
+        return self.manifest.nodes[self.node.id].clock
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ class StateReading:
     @property
     def rows(self) -> int:
         """About how many rows its runs hold: at least as many as the state."""
-        return sum(run.rows_left for run in self.manifest.operators[self.node.id].state.runs)
+        return sum(run.rows_left for run in self.manifest.nodes[self.node.id].runs)
 
     @property
     def empty(self) -> pa.Table:
@@ -165,7 +165,7 @@ def reading(shown: Shown, wanted: Wanted) -> StateReading:
         assert node.state.window is not None
         part = replace(part, window=int(node.state.window.last_number(start)))
     if wanted.key is not None:
-        one = one_key(key_names(node.task), place.manifest.operators[node.id].key_types, wanted.key)
+        one = one_key(key_names(node.task), place.manifest.nodes[node.id].key_types, wanted.key)
         part = replace(part, low=one.group, high=one.group + 1, key=one)
     return StateReading(node, place, part, wanted.find, names_of(pipeline))
 
@@ -173,7 +173,7 @@ def reading(shown: Shown, wanted: Wanted) -> StateReading:
 def chosen(pipeline: Pipeline, manifest: Manifest, name: str) -> str:
     """The name of a state of the pipeline; without one, that of the first that the manifest has."""
     nodes = pipeline.job().nodes
-    there = [node.name for id, node in nodes.items() if id in manifest.operators]
+    there = [node.name for id, node in nodes.items() if id in manifest.nodes]
     return name or [*there, *(node.name for node in nodes.values())][0]
 
 

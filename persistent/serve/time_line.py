@@ -120,7 +120,7 @@ def _words(entry: Entry) -> Iterator[tuple[str, str]]:
     if manifest.committed_ms:
         yield "planned at", utc_text(manifest.committed_ms)
     for id, node in manifest.nodes.items():
-        yield "clock" if len(manifest.operators) == 1 else f"clock of {id}", _clock(node)
+        yield "clock" if len(manifest.nodes) == 1 else f"clock of {id}", _clock(node)
     yield "end of input", "declared" if clock.end_of_input else "not declared"
     if manifest.not_after is not None:
         yield "not after", f"{utc_text(manifest.not_after)}: later timestamps are dead letters"
@@ -148,7 +148,7 @@ def _done(corrections: Iterable[Mapping[str, Any]]) -> str:
 
 def _clock(node: NodePart) -> str:
     """The clock of a node."""
-    windows = f", windows closed up to {clock_text(node.clock.closed)}" if node.state.has_windows else ""
+    windows = f", windows closed up to {clock_text(node.clock.closed)}" if node.has_windows else ""
     return f"{clock_text(node.clock.watermark)}{windows}"
 
 
@@ -165,22 +165,18 @@ def _source(name: str, source: SourcePart, sources: int) -> Iterator[tuple[str, 
 
 
 def _states(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    for task, operator in manifest.operators.items():
-        key = ", ".join(f"{name}: {kind}" for name, kind in zip(operator.key_names, operator.key_types))
-        for name, state in operator.states.items():
-            rows, size = sum(run.rows_left for run in state.runs), sum(run.bytes for run in state.runs)
-            called = task if len(operator.states) == 1 else f"{task}, {name}"
-            yield (
-                f"state {called}",
-                f"{count_text(rows, 'row')} in {count_text(len(state.runs), 'run')}, {bytes_text(size)}",
-            )
-            yield "key", key or ", ".join(operator.key_names) or "none"
-            yield "monoid", monoid_words(state.fingerprint["monoid"])
-            yield "window", window_text(state.fingerprint["window"])
-            if time_to_live(state.fingerprint) is not None:
-                yield "time to live", f"a key lives {time_to_live(state.fingerprint)} after its last message"
-            if state.added is not None:
-                yield "added", f"at the clock {clock_text(state.added)}: it lacks what was read before"
+    for id, node in manifest.nodes.items():
+        key = ", ".join(f"{name}: {kind}" for name, kind in zip(node.key_names, node.key_types))
+        rows, size = sum(run.rows_left for run in node.runs), sum(run.bytes for run in node.runs)
+        runs = count_text(len(node.runs), "run")
+        yield f"state {id}", f"{count_text(rows, 'row')} in {runs}, {bytes_text(size)}"
+        yield "key", key or ", ".join(node.key_names) or "none"
+        yield "monoid", monoid_words(node.fingerprint["monoid"])
+        yield "window", window_text(node.fingerprint["window"])
+        if time_to_live(node.fingerprint) is not None:
+            yield "time to live", f"a key lives {time_to_live(node.fingerprint)} after its last message"
+        if node.added is not None:
+            yield "added", f"at the clock {clock_text(node.added)}: it lacks what was read before"
 
 
 def difference(shown: Shown, before: int, after: int | None, values: bool, name: str = "") -> dict[str, Any]:

@@ -13,7 +13,7 @@ from monoids.encoding import to_json
 from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import SinkPart
-from persistent.checkpoint.parts import StateRuns
+from persistent.checkpoint.parts import NodePart
 from persistent.errors import (
     CorruptCheckpoint,
     FingerprintChanged,
@@ -120,11 +120,13 @@ def time_to_live(fingerprint: Mapping[str, Any]) -> str | None:
 def sink_words(part: SinkPart) -> str:
     """What a sink is given.
 
-    >>> sink_words(SinkPart()), sink_words(SinkPart(state="hourly")), sink_words(SinkPart(late=True))
+    >>> sink_words(SinkPart(node="Visits")), sink_words(SinkPart(node="Visits/hourly")), sink_words(SinkPart())
     ('results', 'results of the state hourly', 'late records')
     """
-    of = "" if part.state is None else f" of the state {part.state}"
-    return "late records" if part.late else f"results{of}"
+    if part.node is None:
+        return "late records"
+    name = part.node.partition("/")[2]
+    return f"results of the state {name}" if name else "results"
 
 
 def published_words(part: SinkPart, newest: Manifest) -> str:
@@ -144,10 +146,10 @@ def published_words(part: SinkPart, newest: Manifest) -> str:
 _CORRECTED_BY = {ACCUMULATE: "a new row", RETRACT: "a retraction and a new row"}
 
 
-def when_words(state: StateRuns) -> str:
+def when_words(state: NodePart) -> str:
     """When the results of a state are published, and how one that was published is corrected.
 
-    >>> when_words(StateRuns({"window": {"size_ms": 1}})), when_words(StateRuns({}, emit="early", late="retract"))
+    >>> when_words(NodePart({"window": {"size_ms": 1}})), when_words(NodePart({}, emit="early", late="retract"))
     ('when a window closes', 'early, and at the end of the input; corrected by a retraction and a new row')
     """
     end = "when a window closes" if state.has_windows else "at the end of the input"

@@ -30,8 +30,7 @@ def claimed(found: SinkMark | None, claim: Claim, place: str) -> SinkMark:
         number = 0 if found is None else found.number
         if number < claim.shown or (found is None and claim.began):
             raise _missing(number, claim.shown, claim.url, place)
-        # A place of its own begins where the previous one ended.
-        return found or SinkMark(claim.job, claim.inherited)
+        return found or SinkMark(claim.job, 0)
     if found.job in claim.heir_of and claim.began:
         raise _missing(found.number, max(claim.shown, claim.inherited + 1), claim.url, place)
     if found.job in claim.heir_of and found.number == claim.inherited:

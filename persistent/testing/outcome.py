@@ -12,7 +12,6 @@ from msgspec import structs
 
 from persistent.checkpoint.log import Log
 from persistent.driver.same_job import chosen_node
-from persistent.lateness import RETRACT
 from persistent.pipeline import Pipeline
 from persistent.task import STATE, key_names
 from persistent.text.readable import readable_list
@@ -111,10 +110,10 @@ def outcome_of(
     names = key_names(pipeline.task)
     rows: dict[Slot, list[OutputRow]] = {}
     node = chosen_node(pipeline.job(), state)
-    answer = node.state.lateness.answer
     outputs = _newest(names, published)
-    if answer == RETRACT or node.state.time_to_live is not None:
-        outputs = [{name: row[name] for name in row if name != RETRACTED} for row in outputs if not row[RETRACTED]]
+    outputs = [
+        {name: row[name] for name in row if name != RETRACTED} for row in outputs if not row.get(RETRACTED, False)
+    ]
     for part, found in (("state", readable_list(pipeline.state(name=node.name))), ("outputs", outputs)):
         for row in found:
             place, values = _placed(part, names, row)

@@ -24,7 +24,7 @@ from persistent.message import Batch
 from persistent.processing import key_columns
 from persistent.session_window import values_of
 from persistent.sources.protocol import Budget, SourceState
-from persistent.task import PersistentTask, named_states, operator_name
+from persistent.task import PersistentTask, named_states, node_name
 from persistent.testing.clock import START_MS
 from persistent.testing.interleaving import draw
 from persistent.testing.outcome import Outcome
@@ -162,7 +162,7 @@ def _by_message_and_batch(task: PersistentTask) -> Iterator[Variation]:
     def run(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
         def by_message() -> PersistentTask:
             made = make()
-            made.name = operator_name(made)
+            made.name = node_name(made)
             made.__class__ = class_
             return made
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from monoids import HeavyHitters, Monoid, Reservoir
 from persistent.message import Batch, Message, readable_fields
-from persistent.task import STATE, PersistentTask, operator_name
+from persistent.task import STATE, PersistentTask, node_name
 from persistent.testing.outcome import same
 from persistent.testing.running import InputRecords, MakeTask, Settings, standing_clock, task_run
 from persistent.text.readable import readable_list
@@ -46,7 +46,7 @@ def watch(make: MakeTask, records: InputRecords, settings: Settings) -> Seen:
 
         def made(how: Any = how) -> PersistentTask:
             inner = make()
-            inner.name = operator_name(inner)
+            inner.name = node_name(inner)
             inner.__class__ = type(type(inner).__name__, (type(inner),), how(type(inner), seen))
             return inner
 

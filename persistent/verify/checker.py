@@ -200,10 +200,9 @@ class _Checker:
             for name, source in entry.manifest.sources.items():
                 for text in sum_faults(source.seen.runs, id) if source.seen else ():
                     self._bad(id, f"seen records of {name}: {text}")
-            for name, operator in entry.manifest.operators.items():
-                for state in operator.states.values():
-                    for text in sum_faults(state.runs, id):
-                        self._bad(id, f"{name}: {text}")
+            for name, node in entry.manifest.nodes.items():
+                for text in sum_faults(node.runs, id):
+                    self._bad(id, f"{name}: {text}")
 
     # -- outputs -------------------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ def manifest_faults(manifest: Manifest, job: str | None) -> Iterator[str]:
     for partition, account in manifest.accounts.items():
         if not account.balances:
             yield f"{partition}: the account does not balance: {account}"
-    for clock in manifest.clocks.values():
+    for clock in (node.clock for node in manifest.nodes.values()):
         if not 0 <= clock.closed <= clock.watermark:
             yield f"windows are closed up to {clock.closed}, ahead of the clock {clock.watermark}"
 

@@ -11,11 +11,10 @@ import pyarrow as pa
 
 from persistent.checkpoint.copies import OnProgress
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import OperatorState, StateRuns
+from persistent.checkpoint.parts import NodePart
 from persistent.codec import Run, decode_table
 from persistent.errors import CorruptCheckpoint, PersistentError
 from persistent.storage import Storage
-from persistent.task import STATE
 from persistent.verify.findings import MISSING, Verification
 from persistent.verify.rows import Each, size_faults, state_table_faults
 
@@ -48,12 +47,12 @@ def check_runs(
     total, done = sum(run.bytes for run, _ in runs.values()), 0
     with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
         for name, (run, manifest), read in _ahead(pool, storage, runs):
-            holders = (*manifest.operators.values(), *_seen(manifest))
-            operator = next((one for one in holders if _holds(one, name)), None)
-            part = "index runs" if operator is None else "state runs"
+            holders = (*manifest.nodes.values(), *_seen(manifest))
+            node = next((one for one in holders if any(run.name == name for run in one.runs)), None)
+            part = "index runs" if node is None else "state runs"
             if read.data is not None:
                 found.count(part, read.data.size, run.rows)
-            for text in dict.fromkeys(_faults(read, run, operator, pool.map)):
+            for text in dict.fromkeys(_faults(read, run, node, pool.map)):
                 bad.add(name)
                 found.fault(part, name, text)
             done += run.bytes
@@ -89,27 +88,24 @@ def _read(storage: Storage, run: Run) -> _Read:
         return _Read(data, fault=str(error))
 
 
-def _faults(read: _Read, run: Run, operator: OperatorState | None, each: Each) -> list[str]:
+def _faults(read: _Read, run: Run, node: NodePart | None, each: Each) -> list[str]:
     if read.data is None or read.table is None:
         return [str(read.fault)]
     try:
-        if operator is None:
+        if node is None:
             read.table.validate(full=True)
             return list(size_faults(read.table, read.data, run))
-        names, types = operator.key_names, operator.key_types
+        names, types = node.key_names, node.key_types
         return list(state_table_faults(read.table, read.data, run, run.name, names, types, each))
     except UNREADABLE as error:
         return [str(error)]
 
 
-def _seen(manifest: Manifest) -> Iterator[OperatorState]:
-    """The seen records of each source, as an operator state."""
+def _seen(manifest: Manifest) -> Iterator[NodePart]:
+    """The seen records of each source, as a node."""
     for source in manifest.sources.values():
         if source.seen is not None:
             columns = source.seen.columns
             names = (*columns.origin, *([columns.epoch] if columns.epoch else []))
-            yield OperatorState((), names, ("binary",) * len(names), {STATE: StateRuns({}, source.seen.runs)})
-
-
-def _holds(operator: OperatorState, name: str) -> bool:
-    return any(run.name == name for state in operator.states.values() for run in state.runs)
+            types = ("binary",) * len(names)
+            yield NodePart({}, key_names=names, key_types=types, runs=source.seen.runs)

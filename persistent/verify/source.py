@@ -1,6 +1,6 @@
 """The source proves the account of a checkpoint: read again up to the positions, it must give the same counts.
 
-    read   as many records before each position as the ledger says
+    read   as many records before each position as the account says
     mix    the same records: the sum modulo 2**64 of the hashes of (partition, ordinal, offset, timestamp)
     dead   at least the records that cannot be decoded or have no time
 

@@ -79,12 +79,14 @@ class Placed:
 @dataclass(frozen=True)
 class RowDifference:
     """``old`` rows are taken back, and ``new`` ones published, by place, ascending: at a place stands one key and
-    window. Places are numbered from ``start`` to ``stop``."""
+    window. Places are numbered from ``start`` to ``stop``. Without ``both_signs`` a new row takes back the old one of
+    its place."""
 
     old: Placed
     new: Placed
     start: int
     stop: int
+    both_signs: bool = True
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -92,25 +94,26 @@ class RowDifference:
     def slice(self, start: int, stop: int) -> RowDifference:
         """The places from number ``start`` to ``stop``, counted from the first."""
         first, last = self.start + start, self.start + stop
-        return RowDifference(self.old.within(first, last), self.new.within(first, last), first, last)
+        return RowDifference(self.old.within(first, last), self.new.within(first, last), first, last, self.both_signs)
 
     def table(self, outputs: Outputs, equal: Callable[[pa.Table, pa.Table], Mask]) -> pa.Table:
         """The rows to publish: an old row precedes the new one of its place, and there is none of either where they are
         ``equal``. There is a place with a row."""
-        if not len(self.old):
+        taken_back = self.old if self.both_signs else self.old.take(np.flatnonzero(~np.isin(self.old.at, self.new.at)))
+        if not len(taken_back):
             return outputs(self.new.rows, False)
-        old = outputs(self.old.rows, True)
+        old = outputs(taken_back.rows, True)
         if not len(self.new):
             return old
         new = outputs(self.new.rows, False)
-        there = np.searchsorted(self.new.at, self.old.at)
-        here = np.flatnonzero(self.new.at[np.minimum(there, len(self.new) - 1)] == self.old.at)
+        there = np.searchsorted(self.new.at, taken_back.at)
+        here = np.flatnonzero(self.new.at[np.minimum(there, len(self.new) - 1)] == taken_back.at)
         there = there[here]
         same = equal(old.take(pa.array(here)), new.take(pa.array(there)))
-        is_old, is_new = np.ones(len(self.old), bool), np.ones(len(self.new), bool)
+        is_old, is_new = np.ones(len(taken_back), bool), np.ones(len(self.new), bool)
         is_old[here[same]] = is_new[there[same]] = False
         chosen = np.flatnonzero(np.concatenate((is_old, is_new)))
-        places = np.concatenate((2 * self.old.at, 2 * self.new.at + 1))[chosen]
+        places = np.concatenate((2 * taken_back.at, 2 * self.new.at + 1))[chosen]
         return pa.concat_tables([old, new]).take(pa.array(chosen[np.argsort(places)]))
 
 
@@ -123,6 +126,11 @@ class Comparison:
     before: list[GroupSums]
     delta: list[GroupSums]
     both_signs: bool = False
+
+    @property
+    def folds_no_old(self) -> bool:
+        """Whether rows that were published are replaced, and not folded."""
+        return not self.both_signs and bool(self.view.published_parts(self.before, self.delta))
 
 
 def differences(comparison: Comparison, kept: Monoid[Any]) -> Iterator[RowDifference]:

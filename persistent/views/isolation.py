@@ -59,21 +59,16 @@ def isolated(
 def isolated_differences(
     comparison: Comparison, kept: Monoid[Any], alone: Callable[[Placed, Exception], Iterable[Placed]]
 ) -> Iterator[RowDifference]:
-    """The ``differences`` if a fold raises, without the rows whose fold raises. ``alone`` is told of each new one,
-    without a value: it yields nothing."""
+    """The ``differences`` if a fold raises, without the rows whose fold raises: what was published at their places is
+    taken back. ``alone`` is told of each new one, without a value: it yields nothing."""
     values, parts = numbered(kept, [*comparison.before, *comparison.delta])
-    middle, view = len(comparison.before), comparison.view
-    both_signs = comparison.both_signs or view.joins
-    of_numbers = replace(comparison, before=parts[:middle], delta=parts[middle:], both_signs=both_signs)
+    middle = len(comparison.before)
+    of_numbers = replace(comparison, before=parts[:middle], delta=parts[middle:], both_signs=True)
     for found in differences(of_numbers, over(kept, NUMBERS)):
         new = _folded(kept, values, found.new, alone)
         # A value that could not be folded was never published.
         old = _folded(kept, values, found.old, lambda row, error: ())
-        is_replaced = np.isin(old.at, found.new.at)
-        has_failed = is_replaced & ~np.isin(old.at, new.at)
-        # The old row of a session or life that has no value now does not stay.
-        is_left = np.where(has_failed, view.joins, ~is_replaced | comparison.both_signs)
-        yield replace(found, old=old.take(np.flatnonzero(is_left)), new=new)
+        yield replace(found, old=old, new=new, both_signs=comparison.both_signs)
 
 
 def _folded(

@@ -133,7 +133,7 @@ def _encoded(monoid: Monoid[Any], rows: GroupSums) -> bytes | None:
 
 
 def stage_failing_keys(node: Node, attempt: Attempt, failing: Sequence[FailingKey]) -> Staged | None:
-    """Write them as dead letters. They belong to no record, so the ledger does not count them."""
+    """Write them as dead letters. They belong to no record, so no account counts them."""
     if not failing:
         return None
     names, rows = key_names(node.task), len(failing)

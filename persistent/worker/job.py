@@ -28,7 +28,7 @@ from persistent.sinks.protocol import AnySink
 from persistent.sources.protocol import Source, Split
 from persistent.state import PersistentState
 from persistent.storage import Storage
-from persistent.task import STATE, PersistentTask, operator_name, state_name, task_name
+from persistent.task import STATE, PersistentTask, node_name, state_name, task_name
 from persistent.worker.late_windows import LateWindows
 from persistent.worker.seen_items import SeenAfter, SeenBefore
 from persistent.worker.time_limit import TimeLimit
@@ -92,14 +92,14 @@ class Job:
         """Its states, each with its sinks, by their names in the checkpoint."""
         nodes = {}
         for name, state in self.states.items():
-            id = operator_name(self.task, name)
+            id = node_name(self.task, name)
             sinks = {sink: one for sink, one in self.sinks.items() if self.takes.get(sink, STATE) == name}
             nodes[id] = Node(id, self.task, state, self.storage, sinks, self.dead_letters)
         return nodes
 
     def node_of(self, sink: str) -> Node:
         """The node that a sink of results takes."""
-        return self.nodes[operator_name(self.task, self.takes.get(sink, STATE))]
+        return self.nodes[node_name(self.task, self.takes.get(sink, STATE))]
 
     @property
     def all_sinks(self) -> dict[str, AnySink]:
@@ -161,7 +161,8 @@ class CloseShard:
     lives                        ``shown_at``: the clock by which the keys of the ``runs`` are published; None if none
                                  is. A shard that only ``counts`` publishes none
 
-    ``whole``: the sinks that have nothing yet, and get every key. ``changes``: what changes are sessions. ``anew``: to
+    ``whole``: the sinks that have nothing yet, and get every key; of what closes, windows with ``end > settled``,
+    which could be corrected. ``changes``: what changes are sessions. ``anew``: to
     sinks that may have these windows, of another job or of before a rollback: nothing is retracted, and of sessions
     that change all are published."""
 
@@ -176,6 +177,7 @@ class CloseShard:
     revision: int
     whole: tuple[str, ...] = ()
     final: int = 0
+    settled: int = 0
     delta: tuple[Run, ...] = ()
     corrected: tuple[tuple[int, int], ...] = ()
     hashes: Words | None = None

@@ -2,9 +2,9 @@
 
 <key>...  window_start  window_end  <field>... or value               of a state with windows
 <key>...  window_start  window_end  <field>... or value  revision     of one that allows lateness, or names an answer
-                                                         retracted    and takes back what it corrects
-<key>...  <field>... or value  revision                               of a state without: the largest revision wins
-                               retracted                              and takes back what has changed, or expired
+                                                         retracted    unless it publishes each window once: true in a
+                                                                      row that takes back the one before it
+<key>...  <field>... or value  revision  retracted                    of a state without: the largest revision wins
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from monoids import Monoid
 from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums
 from persistent.errors import InvalidPipeline
-from persistent.lateness import RETRACT
+from persistent.lateness import FINAL, RETRACT
 from persistent.session_window import ends_of, presented_fields, values_of
 from persistent.sinks.protocol import NUMBERED, AnySink, replaces
 from persistent.state import PersistentState
@@ -36,14 +36,12 @@ Marks = Mapping[pa.Field, int | bool]
 def marks_of(state: PersistentState, revision: int, *, retracted: bool = False) -> Marks:
     """The marks of the rows of a state that a checkpoint of this ``revision`` publishes. ``retracted``: they take back
     earlier ones."""
-    if state.window is None:
-        marks: dict[pa.Field, int | bool] = {pa.field(REVISION, pa.int64()): revision}
-    elif state.lateness.answer is None:
+    if state.window is not None and state.lateness.answer is None:
         return {}
-    else:
-        marks = {pa.field(REVISION, pa.int64(), metadata=NUMBERED): revision}
-    takes_back = state.lateness.answer == RETRACT or state.time_to_live is not None
-    return marks | ({pa.field(RETRACTED, pa.bool_()): retracted} if takes_back else {})
+    metadata = None if state.window is None else NUMBERED
+    marks: dict[pa.Field, int | bool] = {pa.field(REVISION, pa.int64(), metadata=metadata): revision}
+    is_final = state.lateness.emit == FINAL
+    return marks if is_final else marks | {pa.field(RETRACTED, pa.bool_()): retracted}
 
 
 def check_names(state: PersistentState, key_names: Sequence[str]) -> None:

@@ -33,7 +33,7 @@ from persistent.worker.output_tables import (
     output_key,
     window_outputs,
 )
-from persistent.worker.shard_views import comparisons_of, due_count, ended_lives, unpublished_count
+from persistent.worker.shard_views import comparisons_of, due_count, ended_lives, from_nothing, unpublished_count
 
 
 def close_shard(node: Node, item: CloseShard) -> Closed:
@@ -45,14 +45,14 @@ def close_shard(node: Node, item: CloseShard) -> Closed:
     if not node.sinks:
         return Closed(discarded=due_count(node, item))
     # What is for the new sinks includes all that is for the others, and every key that fails.
-    shown_at = None if item.runs else item.shown_at
-    unpublished = replace(item, runs=(), delta=(*item.runs, *item.delta), shown_at=shown_at, anew=False)
-    most, failing = _presented(node, unpublished if item.whole else item)
-    changed, _ = _presented(node, item) if item.whole and node.sinks.keys() - set(item.whole) else (most, failing)
+    most, failing = _presented(node, from_nothing(node, item) if item.whole else item)
+    changed = most
+    if item.whole:
+        changed = _presented(node, item)[0] if node.sinks.keys() - set(item.whole) else []
     outputs = {name: most if name in item.whole else changed for name in node.sinks}
     staged, refused = _staged(node, item, outputs)
     dead = stage_failing_keys(node, item.attempt, [*failing, *refused])
-    return replace(staged, dead=dead, corrected=_corrected(node, item, most), expired=expired)
+    return replace(staged, dead=dead, corrected=_corrected(node, item, changed), expired=expired)
 
 
 def stage_differences(node: Node, item: CloseShard, found: Iterable[RowDifference]) -> Closed:
@@ -106,13 +106,16 @@ def _presented(node: Node, item: CloseShard) -> tuple[list[pa.Table], list[Faili
     kept = node.state.monoid
     try:
         found = (found for one in comparisons for found in differences(one, kept))
-        return _tables(node, item, found, failures), failures.keys
+        tables = _tables(node, item, found, failures)
+        if not (failures.keys and any(one.folds_no_old for one in comparisons)):
+            return tables, failures.keys
     except NOT_OF_A_ROW:
         raise
     except Exception:
-        failures = Failures(node)
-        found = (found for one in comparisons for found in isolated_differences(one, kept, failures.folding))
-        return _tables(node, item, found, failures), failures.keys
+        pass
+    failures = Failures(node)
+    found = (found for one in comparisons for found in isolated_differences(one, kept, failures.folding))
+    return _tables(node, item, found, failures), failures.keys
 
 
 def _tables(node: Node, item: CloseShard, found: Iterable[RowDifference], failures: Failures) -> list[pa.Table]:

@@ -43,6 +43,14 @@ def comparisons_of(node: Node, item: CloseShard) -> Iterator[Comparison]:
         yield from _windows(node, item, both_signs=both_signs)
 
 
+def from_nothing(node: Node, item: CloseShard) -> CloseShard:
+    """The same for sinks that have nothing yet: all that the state shows, but what was final before the step."""
+    if node.state.window is not None and node.state.lateness.of_changes is None:
+        close_at = max(item.closed, item.close_at)
+        return replace(item, closed=item.settled, close_at=close_at, corrected=(), hashes=None)
+    return replace(item, runs=(), delta=(*item.runs, *item.delta), shown_at=None, anew=False)
+
+
 def _windows(node: Node, item: CloseShard, *, both_signs: bool) -> Iterator[Comparison]:
     """The windows with ``closed < end <= close_at``, of which nothing is published. Those that are final take nothing
     of the step, although they may share panes with others that do. Then the windows that the delta corrects."""

@@ -82,7 +82,7 @@ WHOLE = StatePart()
 
 def empty_table(node: Node, manifest: Manifest | None) -> pa.Table:
     """No rows, in the columns that ``folded_tables`` gives."""
-    types = [type_of(name) for name in manifest.operators[node.id].key_types] if manifest is not None else []
+    types = [type_of(name) for name in manifest.nodes[node.id].key_types] if manifest is not None else []
     return empty_outputs(node.state, key_names(node.task), types)
 
 
@@ -95,18 +95,18 @@ def folded_tables(
     UserCodeError names the key and window of a result that the monoid cannot present, or of a session that it cannot
     fold; a job with dead letters omits it, with a warning. With a list ``omitted`` any job omits it, and adds it there.
     """
-    node = node.in_zone(manifest.operators[node.id].state.zone)
+    node = node.in_zone(manifest.nodes[node.id].zone)
     if omitted is not None:
         node = replace(node, dead_letters=True)
-    state, names, operator = node.state, key_names(node.task), manifest.operators[node.id]
-    types = [type_of(name) for name in operator.key_types]
+    state, names, stored = node.state, key_names(node.task), manifest.nodes[node.id]
+    types = [type_of(name) for name in stored.key_types]
 
     def table_of(rows: GroupSums) -> pa.Table:
         if state.window is None:
             return key_outputs(state, names, types, rows)
         return window_outputs(state.monoid, names, types, state.window, rows)
 
-    for groups in shards(operator.state.runs, 1, part.low, part.high):
+    for groups in shards(stored.runs, 1, part.low, part.high):
         failures = Failures(node)
         with monoid_errors(node.task, node.id):
             for rows in _sums(node, manifest, groups, part, failures):
@@ -125,14 +125,14 @@ def _sums(
 ) -> Iterator[GroupSums]:
     """The sums of some key groups; with windows, ``panes`` are their starts. Sessions whose fold raises go to
     ``failures``; if one raises, those that are closed are not folded: they may have raised when they closed."""
-    runs, state, window = manifest.operators[node.id].state.runs, node.state, node.state.window
+    runs, state, window = manifest.nodes[node.id].runs, node.state, node.state.window
     if window is None:
         folded = fold_keys(node, runs, *groups, part.as_of)
         if folded is not None:
             ttl = state.time_to_live
-            yield folded if ttl is None else ttl.living(folded, manifest.clocks[node.id].watermark)
+            yield folded if ttl is None else ttl.living(folded, manifest.nodes[node.id].clock.watermark)
         return
-    closed = manifest.clocks[node.id].closed if part.as_of is None else part.as_of
+    closed = manifest.nodes[node.id].clock.closed if part.as_of is None else part.as_of
     first, last = window.first_number(closed), part.window
     if last is not None:
         if last < first:

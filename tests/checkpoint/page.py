@@ -16,7 +16,7 @@ import msgspec
 from persistent.checkpoint.log import FormatFile
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Staged
-from persistent.checkpoint.parts import Account
+from persistent.checkpoint.parts import Account, NodeClock
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.running import Mark
 from persistent.codec import Run
@@ -38,7 +38,7 @@ DOCUMENTS: dict[str, type[Part]] = {
 _OWN = {Run: "run", Staged: "staged file", Account: "account"}
 """Parts with a table of their own."""
 _PLAIN = {int: "whole number", str: "text", bool: "flag"}
-_LEFT_OUT = {None: "null", False: "false", "": "empty", (): "none"}
+_LEFT_OUT = {None: "null", False: "false", "": "empty", (): "none", NodeClock(): "its defaults"}
 _HEAD = "| field | type | left out at | since | meaning |\n|---|---|---|---|---|\n"
 
 Row = tuple[str, str, str, str]

@@ -14,16 +14,14 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Staged, new_nonce
 from persistent.checkpoint.output_parts import Aside, Inheritance, SinkBatch, SinkPart
-from persistent.checkpoint.parts import Account, OperatorState, SourcePart, StateRuns, TaskClock, default_name
+from persistent.checkpoint.parts import Account, NodeClock, NodePart, SourcePart, TaskPart, default_name
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
-from persistent.checkpoint.successor import at_all
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS, Run
 from persistent.codec.documents import proven, sealed_document
 from persistent.fields import Part
 from persistent.sources.protocol import Span, Split
 from persistent.storage import MemoryStorage, Put, Storage
-from persistent.task import STATE
 from tests.single import only
 
 
@@ -33,16 +31,11 @@ def run(name: str = "e1-c1-0", rows: int = 3, first: int = 1, last: int = 1, **c
     return Run(name=f"d/Visits/{name}.arrow", rows=rows, bytes=100, sha256="0" * 64, first=first, last=last, **fields)
 
 
-def operator(
-    fingerprint: Mapping[str, Any],
-    key_names: tuple[str, ...] = (),
-    key_types: tuple[str, ...] = (),
-    *state: Any,
-    inputs: tuple[str, ...] = ("memory",),
-    **more: Any,
-) -> OperatorState:
-    """A task with one state."""
-    return OperatorState(inputs, key_names, key_types, {STATE: StateRuns(fingerprint, *state, **more)})
+def node(
+    fingerprint: Mapping[str, Any], key_names: tuple[str, ...] = (), key_types: tuple[str, ...] = (), **more: Any
+) -> NodePart:
+    """A node with these fields."""
+    return NodePart(fingerprint, key_names=key_names, key_types=key_types, **more)
 
 
 _CLOCK, _SOURCE = Clock(), SourcePart("MemorySource", ("memory",), {"memory": (0, 0)})
@@ -59,8 +52,7 @@ def manifest(
     """Manifest ``id`` of one job, of a task with that clock over that source, empty unless ``changes`` say
     otherwise."""
     name = default_name(source.kind, "source")
-    operators = {"Visits": operator({"state": "WindowState"}, ("page",), (), inputs=(name,))}
-    operators = changes.pop("operators", operators)
+    nodes = changes.pop("nodes", {"Visits": node({"state": "WindowState"}, ("page",))})
     read = {"memory": Account()} if accounts is None else accounts
     fields: dict[str, Any] = {
         "job": "job",
@@ -71,9 +63,8 @@ def manifest(
         "epoch": 0,
         "nonce": new_nonce(),
         "sources": {name: replace(source, largest=clock.largest)},
-        "clocks": {task: TaskClock.of(clock) for task in operators},
-        "operators": operators,
-        "ledger": {task: {name: read} for task in operators},
+        "tasks": {id.partition("/")[0]: TaskPart({name: read}) for id in nodes},
+        "nodes": {id: replace(one, clock=NodeClock.of(clock)) for id, one in nodes.items()},
         **changes,
     }
     return Manifest(**fields)
@@ -84,19 +75,19 @@ def with_one(
     *,
     clock: Clock | None = None,
     source: SourcePart | None = None,
-    operator: OperatorState | None = None,
+    node: NodePart | None = None,
     accounts: Mapping[str, Account] | None = None,
 ) -> Manifest:
-    """The manifest with these parts for its only source and task."""
-    (name,) = manifest.sources
-    (node,) = manifest.operators
-    given: dict[str, Any] = {} if operator is None else {"operators": {node: operator}}
+    """The manifest with these parts for its only source, task and node. The node keeps its clock unless another is
+    given."""
+    (name,), (task,), (id,) = manifest.sources, manifest.tasks, manifest.nodes
+    before = manifest.nodes[id].clock
     if clock is not None:
-        source = replace(source or only(manifest.sources), largest=clock.largest)
-        given["clocks"] = {node: TaskClock.of(clock)}
+        source, before = replace(source or only(manifest.sources), largest=clock.largest), NodeClock.of(clock)
+    given: dict[str, Any] = {"nodes": {id: replace(node or manifest.nodes[id], clock=before)}}
     given |= {} if source is None else {"sources": {name: source}}
-    given |= {} if accounts is None else {"accounts": {name: accounts}}
-    return replace(manifest, **at_all(manifest, **given))
+    given |= {} if accounts is None else {"tasks": {task: TaskPart({name: accounts})}}
+    return replace(manifest, **given)
 
 
 def full_manifest() -> Manifest:
@@ -118,24 +109,23 @@ def full_manifest() -> Manifest:
             50,
             idle=("files",),
         ),
-        operators={
-            "Visits": operator(
+        nodes={
+            "Visits": node(
                 {"state": "WindowState", "monoid": {"name": "Sum"}},
                 ("page", "é"),
                 ("string", "int64"),
-                (run(), run("b")),
-                60,
-                5,
-                55,
-                inputs=("file",),
+                runs=(run(), run("b")),
+                lowest=60,
+                published=5,
+                known_from=55,
             )
         },
         accounts={"files": Account(10, 6, 2, 1, 1, 1 << 63)},
-        sinks={"file": SinkPart(("newest", "retract"), 7, (SinkBatch(7, 5, (staged,)),))},
+        sinks={"file": SinkPart(("newest", "retract"), 7, (SinkBatch(7, 5, (staged,)),), "Visits")},
         aside=(Aside(7, (aside,), (aside,)),),
         publishes=True,
         revision_base=40,
-        inherits={"file": Inheritance(("a job", "its heir"), 4)},
+        inherits={"file": Inheritance(("a job", "its heir"), 4, "Visits")},
         parent=(6, "2" * 64),
         fences=2,
         replan=1,

@@ -34,9 +34,8 @@ def of_inputs(*inputs: str) -> Change:
     """Other inputs of the task, with an account of each."""
 
     def change(body: dict[str, Any]) -> None:
-        body["operators"]["Visits"]["inputs"] = list(inputs)
-        (accounts,) = body["ledger"]["Visits"].values()
-        body["ledger"]["Visits"] = dict.fromkeys(inputs, accounts)
+        (accounts,) = body["tasks"]["Visits"]["inputs"].values()
+        body["tasks"]["Visits"]["inputs"] = dict.fromkeys(inputs, accounts)
 
     return change
 
@@ -59,8 +58,11 @@ def refused(kind: type[Manifest] | type[StepPlan], data: bytes, change: Change, 
         (of_source(partitions=["files", "files"]), r"sources\.file\.partitions: files, files: one of them twice"),
         (of_source(largest={"b": 5}), r"sources\.file\.largest: b, the partitions are files"),
         (of_source(idle=["files", "b"]), r"sources\.file\.idle: b, the partitions are files"),
-        (lambda body: body["ledger"]["Visits"].update(file={}), r"ledger\.Visits\.file: of none, the partitions are"),
-        (of_inputs("b"), r"operators\.Visits\.inputs: b, the sources are file"),
+        (
+            lambda body: body["tasks"]["Visits"]["inputs"].update(file={}),
+            r"tasks\.Visits\.inputs\.file: of none, the partitions are",
+        ),
+        (of_inputs("b"), r"tasks\.Visits\.inputs: b, the sources are file"),
         (
             of_source(readings=[{"until": until, "recorded": {}} for until in ({"files": [1, 0]}, {"b": [1, 0]})]),
             r"sources\.file\.readings\[1\]\.until: b, the partitions are files",
@@ -71,10 +73,8 @@ def refused(kind: type[Manifest] | type[StepPlan], data: bytes, change: Change, 
         ),
         (of_inputs(), "place: not a manifest .has no inputs of Visits, which no release writes"),
         (
-            lambda body: body["operators"]["Visits"]["states"]["state"].update(
-                final=body["clocks"]["Visits"]["closed"] + 1
-            ),
-            r"operators\.Visits\.states\.state\.final: \d+: windows are final that end after \d+",
+            lambda body: body["nodes"]["Visits"].update(final_at=body["nodes"]["Visits"]["clock"]["closed"] + 1),
+            r"nodes\.Visits\.final_at: \d+: windows are final that end after \d+",
         ),
     ],
 )
@@ -144,28 +144,30 @@ def of_two_states(**changes: Any) -> Change:
     """A second state of the task, with other parts."""
 
     def change(body: dict[str, Any]) -> None:
-        for part in ("operators", "clocks", "ledger"):
-            body[part]["Visits/hourly"] = copy.deepcopy(body[part]["Visits"])
-        body["operators"]["Visits/hourly"].update(changes)
+        body["nodes"]["Visits/hourly"] = {**copy.deepcopy(body["nodes"]["Visits"]), **changes}
 
     return change
 
 
-def counted_otherwise(body: dict[str, Any]) -> None:
-    of_two_states()(body)
-    next(iter(next(iter(body["ledger"]["Visits/hourly"].values())).values()))["read"] += 1
+def of_another_task(body: dict[str, Any]) -> None:
+    body["nodes"]["Orders"] = body["nodes"].pop("Visits")
+
+
+def without_a_node(body: dict[str, Any]) -> None:
+    body["tasks"]["Orders"] = body["tasks"]["Visits"]
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (of_two_states(key_names=["other"], key_types=[]), r"operators\.Visits/hourly\.key_names: .*that of Visits"),
-        (counted_otherwise, r"ledger\.Visits/hourly: differs from that of Visits"),
+        (of_two_states(key_names=["other"], key_types=[]), r"nodes\.Visits/hourly\.key_names: differs from another"),
+        (of_another_task, r"the nodes are of the tasks Orders, the tasks are Visits"),
+        (without_a_node, r"the nodes are of the tasks Visits, the tasks are Orders, Visits"),
     ],
 )
-def test_states_that_have_not_read_the_same_are_refused(change: Change, says: str) -> None:
-    """A step would count a record in one and not in the other."""
+def test_nodes_that_are_not_of_their_task_are_refused(change: Change, says: str) -> None:
+    """A step would count a record in one and not in the other, or in none."""
     refused(Manifest, full_manifest().encode(), change, says)
     body = copy.deepcopy(body_of(full_manifest().encode(), "place"))
     of_two_states()(body)
-    assert Manifest.decode(document(body), "place").operators.keys() == {"Visits", "Visits/hourly"}
+    assert Manifest.decode(document(body), "place").nodes.keys() == {"Visits", "Visits/hourly"}

@@ -15,10 +15,11 @@ from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, commits_of
 from persistent.checkpoint.names import manifest_name, new_nonce
+from persistent.checkpoint.parts import NodeClock
 from persistent.clock import Clock
 from persistent.errors import UnknownCheckpoint
 from persistent.storage import MemoryStorage
-from tests.checkpoint.samples import manifest, operator
+from tests.checkpoint.samples import manifest, node
 from tests.histories import Totals
 
 STATE = NonWindowState(Sum(), interval_ms=10, history=50)
@@ -37,12 +38,12 @@ def kept(
     **changes: Any,
 ) -> Manifest:
     """Checkpoint ``id``, which keeps all before it."""
-    of = operator(state.fingerprint(), (key,), known_from=since)
+    of = node(state.fingerprint(), (key,), known_from=since)
     bases = dict.fromkeys(range(1, id + 1), 0)
     return manifest(
         id,
         clock=Clock(watermark, closed),
-        operators={name: of},
+        nodes={name: of},
         **{"oldest": 1, "commits": commits_of(bases), **changes},
     )
 
@@ -109,8 +110,8 @@ def test_a_window_that_closes_at_the_clock_is_still_whole() -> None:
 def test_windows_that_are_closed_and_not_final_answer() -> None:
     """Their panes are there for late records: until they go, every clock within them is known."""
     state = WindowState(Sum(), tumbling(10), allowed_lateness=20, late="retract")
-    held = operator(state.fingerprint(), ("page",)).with_state(final=40, late="retract")
-    log = log_of(replace(kept(1, 60, state=state, closed=60), operators={"Totals": held}))
+    held = node(state.fingerprint(), ("page",), clock=NodeClock(60, 60), final_at=40, late="retract")
+    log = log_of(replace(kept(1, 60, state=state, closed=60), nodes={"Totals": held}))
     assert [found(log, clock, state) for clock in (40, 50, 60)] == [1, 1, 1]
     with pytest.raises(UnknownCheckpoint):
         found(log, 30, state)

@@ -61,7 +61,7 @@ def test_panes_older_than_the_history_are_folded() -> None:
     job.run(engine="embedded")
     newest = Log(job.storage).newest()
     assert newest is not None
-    runs = newest.manifest.operators["Totals"].state.runs
+    runs = newest.manifest.nodes["Totals"].runs
     assert sum(run.rows_left for run in runs) < 300
     assert shown(job.state()) == {"a": 300, "b": 300}
 

@@ -157,7 +157,7 @@ def unchanged(manifests: Manifests) -> dict[str, Any]:
     """The fields of a compaction that changes nothing."""
     old = manifests.newest.manifest
     bases = {**old.bases, manifests.attempt.id: old.committed_ms}
-    return {"commits": commits_of(bases), "operators": old.operators, "sources": old.sources}
+    return {"commits": commits_of(bases), "nodes": old.nodes, "sources": old.sources}
 
 
 def test_it_decides_again_once_nobody_else_commits(folder: Path) -> None:
@@ -248,7 +248,7 @@ def test_only_what_a_kept_checkpoint_names_is_safe(folder: Path) -> None:
     assert manifests.keeps(one) and one.files()
     newest_alone = replace(manifests, entries={})
     assert newest_alone.keeps(one), "damaged, and kept: nothing is collected"
-    forgotten = replace(manifests.newest, manifest=structs.replace(manifests.newest.manifest, commits=(), operators={}))
+    forgotten = replace(manifests.newest, manifest=structs.replace(manifests.newest.manifest, commits=(), nodes={}))
     assert not replace(manifests, newest=forgotten).keeps(one)
 
 

@@ -23,7 +23,7 @@ from persistent.checkpoint.copies import (
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, manifest_name, new_nonce
-from persistent.checkpoint.parts import SeenColumns, SeenPart, SourcePart, StateRuns
+from persistent.checkpoint.parts import NodePart, SeenColumns, SeenPart, SourcePart
 from persistent.checkpoint.successor import Entry
 from persistent.codec import Run, encode_table
 from persistent.errors import CorruptCheckpoint, NoCheckpoint, Refused, UnknownCheckpoint
@@ -45,9 +45,7 @@ def with_runs(storage: MemoryStorage, id: int, **changes: Any) -> Manifest:
     runs = tuple(written(storage, f"e0-c{id}-{name}", size) for name, size in (("a", 10), ("b", 1_000)))
     index = written(storage, f"e0-c{id}-i", 5)
     one = manifest(id, **changes)
-    return with_one(
-        one, operator=only(one.operators).with_state(runs=runs), source=replace(only(one.sources), index=(index,))
-    )
+    return with_one(one, node=replace(only(one.nodes), runs=runs), source=replace(only(one.sources), index=(index,)))
 
 
 @pytest.fixture
@@ -81,7 +79,7 @@ def test_a_copy_has_all_bytes_under_other_names(storage: MemoryStorage) -> None:
     assert len({new.name for new in found.all_runs()}) == 3
     sizes = [each.bytes for each in one.all_runs()]
     assert told == [(sum(sizes[: count + 1]), sum(sizes)) for count in range(3)]
-    first = replace(one, operators=found.operators, sources=found.sources)
+    first = replace(one, nodes=found.nodes, sources=found.sources)
     assert found == first and copied(storage, one, target).id == 1
 
 
@@ -225,7 +223,7 @@ def test_runs_are_numbered_anew_in_as_few_steps_as_it_takes(
 ) -> None:
     """One number for two that were apart, and what was published is published again, or a fold takes in older runs."""
     runs = tuple(run(str(id), first=id, last=id, low=400 if id in begun else 0) for id in (1, 2, 3))
-    found = renumbered(StateRuns({}, runs, None, published))
+    found = renumbered(NodePart({}, runs=runs, published=published))
     assert [*(one.last for one in found.runs), found.published] == expected
     assert [replace(one, first=old.first, last=old.last) for one, old in zip(found.runs, runs, strict=True)] == [*runs]
     assert [one.first for one in found.runs] == [one.last for one in found.runs]
@@ -234,8 +232,8 @@ def test_runs_are_numbered_anew_in_as_few_steps_as_it_takes(
 def test_runs_numbered_from_0_have_nothing_before_them() -> None:
     """A job that was itself started from a copy: nothing of it is being folded."""
     runs = (run("a", first=0, last=0), run("b", first=1, last=1))
-    assert [one.last for one in renumbered(StateRuns({}, runs, None, 1)).runs] == [0, 0]
-    assert [one.last for one in renumbered(StateRuns({}, runs, None, 0)).runs] == [0, 1]
+    assert [one.last for one in renumbered(NodePart({}, runs=runs, published=1)).runs] == [0, 0]
+    assert [one.last for one in renumbered(NodePart({}, runs=runs)).runs] == [0, 1]
 
 
 def test_what_was_seen_is_numbered_anew_too() -> None:
@@ -244,5 +242,5 @@ def test_what_was_seen_is_numbered_anew_too() -> None:
     assert renumbered_source(plain) is plain
     runs = (run("a", first=3, last=4), run("b", first=7, last=7))
     found = renumbered_source(replace(plain, seen=SeenPart(SeenColumns((), "n"), 10, 20, runs)))
-    expected = renumbered(StateRuns({}, runs)).runs
+    expected = renumbered(NodePart({}, runs=runs)).runs
     assert expected != runs and found == replace(plain, seen=SeenPart(SeenColumns((), "n"), 10, 20, expected))

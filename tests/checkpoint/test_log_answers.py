@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
@@ -129,8 +130,8 @@ def test_without_any_that_verifies_only_a_copy_helps() -> None:
 def test_a_checkpoint_whose_runs_are_gone_is_no_way_back() -> None:
     """A fence that is kept no more may lie there longer than its runs: to go back to it would fail, in the night."""
     log = logged(Acting(), 1)
-    gone = {"Visits": only(manifest().operators).with_state(runs=(run(),))}
-    log.put(manifest(2, operators=gone))
+    gone = {"Visits": structs.replace(only(manifest().nodes), runs=(run(),))}
+    log.put(manifest(2, nodes=gone))
     put(log, manifest_name(3), b"torn")
     with pytest.raises(CorruptCheckpoint, match=r"Checkpoint 1 is the newest whose manifest verifies"):
         log.newest()

@@ -13,7 +13,7 @@ from monoids.hashing import VERSION as HASH_VERSION
 from persistent.checkpoint.manifest import Manifest, check_name, manifest_sha256
 from persistent.checkpoint.names import Staged
 from persistent.checkpoint.output_parts import Aside, SinkBatch, SinkPart
-from persistent.checkpoint.parts import NodePart, TaskClock
+from persistent.checkpoint.parts import NodeClock, TaskPart
 from persistent.clock import Clock
 from persistent.codec import DOCUMENT_BYTES_MAX, canonical_json, decode_document
 from persistent.codec.declared import FORMAT
@@ -109,12 +109,12 @@ def test_a_field_that_is_missing_is_refused(field: str) -> None:
 def test_a_run_that_cannot_be_is_refused(name: str) -> None:
     """A name that leaves the folder comes from no driver of ours."""
     body = body_of(full_manifest().encode(), "m")
-    body["operators"]["Visits"]["states"]["state"]["runs"] = [json_of(run(name))]
+    body["nodes"]["Visits"]["runs"] = [json_of(run(name))]
     with pytest.raises(CorruptCheckpoint, match="not a manifest"):
         Manifest.decode(document(body), "m")
     with pytest.raises(LawBroken):
         full = full_manifest()
-        replace(full, operators={"Visits": only(full.operators).with_state(runs=(run(name),))}).encode()
+        replace(full, nodes={"Visits": replace(only(full.nodes), runs=(run(name),))}).encode()
 
 
 def test_a_fact_that_json_has_no_form_for_is_refused_by_name() -> None:
@@ -128,8 +128,8 @@ def test_a_fact_that_json_has_no_form_for_is_refused_by_name() -> None:
 def test_what_could_not_be_read_again_is_never_committed() -> None:
     """Put once, it would be the newest manifest for good, and the job would stand."""
     one = manifest(3)
-    with pytest.raises(LawBroken, match=r"manifest 3 could not be read back \(ledger\.Visits\.memory: of none"):
-        replace(one, ledger={"Visits": {"memory": {}}}).encode()
+    with pytest.raises(LawBroken, match=r"manifest 3 could not be read back \(tasks\.Visits\.inputs\.memory: of none"):
+        replace(one, tasks={"Visits": TaskPart({"memory": {}})}).encode()
     with pytest.raises(
         LawBroken, match=r"manifest 3 could not be read back \(Expected `int` >= 0 - at `\$\.pins\[0\]`"
     ):
@@ -139,18 +139,8 @@ def test_what_could_not_be_read_again_is_never_committed() -> None:
 def test_a_manifest_that_contradicts_itself_is_refused() -> None:
     """Without an account its records would count as never read."""
     body = body_of(manifest(3).encode(), "m")
-    body["ledger"]["Visits"]["memory"] = {}
-    with pytest.raises(CorruptCheckpoint, match=r"^m: not a manifest .*ledger\.Visits\.memory: of none"):
-        Manifest.decode(document(body), "m")
-
-
-def test_a_state_with_two_of_its_name_is_refused() -> None:
-    """A release that reads one of two, and goes on with it, has lost the other."""
-    body = body_of(full_manifest().encode(), "m")
-    states = body["operators"]["Visits"]["states"]
-    states["other"] = states["state"]
-    says = r"^m: has 2 states of Visits \(other, state\), but this release knows jobs with one"
-    with pytest.raises(NewerFormat, match=says):
+    body["tasks"]["Visits"]["inputs"]["memory"] = {}
+    with pytest.raises(CorruptCheckpoint, match=r"^m: not a manifest .*tasks\.Visits\.inputs\.memory: of none"):
         Manifest.decode(document(body), "m")
 
 
@@ -193,10 +183,9 @@ def test_what_is_staged_of_every_kind_may_not_be_published_yet() -> None:
 def test_what_it_says_of_a_node_stands_under_its_name() -> None:
     """A step works with each node; what it sets must stand under the names that were there."""
     one = full_manifest()
-    assert one.nodes == {"Visits": NodePart("Visits", one.clocks["Visits"], one.operators["Visits"])}
     assert one.clock == Clock(90, 60, {"files": 95}, True)
-    assert one.node("Visits").final == one.operators["Visits"].state.final_at(60)
-    assert one.accounts_of("Visits") is one.ledger["Visits"] and one.accounts == one.ledger["Visits"]["file"]
+    assert one.nodes["Visits"].final == 60 and replace(one.nodes["Visits"], final_at=0).final == 0
+    assert one.accounts == one.inputs["file"] == one.tasks["Visits"].inputs["file"]
     assert one.sinks_of("Visits") == one.sinks and one.sinks_of("Visits/other") == {}
 
 
@@ -204,23 +193,21 @@ def two_tasks() -> Manifest:
     """Visits reads both sources, and Orders one."""
     one = full_manifest()
     (name,) = one.sources
-    source, visits, accounts = one.sources[name], one.operators["Visits"], one.ledger["Visits"][name]
+    source, visits, accounts = one.sources[name], one.nodes["Visits"], one.tasks["Visits"].inputs[name]
     return replace(
         one,
         sources={name: source, "more": source},
-        clocks={"Visits": one.clocks["Visits"], "Orders": TaskClock(70, 60)},
-        operators={"Visits": replace(visits, inputs=(name, "more")), "Orders": visits},
-        ledger={"Visits": {name: accounts, "more": accounts}, "Orders": {name: accounts}},
+        tasks={"Visits": TaskPart({name: accounts, "more": accounts}), "Orders": TaskPart({name: accounts})},
+        nodes={"Visits": visits, "Orders": replace(visits, clock=NodeClock(70, 60))},
     )
 
 
 def test_two_tasks_are_two_tasks() -> None:
     """A graph has several, each with what it has read: what is said of one must not be said of the other."""
     two = two_tasks()
-    (name, more), (account,) = two.sources, two.ledger["Orders"]["file"].values()
+    (name, more), (account,) = two.sources, two.tasks["Orders"].inputs["file"].values()
     assert Manifest.decode(two.encode(), "m") == two
-    assert two.tasks == {"Visits": ["Visits"], "Orders": ["Orders"]}
-    assert two.accounts_of("Orders").keys() == {name} and two.accounts_of("Visits").keys() == {name, more}
+    assert two.tasks["Orders"].inputs.keys() == {name} and two.tasks["Visits"].inputs.keys() == {name, more}
     assert two.inputs[name]["files"] == account + account and two.inputs[more]["files"] == account
     assert (two.clock.watermark, two.clock.end_of_input, two.furthest) == (70, False, 90)
     assert [one.clock.watermark for one in two.nodes.values()] == [90, 70]
@@ -229,11 +216,7 @@ def test_two_tasks_are_two_tasks() -> None:
 def test_a_source_that_no_task_reads_is_refused() -> None:
     """Its records would count nowhere, and no account say so."""
     two = two_tasks()
-    unread = replace(
-        two,
-        operators={id: replace(one, inputs=("file",)) for id, one in two.operators.items()},
-        ledger={id: {"file": inputs["file"]} for id, inputs in two.ledger.items()},
-    )
+    unread = replace(two, tasks={id: TaskPart({"file": task.inputs["file"]}) for id, task in two.tasks.items()})
     with pytest.raises(LawBroken, match=r"sources\.more: no task reads it"):
         unread.encode()
 

@@ -18,7 +18,7 @@ from tests.checkpoint.samples import body_of, document, full_manifest, plan
 BODY = body_of(full_manifest().encode())
 PLANNED = body_of(plan().encode())
 FORMAT = {"format": 4, "job": "job", "key_groups": 1024, "hash": 1}
-OPERATOR = BODY["operators"]["Visits"]
+NODE = BODY["nodes"]["Visits"]
 SINK = BODY["sinks"]["file"]
 DOCUMENTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "manifest": (Manifest, BODY),
@@ -63,33 +63,33 @@ def check(kind: str, path: str, value: Any) -> None:
         ("manifest", "left", [[0, 1, True]], [[0, 1, 1]]),
         ("manifest", "sources.file.kind", "k" * 200, "k" * 201),
         ("manifest", "sources.file.partitions", ["p" * 1000], ["p" * 1001]),
-        ("manifest", "ledger.Visits.file.files.mix", 0, -1),
-        ("manifest", "ledger.Visits.file.files.read", 2**63 - 1, 2**63),
+        ("manifest", "tasks.Visits.inputs.file.files.mix", 0, -1),
+        ("manifest", "tasks.Visits.inputs.file.files.read", 2**63 - 1, 2**63),
         ("manifest", "sinks.file.unpublished.0.staged.0.name", "a" * 1000, "a" * 1001),
         ("manifest", "sinks.file.unpublished.0.staged.0.name", "_staged/a", "../a"),
         ("manifest", "sinks.file.unpublished.0.staged.0.name", "_staged/a", "_staged/../a"),
         ("manifest", "sinks.file.unpublished.0.staged.0.sha256", "", "0" * 65),
         ("manifest", "aside.0.late.0.sha256", "0" * 64, "0" * 63),
         ("manifest", "sinks", dict.fromkeys(map(str, range(1000)), SINK), dict.fromkeys(map(str, range(1001)), SINK)),
-        ("manifest", "operators.Visits.key_names", ["k" * 10_000, "l"], ["k" * 10_001, "l"]),
-        ("manifest", "operators.Visits.key_names", ["k", "l"], ["k"] * 1001),
-        ("manifest", "operators.Visits.key_types", ["int64"] * 2, ["int64", 5]),
-        ("manifest", "operators.Visits.key_types", ["null"] * 2, ["n" * 61] * 2),
-        ("manifest", "operators.Visits.key_types", ["null"] * 2, ["int64"] * 1001),
-        ("manifest", "operators.Visits.inputs", ["file"], ["a/b"]),
-        ("manifest", "operators.Visits.states.state.known_from", -(2**63), "0"),
-        ("manifest", "operators.Visits.states.state.late", "retract", "other"),
-        ("manifest", "operators.Visits.states.state.emit", "early", "final"),
-        ("manifest", "operators", {"a" * 200 + "/" + "b" * 200: OPERATOR}, {"a" * 200 + "/" + "b" * 201: OPERATOR}),
-        ("manifest", "operators", {"a/b": OPERATOR}, {"a/b/c": OPERATOR}),
+        ("manifest", "nodes.Visits.key_names", ["k" * 10_000, "l"], ["k" * 10_001, "l"]),
+        ("manifest", "nodes.Visits.key_names", ["k", "l"], ["k"] * 1001),
+        ("manifest", "nodes.Visits.key_types", ["int64"] * 2, ["int64", 5]),
+        ("manifest", "nodes.Visits.key_types", ["null"] * 2, ["n" * 61] * 2),
+        ("manifest", "nodes.Visits.key_types", ["null"] * 2, ["int64"] * 1001),
+        ("manifest", "tasks.Visits.inputs", {"file": {}}, {"a/b": {}}),
+        ("manifest", "nodes.Visits.known_from", -(2**63), "0"),
+        ("manifest", "nodes.Visits.late", "retract", "other"),
+        ("manifest", "nodes.Visits.emit", "early", "final"),
+        ("manifest", "nodes", {"a" * 200 + "/" + "b" * 200: NODE}, {"a" * 200 + "/" + "b" * 201: NODE}),
+        ("manifest", "nodes", {"a/b": NODE}, {"a/b/c": NODE}),
         ("manifest", "origin", ["j" * 200, 1], ["j" * 201, 1]),
         ("manifest", "sources.file.codec", "ordinal-offset/1", "ordinal-offset/2"),
         ("manifest", "sources.file.positions", {"a": [0, 2**63 - 1]}, {"a": [0, -1]}),
         ("manifest", "sources.file.positions", {"a": [1, 2]}, {"a": [1]}),
         ("manifest", "sources.file.idle", ["p" * 1000], ["p" * 1001]),
         ("manifest", "sources.file.largest", {"a": -(2**63)}, {"a": None}),
-        ("manifest", "clocks.Visits.ended", False, 0),
-        ("manifest", "clocks.Visits.quiet_ms", 1, -1),
+        ("manifest", "nodes.Visits.clock.ended", False, 0),
+        ("manifest", "nodes.Visits.clock.quiet_ms", 1, -1),
         ("manifest", "sources", BODY["sources"], {"a/b": BODY["sources"]["file"]}),
         ("manifest", "sinks.file.does", ["a"] * 100, ["a b"]),
         ("manifest", "sinks.file.does", ["a"] * 100, ["a"] * 101),
@@ -133,14 +133,14 @@ def test_a_bound_may_be_reached_and_not_passed(document: str, path: str, at: Any
         ("parent", [7, "0" * 64], "its parent 7 is not below its id 7"),
         ("commits", [[3, 0], [3, 1]], "commits: the ids do not ascend"),
         ("commits", [[7, 0], [3, 1]], "commits: the ids do not ascend"),
-        ("clocks", {}, "clocks are of none, the nodes are Visits"),
-        ("ledger", {"Other": {}}, "ledger are of Other, the nodes are Visits"),
-        ("ledger.Visits", {"a": {}}, "Visits reads file, its account is of other inputs"),
-        ("operators.Visits.inputs", ["file", "b"], "Visits reads file, b, its account is of other inputs"),
+        ("nodes", {}, "has no nodes, which no release writes"),
+        ("tasks", {}, "has no tasks, which no release writes"),
+        ("tasks", {"Other": {"inputs": {}}}, "the nodes are of the tasks Visits, the tasks are Other"),
+        ("tasks.Visits.inputs", {"a": {}}, "tasks.Visits.inputs: a, the sources are file"),
         ("aside.0.dead.0.name", "_staged/a", "aside: '_staged/a' is not a file in d/"),
-        ("ledger.Visits.file.files.mix", 2**64, "ledger.Visits.file: a mix is no sum modulo 2..64"),
-        ("operators.Visits.key_types", ["int64"], "operators.Visits.key_types: needs as many key types as key names"),
-        ("operators.Visits.key_types", ["null", "int6"], "operators.Visits.key_types: 'int6' is not a key type"),
+        ("tasks.Visits.inputs.file.files.mix", 2**64, "tasks.Visits.inputs.file: a mix is no sum modulo 2..64"),
+        ("nodes.Visits.key_types", ["int64"], "nodes.Visits.key_types: needs as many key types as key names"),
+        ("nodes.Visits.key_types", ["null", "int6"], "nodes.Visits.key_types: 'int6' is not a key type"),
         ("sources.file.positions", {"files": 1}, "sources.file.positions: 1 of files is no position of the codec"),
         (
             "sources.file.codec",
@@ -153,7 +153,7 @@ def test_a_bound_may_be_reached_and_not_passed(document: str, path: str, at: Any
             r"sources.file.readings\[1\].until: 5 of files is no position of the codec ordinal-offset/1",
         ),
         ("sources", {}, "has no sources, which no release writes"),
-        ("operators.Visits.states", {}, "has no states of Visits, which no release writes"),
+        ("tasks.Visits.inputs", {}, "has no inputs of Visits, which no release writes"),
     ],
 )
 def test_ids_and_names_of_a_manifest_refer_to_what_is_there(path: str, value: Any, says: str) -> None:
@@ -165,7 +165,7 @@ def test_ids_and_names_of_a_manifest_refer_to_what_is_there(path: str, value: An
 
 def test_a_mix_may_have_64_bits() -> None:
     """Half of all would be refused."""
-    read("manifest", changed("manifest", "ledger.Visits.file.files.mix", 2**64 - 1))
+    read("manifest", changed("manifest", "tasks.Visits.inputs.file.files.mix", 2**64 - 1))
 
 
 def test_positions_of_a_plan_are_those_of_its_codec() -> None:
@@ -177,8 +177,8 @@ def test_positions_of_a_plan_are_those_of_its_codec() -> None:
 
 def test_as_many_keys_as_a_task_may_have_are_read() -> None:
     """A smaller bound would refuse what was committed."""
-    operator = {**OPERATOR, "key_names": [str(number) for number in range(1000)], "key_types": ["int64"] * 1000}
-    check("manifest", "operators", {"Visits": operator})
+    node = {**NODE, "key_names": [str(number) for number in range(1000)], "key_types": ["int64"] * 1000}
+    check("manifest", "nodes", {"Visits": node})
 
 
 @pytest.mark.parametrize("named", ["", "a", "a/b..c/...", "x=1/é"])
@@ -224,8 +224,7 @@ def test_sources_may_be_several_and_not_none() -> None:
     """Refused, a job could not have two; without any it would read nothing, for ever. Sinks may be none."""
     body = copy.deepcopy(BODY)
     body["sources"]["a"] = BODY["sources"]["file"]
-    body["operators"]["Visits"]["inputs"].append("a")
-    body["ledger"]["Visits"]["a"] = body["ledger"]["Visits"]["file"]
+    body["tasks"]["Visits"]["inputs"]["a"] = body["tasks"]["Visits"]["inputs"]["file"]
     read("manifest", body | {"sinks": {"a": SINK, "b": SINK}})
     del body["sinks"]
     read("manifest", body)
@@ -285,8 +284,7 @@ def test_ten_parts_are_named() -> None:
     """They tell what is there; a list without an end tells nothing."""
     names = [f"s{number:02d}" for number in range(11)]
     body = copy.deepcopy(BODY)
-    (state,) = body["operators"]["Visits"]["states"].values()
-    body["operators"]["Visits"]["states"] = dict.fromkeys(names, state)
-    says = rf"^place: has 11 states of Visits \({', '.join(names[:10])}\), but this release knows"
-    with pytest.raises(NewerFormat, match=says):
+    body["tasks"] = dict.fromkeys(names, body["tasks"]["Visits"])
+    says = rf"^place: not a manifest .the nodes are of the tasks Visits, the tasks are {', '.join(names[:10])}\)"
+    with pytest.raises(CorruptCheckpoint, match=says):
         read("manifest", body)

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import StateRuns
+from persistent.checkpoint.parts import NodePart
 from persistent.checkpoint.plan import StepPlan, TaskStep
 from persistent.errors import CorruptCheckpoint
 from persistent.zone import Zone
@@ -20,8 +20,8 @@ ZONE = Zone("Europe/Berlin", ((-97_459_200, 3_600), (1_711_846_800, 7_200)))
 def with_zone(zone: Zone | None) -> tuple[Manifest, StepPlan]:
     """A manifest and a plan with these rules."""
     one, step = manifest(), plan(4)
-    operators = {name: operator.with_state(zone=zone) for name, operator in one.operators.items()}
-    return replace(one, operators=operators), replace(step, tasks={"Visits": TaskStep(5, True, zone)})
+    nodes = {name: replace(node, zone=zone) for name, node in one.nodes.items()}
+    return replace(one, nodes=nodes), replace(step, tasks={"Visits": TaskStep(5, True, zone)})
 
 
 def test_documents_keep_the_rules_of_a_zone() -> None:
@@ -63,7 +63,7 @@ def test_rules_that_are_none_are_damage(zone: Any, says: str) -> None:
     """Sealed, but of no driver of ours: every border would follow from it."""
     for one in with_zone(ZONE):
         body = body_of(one.encode(), "there")
-        place = body["operators"]["Visits"]["states"]["state"] if "operators" in body else body["tasks"]["Visits"]
+        place = body["nodes"]["Visits"] if "nodes" in body else body["tasks"]["Visits"]
         place["zone"] = {"name": "z" * 200, "offsets": [[number, number % 2] for number in range(10_000)]}
         type(one).decode(document(body), "there")
         place["zone"] = {"name": "z", "offsets": [[0, 86_400], [1, -86_400]]}
@@ -76,4 +76,4 @@ def test_rules_that_are_none_are_damage(zone: Any, says: str) -> None:
 @pytest.mark.parametrize(("window", "closes"), [(None, False), ({"size_ms": 1, "every_ms": 1}, True)])
 def test_whether_the_clock_closes_windows_of_a_state(window: Any, closes: bool) -> None:
     """A rollback would not publish totals again, and a merge refuse two of them."""
-    assert StateRuns({"window": window}).has_windows == closes and not StateRuns({}).has_windows
+    assert NodePart({"window": window}).has_windows == closes and not NodePart({}).has_windows

@@ -12,18 +12,17 @@ from persistent.checkpoint.names import Staged
 from persistent.checkpoint.output_parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.parts import (
     Account,
-    OperatorState,
+    NodeClock,
+    NodePart,
     ReadBefore,
     SeenColumns,
     SeenPart,
     SourcePart,
-    StateRuns,
-    TaskClock,
     default_name,
 )
 from persistent.clock import Clock
 from persistent.task import STATE
-from tests.checkpoint.samples import full_manifest, json_of, operator, read_back, run
+from tests.checkpoint.samples import full_manifest, json_of, node, read_back, run
 from tests.single import only
 
 STAGED = (Staged("d/V/x", 1, 1, ""),)
@@ -88,7 +87,7 @@ def test_how_records_were_read_is_read_as_it_was_written() -> None:
 
 def test_a_clock_went_quiet_at_what_its_sources_reached() -> None:
     """It would move on again by what it has moved already."""
-    clock = TaskClock(100, quiet_ms=30)
+    clock = NodeClock(100, quiet_ms=30)
     assert clock.quiet_from(50) == 50 and clock.quiet_from(0) == 70
 
 
@@ -116,28 +115,20 @@ def test_what_is_set_aside_of_one_kind_is_set_aside(kind: str) -> None:
 
 def test_what_is_not_said_is_nothing() -> None:
     """A first manifest that began with something would never balance, or publish what nobody counted."""
-    assert StateRuns({}) == StateRuns({}, (), None, 0, None)
-    assert SinkPart() == SinkPart((), None, ()) and TaskClock() == TaskClock(0, 0, False)
+    assert NodePart({}) == NodePart({}, NodeClock(), (), (), (), None, 0, None)
+    assert SinkPart() == SinkPart((), None, ()) and NodeClock() == NodeClock(0, 0, False)
     assert SourcePart("K", (), {}) == SourcePart("K", (), {}, {}, (), None, {}, (), "ordinal-offset/1")
 
 
 def test_a_clock_has_two_places() -> None:
     """What a task has reached stands with the task; the largest timestamps stand with their source."""
-    assert TaskClock.of(Clock(9, 7, {"a": 11}, True)) == TaskClock(9, 7, True)
+    assert NodeClock.of(Clock(9, 7, {"a": 11}, True)) == NodeClock(9, 7, True)
 
 
-def test_the_only_state_is_changed_in_its_place() -> None:
-    """Key, inputs and name of the state stay what they are."""
-    one = operator({"a": 1}, ("page",), ("string",), (run(),), 3, 4, 5)
-    assert one.state == StateRuns({"a": 1}, (run(),), 3, 4, 5)
-    assert one.with_state(lowest=9) == operator({"a": 1}, ("page",), ("string",), (run(),), 9, 4, 5)
+def test_a_definition_is_the_fingerprint_with_the_key() -> None:
+    """A key of another column is another state, though the monoid is the same."""
+    one = node({"a": 1}, ("page",), ("string",), runs=(run(),), lowest=3)
     assert one.described() == {"a": 1, "key": ["page"]}
-    named = OperatorState(("memory",), (), (), {"other": StateRuns({})})
-    assert named.with_state(published=2).states == {"other": StateRuns({}, published=2)}
-    two = OperatorState(("memory",), (), (), {STATE: StateRuns({}), "other": StateRuns({})})
-    for act in (lambda: two.state, lambda: two.with_state(lowest=1)):
-        with pytest.raises(ValueError, match="too many values"):
-            act()
 
 
 TTL = {"ttl_ms": 10}
@@ -146,33 +137,33 @@ TTL = {"ttl_ms": 10}
 def test_sinks_know_only_of_what_was_published() -> None:
     """A key that no sink has would be taken back, or one that a sink has would stay for ever."""
     runs = (run(first=1, last=2), run(first=3, last=4))
-    fresh, told = StateRuns(TTL, runs), StateRuns(TTL, runs, published=2, shown_at=7)
+    fresh, told = NodePart(TTL, runs=runs), NodePart(TTL, runs=runs, published=2, shown_at=7)
     assert fresh.shown_to(runs) is None and told.shown_to(runs) == told.shown_to(runs[:1]) == 7
     assert told.shown_to(runs[1:]) is None, "no sink has any key of a run that is not published"
     assert told.unpublished().shown_to(runs) == 7, "whoever goes on may have what was published"
     assert fresh.shown_after(9, publishes=True) == told.shown_after(9, publishes=True) == 9
     assert fresh.shown_after(9, publishes=False) is None and told.shown_after(9, publishes=False) == 7
-    assert StateRuns({}).shown_after(9, publishes=True) is None, "without a time to live nothing expires"
+    assert NodePart({}).shown_after(9, publishes=True) is None, "without a time to live nothing expires"
 
 
 def test_what_is_to_be_published_has_a_number_above_zero() -> None:
     """Run 0 of a savepoint would count as published; the others keep their numbers, by which they are in order."""
     runs = (run(first=0, last=0), run(first=1, last=1), run(first=2, last=4))
-    anew = StateRuns({}, runs, published=4).unpublished()
+    anew = NodePart({}, runs=runs, published=4).unpublished()
     assert [(one.first, one.last) for one in anew.runs] == [(1, 1), (1, 1), (2, 4)] and anew.published == 0
 
 
 def test_sinks_that_keep_later_outputs_know_no_earlier_end() -> None:
     """What they knew before, they still know; else they may have each key that expires from now on."""
-    fresh, plain = operator(TTL), operator({})
-    assert fresh.shown_since(9) == fresh.with_state(shown_at=9) and plain.shown_since(9) == plain
-    assert fresh.with_state(shown_at=7).shown_since(9).state.shown_at == 7
+    fresh, plain = node(TTL), node({})
+    assert fresh.shown_since(9) == replace(fresh, shown_at=9) and plain.shown_since(9) == plain
+    assert replace(fresh, shown_at=7).shown_since(9).shown_at == 7
 
 
 def test_each_part_is_read_as_it_was_written() -> None:
     """A field forgotten on the way is state, position or output lost at the next restart."""
     one = full_manifest()
-    parts = (only(one.sources), only(one.operators), only(one.sinks), one.aside[0], one.inherits["file"])
+    parts = (only(one.sources), only(one.nodes), only(one.sinks), one.aside[0], one.inherits["file"])
     for part in (*parts, SinkBatch(5, None, STAGED)):
         assert read_back(part) == part
     assert re.fullmatch(r"[a-z]+", STATE)

@@ -14,12 +14,11 @@ from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.manifest import KINDS, SETS, Manifest
 from persistent.checkpoint.names import Staged
 from persistent.checkpoint.output_parts import Aside, Inheritance, SinkBatch, SinkPart
-from persistent.checkpoint.parts import Account, SeenColumns, SeenPart, SourcePart, TaskClock
+from persistent.checkpoint.parts import Account, NodeClock, NodePart, SeenColumns, SeenPart, SourcePart, TaskPart
 from persistent.checkpoint.successor import (
     TABLE,
     Entry,
     Rule,
-    at_all,
     broken,
     check_follows,
     first,
@@ -28,13 +27,13 @@ from persistent.checkpoint.successor import (
 )
 from persistent.clock import Clock
 from persistent.errors import LawBroken
-from tests.checkpoint.samples import full_manifest, manifest, operator, run
+from tests.checkpoint.samples import manifest, node, run
 from tests.single import only
 
 SOURCE = SourcePart("MemorySource", ("memory",), {"memory": (0, 7)})
 PARENT = replace(
     manifest(4, epoch=2, oldest=1, clock=Clock(20, 10), source=SOURCE),
-    sinks={"memory": SinkPart(("retract",), 4, (SinkBatch(4, 2, (Staged("s", 1, 9),)),))},
+    sinks={"memory": SinkPart(("retract",), 4, (SinkBatch(4, 2, (Staged("s", 1, 9),)),), "Visits")},
     aside=(Aside(4, (Staged("d/l", 1, 9),)),),
     fences=1,
     replan=1,
@@ -59,10 +58,9 @@ OTHER: dict[str, Any] = {
     "oldest": 2,
     "epoch": 9,
     "sources": {"memory": replace(SOURCE, positions={"memory": (0, 9)})},
-    "clocks": {"Visits": TaskClock(30, 10)},
-    "operators": {"Visits": operator({"of": "another"}, ("page",), ())},
-    "ledger": {"Visits": {"memory": {"memory": Account(8, 8)}}},
-    "sinks": {"memory": SinkPart(("retract",), 5, (SinkBatch(5, 4, (Staged("t", 1, 9),)),))},
+    "tasks": {"Visits": TaskPart({"memory": {"memory": Account(8, 8)}})},
+    "nodes": {"Visits": node({"of": "another"}, ("page",), clock=NodeClock(30, 10))},
+    "sinks": {"memory": SinkPart(("retract",), 5, (SinkBatch(5, 4, (Staged("t", 1, 9),)),), "Visits")},
     "aside": (Aside(5, (Staged("d/d", 1, 9),)),),
     "fences": 7,
     "replan": 7,
@@ -83,11 +81,18 @@ OTHER: dict[str, Any] = {
 """Of each field a value that is not the parent's, nor the first manifest's, nor an id."""
 
 
+def at(clock: NodeClock, name: str = "Visits", **changes: Any) -> dict[str, NodePart]:
+    """The other node, at that clock."""
+    return {name: replace(OTHER["nodes"]["Visits"], clock=clock, **changes)}
+
+
 def given(kind: str) -> dict[str, Any]:
     """What a maker of that kind has to say."""
     own: dict[str, Any] = {"epoch": 3 if kind == "fence" else 2, "oldest": 2, "burnt": (2,)}
+    if kind in ("compaction", "migration"):
+        own["nodes"] = at(only(PARENT.nodes).clock)
     if kind == "migration":
-        own |= {"clocks": PARENT.clocks, "ledger": PARENT.ledger}
+        own |= {"tasks": PARENT.tasks, "sinks": PARENT.sinks}
     if kind == "compaction":
         own["sources"] = {"memory": replace(only(PARENT.sources), index=(run("i"),))}
     return {name: own.get(name, OTHER[name]) for name, rule in TABLE[kind].items() if rule is Rule.SET}
@@ -109,7 +114,7 @@ def test_what_is_made_follows_by_the_table(kind: str) -> None:
     """The one place where a manifest after the first is made."""
     made = succeed(LAST, kind, nonce="mine", **given(kind))
     assert (made.id, made.kind, made.nonce, made.parent) == (5, kind, "mine", (4, "f" * 64))
-    empty = Manifest("j", 0, "checkpoint", 0, 0, 0, "n", {}, {}, {}, {})
+    empty = Manifest("j", 0, "checkpoint", 0, 0, 0, "n", {}, {}, {})
     for name, rule in TABLE[kind].items():
         expected = {
             Rule.COPIED: getattr(PARENT, name),
@@ -155,10 +160,10 @@ def test_a_manifest_that_breaks_the_table_is_not_put(kind: str) -> None:
         ({"epoch": 1}, "only a fence raises the epoch"),
         ({"epoch": 4}, "only a fence raises the epoch"),
         ({"oldest": 0}, "the oldest kept id never decreases"),
-        ({"clocks": {"Visits": TaskClock(20, -1)}}, "closed windows lie behind the clock"),
-        ({"clocks": {"Visits": TaskClock(20, 21)}}, "closed windows lie behind the clock"),
+        ({"nodes": at(NodeClock(20, -1))}, "closed windows lie behind the clock"),
+        ({"nodes": at(NodeClock(20, 21))}, "closed windows lie behind the clock"),
         (
-            {"ledger": {"Visits": {"memory": {"memory": Account(5, 4)}}}},
+            {"tasks": {"Visits": TaskPart({"memory": {"memory": Account(5, 4)}})}},
             "the account of memory balances: Account(read=5",
         ),
         ({"sinks": {"memory": SinkPart((), 3)}}, "the last batch of memory never goes back"),
@@ -175,9 +180,9 @@ def test_laws_of_every_kind(kind: str, changes: dict[str, Any], law: str) -> Non
 @pytest.mark.parametrize(
     ("changes", "law"),
     [
-        ({"clocks": {"Visits": TaskClock(19, 10)}}, "the clock never goes back"),
-        ({"clocks": {"Visits": TaskClock(20, 9)}}, "a closed window never reopens"),
-        ({"clocks": {"Other": TaskClock(20, 10)}}, "only a migration brings other tasks"),
+        ({"nodes": at(NodeClock(19, 10))}, "the clock never goes back"),
+        ({"nodes": at(NodeClock(20, 9))}, "a closed window never reopens"),
+        ({"nodes": at(NodeClock(20, 10), "Other")}, "only a migration brings other nodes"),
         ({"sources": {"memory": replace(SOURCE, positions={"memory": (0, 6)})}}, "positions of memory never go back"),
         ({"sources": {"memory": replace(SOURCE, positions={})}}, "positions of memory never go back"),
         ({"sources": {"other": SOURCE}}, "positions of memory never go back"),
@@ -199,7 +204,7 @@ def test_laws_of_every_kind(kind: str, changes: dict[str, Any], law: str) -> Non
 def test_only_a_state_that_is_set_anew_goes_back(kind: str, changes: dict[str, Any], law: str) -> None:
     """A law too strict stops a job for good, at a step that was right; one too loose counts records twice."""
     made = replace(succeed(LAST, kind, **given(kind)), **changes)
-    may = kind in SETS or (kind == "migration" and "Other" in changes.get("clocks", ()))
+    may = kind in SETS or (kind == "migration" and "Other" in changes.get("nodes", ()))
     assert (law in list(broken(made, PARENT))) != may
 
 
@@ -221,14 +226,30 @@ def test_a_partition_joins_while_a_job_runs() -> None:
 
 def test_a_migration_moves_neither_clock_nor_account() -> None:
     """A task of another name goes on where the one before stood; anywhere else, records are lost or counted twice."""
-    operators = {"Other": operator({"of": "another"}, ("page",), ())}
-    renamed = {**given("migration"), "operators": operators}
-    renamed |= {"clocks": {"Other": PARENT.clocks["Visits"]}, "ledger": {"Other": PARENT.ledger["Visits"]}}
+    renamed = {**given("migration"), "nodes": at(PARENT.nodes["Visits"].clock, "Other")}
+    renamed["tasks"] = {"Other": PARENT.tasks["Visits"]}
+    renamed["sinks"] = {"memory": replace(PARENT.sinks["memory"], node="Other")}
     assert succeed(LAST, "migration", **renamed).clock == PARENT.clock
-    for name, law in (("clocks", "a migration moves no clock"), ("ledger", "a migration changes no account")):
+    for name, law in (("nodes", "a migration moves no clock"), ("tasks", "a migration changes no account")):
         for task in ("Visits", "Other"):
             with pytest.raises(LawBroken, match=law):
                 succeed(LAST, "migration", **{**renamed, name: {task: OTHER[name]["Visits"]}})
+
+
+def test_a_migration_renames_the_node_of_a_sink_and_changes_nothing_else_of_it() -> None:
+    """A sink whose state has another name would be given every row again; one with another batch would lack rows."""
+    renamed = {**given("migration"), "nodes": at(PARENT.nodes["Visits"].clock, "Other")}
+    renamed["tasks"] = {"Other": PARENT.tasks["Visits"]}
+    for sink in (PARENT.sinks["memory"], replace(OTHER["sinks"]["memory"], node="Other")):
+        with pytest.raises(LawBroken, match="a migration changes only the node of a sink"):
+            succeed(LAST, "migration", **{**renamed, "sinks": {"memory": sink}})
+
+
+def test_a_compaction_moves_no_clock() -> None:
+    """It folds: windows that it closed would be published by nobody."""
+    for clock in (NodeClock(21, 10), NodeClock(20, 11)):
+        with pytest.raises(LawBroken, match="a compaction moves no clock"):
+            succeed(LAST, "compaction", **{**given("compaction"), "nodes": at(clock)})
 
 
 @pytest.mark.parametrize(
@@ -251,10 +272,10 @@ def test_ids_and_epochs_go_on_above_what_is_burnt() -> None:
     assert succeed(LAST, "fence", burnt=(2, 9), **given("fence")).id == 5
 
 
-@pytest.mark.parametrize("clock", [TaskClock(20, 20), TaskClock(20, 10), TaskClock(30, 30)])
-def test_what_is_closed_may_reach_the_clock(clock: TaskClock) -> None:
+@pytest.mark.parametrize("clock", [NodeClock(20, 20), NodeClock(20, 10), NodeClock(30, 30)])
+def test_what_is_closed_may_reach_the_clock(clock: NodeClock) -> None:
     """At the end of the input all windows are closed."""
-    check_follows(succeed(LAST, "checkpoint", **{**given("checkpoint"), "clocks": {"Visits": clock}}), PARENT)
+    check_follows(succeed(LAST, "checkpoint", **{**given("checkpoint"), "nodes": at(clock)}), PARENT)
 
 
 SEEN = SeenPart(SeenColumns(("o",)), 10, 20, (run(),))
@@ -262,9 +283,9 @@ SEEN = SeenPart(SeenColumns(("o",)), 10, 20, (run(),))
 
 def test_a_first_manifest_has_seen_nothing() -> None:
     """What begins again reads again: it would take all for copies."""
-    made = first("n", {"memory": replace(SOURCE, seen=SEEN)}, PARENT.operators)
+    made = first("n", {"memory": replace(SOURCE, seen=SEEN)}, PARENT.nodes)
     assert made.sources["memory"].seen == SeenPart(SEEN.columns, 10, 0, ())
-    assert first("n", {"memory": SOURCE}, PARENT.operators).sources["memory"].seen is None
+    assert first("n", {"memory": SOURCE}, PARENT.nodes).sources["memory"].seen is None
 
 
 @pytest.mark.parametrize(
@@ -284,9 +305,9 @@ def test_what_has_expired_stays_so(before: int | None, after: int | None, holds:
 
 def test_nothing_need_be_closed() -> None:
     """A job whose first window is still open."""
-    last = Entry(replace(PARENT, clocks={"Visits": TaskClock()}), "f" * 64, 100)
-    clocks = {"Visits": TaskClock(7, 0)}
-    check_follows(succeed(last, "checkpoint", **{**given("checkpoint"), "clocks": clocks}), last.manifest)
+    last = Entry(replace(PARENT, nodes=at(NodeClock())), "f" * 64, 100)
+    nodes = at(NodeClock(7, 0))
+    check_follows(succeed(last, "checkpoint", **{**given("checkpoint"), "nodes": nodes}), last.manifest)
 
 
 def test_each_is_told_from_every_other() -> None:
@@ -297,8 +318,8 @@ def test_each_is_told_from_every_other() -> None:
 
 def test_the_first_is_empty() -> None:
     """Nothing has been read, counted, kept or published: what is there from the beginning counts in every sum."""
-    operators = {"Visits": operator({}, ("page",), (), inputs=("lists",))}
-    made = first("mine", {"lists": SourcePart("Lists", ("a", "b"), {})}, operators)
+    nodes = {"Visits": node({}, ("page",))}
+    made = first("mine", {"lists": SourcePart("Lists", ("a", "b"), {})}, nodes)
     assert made == Manifest(
         job="mine",
         id=0,
@@ -308,9 +329,8 @@ def test_the_first_is_empty() -> None:
         epoch=0,
         nonce="mine",
         sources={"lists": SourcePart("Lists", ("a", "b"), {"a": (0, 0), "b": (0, 0)}, {}, (), None)},
-        clocks={"Visits": TaskClock(0, 0, False)},
-        operators=operators,
-        ledger={"Visits": {"lists": {"a": Account(0, 0), "b": Account(0, 0)}}},
+        tasks={"Visits": TaskPart({"lists": {"a": Account(0, 0), "b": Account(0, 0)}})},
+        nodes=nodes,
         commits=((0, 0),),
     )
 
@@ -319,24 +339,6 @@ def test_the_page_of_the_protocol_has_this_table() -> None:
     """A table that is copied by hand says what was once so."""
     page = Path(__file__).parents[2] / "docs" / "protocol.md"
     assert table_text() in page.read_text()
-
-
-def test_a_task_reads_every_source_that_is_given() -> None:
-    """One that reads not all of its sources is another release's."""
-    one, clock = full_manifest(), TaskClock(100, 70, False)
-    other = replace(only(one.sources), since=None)
-    both, lower = {"file": only(one.sources), "other": other}, only(one.operators).with_state(lowest=70)
-    accounts: dict[str, Any] = {"file": {}, "other": {}}
-    given = at_all(one, clocks={"Visits": clock}, sources=both, operators={"Visits": lower}, accounts=accounts)
-    assert given == {
-        "sources": both,
-        "clocks": {"Visits": clock},
-        "operators": {"Visits": replace(lower, inputs=("file", "other"))},
-        "ledger": {"Visits": {"file": {}, "other": {}}},
-    }
-    assert at_all(one) == {}
-    assert at_all(one, clocks={"Visits": clock}) == {"clocks": {"Visits": clock}}
-    assert at_all(one, sources=both)["operators"] == {"Visits": replace(only(one.operators), inputs=("file", "other"))}
 
 
 @pytest.mark.parametrize(
@@ -353,11 +355,10 @@ def test_a_task_reads_every_source_that_is_given() -> None:
 def test_a_final_window_stays_final_and_is_closed(was: int | None, now: int | None, laws: list[str]) -> None:
     """Its panes are gone: opened again, it would be published with a part of its sum."""
     parent, made = (
-        replace(PARENT, operators={"Visits": only(PARENT.operators).with_state(final=final)}) for final in (was, now)
+        replace(PARENT, nodes={"Visits": replace(only(PARENT.nodes), final_at=final)}) for final in (was, now)
     )
     made = replace(
         succeed(Entry(parent, "f" * 64, 100), "checkpoint", **given("checkpoint")),
-        operators=made.operators,
-        clocks=parent.clocks,
+        nodes=made.nodes,
     )
     assert [law for law in broken(made, parent) if "final" in law] == laws

@@ -35,7 +35,7 @@ from persistent.checkpoint.successor import Entry, check_follows
 from persistent.driver.report import RunReport
 from persistent.engines.embedded import Embedded
 from persistent.storage import LocalStorage, MemoryStorage, Storage
-from persistent.task import STATE, named_states, operator_name
+from persistent.task import STATE, named_states, node_name
 from tests.crash.pauses import AskingStorage, Before
 from tests.faults import FaultyStorage, Operations
 from tests.sinks.ledger import Ledger, LedgerSink
@@ -384,7 +384,7 @@ class World:
 
     def runs(self) -> list[str]:
         """The files under ``d``."""
-        tasks = {operator_name(self.job.task(), name) for name in (STATE, *self.states)}
+        tasks = {node_name(self.job.task(), name) for name in (STATE, *self.states)}
         folders = ["d/MemorySource", "d/FileSource", "d/ThenSource", *(f"d/{name}" for name in sorted(tasks))]
         return [f"{folder}/{name}" for folder in folders for name in self.checkpoint.list(folder)]
 

@@ -14,7 +14,7 @@ from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.manifest import Manifest, commits_of
 from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.output_parts import Aside, SinkBatch, SinkPart
-from persistent.checkpoint.parts import Account, SeenColumns, SourcePart, StateRuns, TaskClock
+from persistent.checkpoint.parts import Account, NodeClock, NodePart, SeenColumns, SourcePart
 from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Clock
@@ -27,7 +27,7 @@ from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, Ot
 from persistent.storage import MemoryStorage
 from persistent.task import STATE
 from persistent.worker.job import Closed, Folded, FoldRuns, Job, Mapped
-from tests.checkpoint.samples import manifest, operator, plan, run
+from tests.checkpoint.samples import manifest, node, plan, run
 from tests.driver.step_results import committed, mapped, results
 from tests.driver.visits import Visits
 from tests.single import only
@@ -66,7 +66,10 @@ def test_a_sink_of_totals_that_joins_has_not_seen_the_end_of_the_input() -> None
     last, nothing = entry(clock=Clock(31, 31, {}, True)), plan(4, end={"memory": (0, 0)}, splits=())
     for window, known, ended in ((None, False, False), (None, True, True), (WINDOW, False, True)):
         before = replace(
-            last, manifest=structs.replace(last.manifest, sinks=dict.fromkeys(SINKS, SinkPart()) if known else {})
+            last,
+            manifest=structs.replace(
+                last.manifest, sinks=dict.fromkeys(SINKS, SinkPart(node="Visits")) if known else {}
+            ),
         )
         assert commit(before, NOTHING, nothing, window=window).clock.end_of_input == ended
 
@@ -74,7 +77,7 @@ def test_a_sink_of_totals_that_joins_has_not_seen_the_end_of_the_input() -> None
 @pytest.mark.parametrize("reached, moved", [(0, 100), (33, 33)])
 def test_what_went_quiet_is_what_was_reached_or_where_the_clock_stood(reached: int, moved: int) -> None:
     """After a history has ended its successor may have no record: the last windows would never close."""
-    assert TaskClock(120, 80, False, 20).quiet_from(reached) == moved
+    assert NodeClock(120, 80, False, 20).quiet_from(reached) == moved
 
 
 def test_what_was_seen_goes_into_the_same_manifest() -> None:
@@ -114,7 +117,7 @@ def test_a_step_moves_state_clock_and_positions_together() -> None:
     """I3: a manifest in which one of them is a step ahead of the others loses or repeats records."""
     old_run = run("e1-c4-b", first=4, last=4, pane_min=10, pane_max=10)
     last = entry(
-        operators={"Visits": operator({}, ("page",), ("string",), (old_run,))}, accounts={"memory": Account(3, 3)}
+        nodes={"Visits": node({}, ("page",), ("string",), runs=(old_run,))}, accounts={"memory": Account(3, 3)}
     )
     late, dead = Staged("l", 1, 9), Staged("d", 2, 9)
     found = results(
@@ -127,9 +130,9 @@ def test_a_step_moves_state_clock_and_positions_together() -> None:
     assert new.parent == (4, "f" * 64)
     assert only(new.sources).positions == {"memory": (0, 4)}
     assert new.clock == Clock(31, 0, {"memory": 31})
-    assert only(new.operators).state.runs == (old_run, found.mapped[0].nodes["Visits"].run)
-    assert only(new.operators).state.lowest == 10
-    assert new.ledger == {"Visits": {"memory": {"memory": Account(14, 11, 1, 2, 0, 14)}}}
+    assert only(new.nodes).runs == (old_run, found.mapped[0].nodes["Visits"].run)
+    assert only(new.nodes).lowest == 10
+    assert new.inputs == {"memory": {"memory": Account(14, 11, 1, 2, 0, 14)}}
     assert new.aside == (Aside(5, (late,), (dead,)),) and not only(new.sinks).unpublished
 
 
@@ -161,22 +164,24 @@ def test_the_watermark_waits_for_what_is_listed_but_unread() -> None:
 def test_what_is_closed_is_closed_once() -> None:
     """I6: the next step closes what this one did not; and panes of closed windows are dropped with their runs."""
     held = (run("a", pane_min=0, pane_max=0), run("b", pane_min=0, pane_max=10), run("c", pane_min=20, pane_max=20))
-    last = entry(clock=Clock(15, 0, {"memory": 15}), operators={"Visits": operator({}, (), (), held)})
+    last = entry(clock=Clock(15, 0, {"memory": 15}), nodes={"Visits": node({}, runs=held)})
     staged = Staged("s", 3, 9)
     new = commit(last, results((), (Closed({"memory": staged}), Closed()), ()), plan(4, close_at=15))
     assert (new.clock.closed, new.clock.watermark) == (15, 15)
-    assert [run.name for run in only(new.operators).state.runs] == [held[1].name, held[2].name]
-    assert only(new.operators).state.lowest == 10
+    assert [run.name for run in only(new.nodes).runs] == [held[1].name, held[2].name]
+    assert only(new.nodes).lowest == 10
     assert only(new.sinks).unpublished == (SinkBatch(5, None, (staged,)),) and not new.aside
     assert commit(Entry(new, "0" * 64, 1), NOTHING, plan(5, close_at=0)).clock.closed == 15
-    assert only(commit(last, NOTHING, plan(4, close_at=15), window=None).operators).state.runs == held
+    assert only(commit(last, NOTHING, plan(4, close_at=15), window=None).nodes).runs == held
 
 
 def test_a_checkpoint_lists_its_own_outputs_only() -> None:
     """Those of the step before were published before this one was put; listed for ever, they would be swept
     and then missed."""
     old = (Staged("old", 1, 1),)
-    last = entry(sinks={"memory": SinkPart((), 4, (SinkBatch(4, None, old),))}, aside=(Aside(4, old, old),))
+    last = entry(
+        sinks={"memory": SinkPart((), 4, (SinkBatch(4, None, old),), node="Visits")}, aside=(Aside(4, old, old),)
+    )
     new = commit(last)
     assert only(new.sinks).unpublished == () and new.aside == ()
 
@@ -185,20 +190,23 @@ def test_each_batch_names_the_one_before_it_for_its_sink() -> None:
     """A store that publishes in one transaction moves its mark from there, or finds that another has moved it."""
     staged = results((), (Closed({"memory": THREE, "other": THREE}),), ())
     one = commit(entry(), staged)
-    assert one.sinks == {"memory": SinkPart(MEMORY_DOES, 5, (SinkBatch(5, None, (THREE,)),))}
+    assert one.sinks == {"memory": SinkPart(MEMORY_DOES, 5, (SinkBatch(5, None, (THREE,)),), node="Visits")}
     without = commit(Entry(one, "0" * 64, 1), NOTHING, plan(5))
-    assert only(without.sinks) == SinkPart(MEMORY_DOES, 5)
+    assert only(without.sinks) == SinkPart(MEMORY_DOES, 5, node="Visits")
     three = commit(Entry(without, "0" * 64, 1), staged, plan(6))
     assert only(three.sinks).unpublished == (SinkBatch(7, 5, (THREE,)),) and only(three.sinks).last == 7
     gone = commit(Entry(three, "0" * 64, 1), NOTHING, plan(7), sink=None)
-    assert gone.sinks == {"memory": SinkPart(MEMORY_DOES, 7, (SinkBatch(7, 5, ()),))} and gone.publishes is False
+    assert (
+        gone.sinks == {"memory": SinkPart(MEMORY_DOES, 7, (SinkBatch(7, 5, ()),), node="Visits")}
+        and gone.publishes is False
+    )
     assert not only(gone.sinks).owed and gone.unpublished() == set()
 
     class Other(MemorySink):
         def tidy(self) -> None: ...
 
     other = commit(Entry(three, "0" * 64, 1), staged, plan(7), sink=Other())
-    assert other.sinks == {"other": SinkPart((*MEMORY_DOES, "tidy"), 8, (SinkBatch(8, None, (THREE,)),))}
+    assert other.sinks == {"other": SinkPart((*MEMORY_DOES, "tidy"), 8, (SinkBatch(8, None, (THREE,)),), node="Visits")}
     assert other.publishes is True
 
 
@@ -224,18 +232,18 @@ def test_the_end_of_the_input_is_taken_back_by_more_of_it() -> None:
 def test_published_is_remembered_only_where_something_was_published() -> None:
     """Without a sink nothing was seen: a sink given later gets it all."""
     ends = plan(4, ends=True, splits=())
-    assert only(commit(entry(), NOTHING, ends, window=None).operators).state.published == 5
-    assert only(commit(entry(), NOTHING, ends, window=None, sink=None).operators).state.published == 0
-    assert only(commit(entry(), NOTHING, ends).operators).state.published == 0
+    assert only(commit(entry(), NOTHING, ends, window=None).nodes).published == 5
+    assert only(commit(entry(), NOTHING, ends, window=None, sink=None).nodes).published == 0
+    assert only(commit(entry(), NOTHING, ends).nodes).published == 0
 
 
 def test_a_fold_takes_the_place_of_its_inputs() -> None:
     """Before the deltas of the step: they are younger."""
     a, b, sum_ = run("a"), run("b"), run("sum")
-    last = entry(operators={"Visits": operator({}, (), (), (a, b))})
+    last = entry(nodes={"Visits": node({}, runs=(a, b))})
     item = FoldRuns(Attempt(2, 5), Merge((a, b), 0, KEY_GROUPS), 0)
     new = commit(last, results((split(),), (), ((item, Folded(sum_, None)),)), window=None)
-    assert [one.name for one in only(new.operators).state.runs] == [sum_.name, "d/Visits/e2-c5-a.arrow"]
+    assert [one.name for one in only(new.nodes).runs] == [sum_.name, "d/Visits/e2-c5-a.arrow"]
 
 
 def test_ten_checkpoints_are_kept() -> None:
@@ -251,7 +259,7 @@ def test_a_split_without_records_moves_no_clock() -> None:
     """Without a time of its own it would set the clock to that of another, or fail."""
     new = commit(entry(), results((split(run=None, largest=None, key_types=()),), (), ()))
     assert new.clock.largest == {} and new.clock.watermark == 0
-    assert only(new.operators).state.runs == () and only(new.operators).state.lowest is None
+    assert only(new.nodes).runs == () and only(new.nodes).lowest is None
 
 
 def test_input_without_an_end_has_none() -> None:
@@ -269,9 +277,9 @@ def test_a_checkpoint_takes_nothing_over_from_a_fence() -> None:
 def test_a_window_that_ends_at_the_clock_is_over() -> None:
     """Its run would be read in every step, for nothing, and its pane be needed for ever."""
     held = (run("a", pane_min=0, pane_max=0), run("b", pane_min=0, pane_max=10))
-    last = entry(clock=Clock(10, 0, {"memory": 10}), operators={"Visits": operator({}, (), (), held)})
-    assert only(commit(last, NOTHING, plan(4, close_at=10)).operators).state.runs == held[1:]
-    assert only(commit(last, NOTHING, plan(4, close_at=9)).operators).state.runs == held
+    last = entry(clock=Clock(10, 0, {"memory": 10}), nodes={"Visits": node({}, runs=held)})
+    assert only(commit(last, NOTHING, plan(4, close_at=10)).nodes).runs == held[1:]
+    assert only(commit(last, NOTHING, plan(4, close_at=9)).nodes).runs == held
 
 
 def test_pins_and_what_rollbacks_left_are_kept_as_long_as_they_matter() -> None:
@@ -312,7 +320,7 @@ def test_a_first_manifest_holds_nothing() -> None:
         job="mine",
         nonce="mine",
         source=SourcePart("MemorySource", ("memory",), {"memory": (0, 0)}),
-        operators={"Visits": operator(task.persistent_state().fingerprint(), ("page",), ())},
+        nodes={"Visits": node(task.persistent_state().fingerprint(), ("page",))},
         commits=((0, 0),),
     )
     assert first_manifest(job, "mine") == expected
@@ -320,9 +328,9 @@ def test_a_first_manifest_holds_nothing() -> None:
 
 def test_key_columns_keep_their_type() -> None:
     """The type is fixed by the first manifest that holds one."""
-    last = entry(operators={"Visits": operator({}, ("page",), ("null",))})
-    assert only(commit(last, results((split(),))).operators).key_types == ("string",)
-    fixed = entry(operators={"Visits": operator({}, ("page",), ("int64",))})
+    last = entry(nodes={"Visits": node({}, ("page",), ("null",))})
+    assert only(commit(last, results((split(),))).nodes).key_types == ("string",)
+    fixed = entry(nodes={"Visits": node({}, ("page",), ("int64",))})
     with pytest.raises(InvalidPipeline, match=r"key \(page\): key column 0 holds both int64 and string"):
         commit(fixed, results((split(),), (), ()))
 
@@ -334,9 +342,9 @@ def test_another_job_is_refused() -> None:
     """Its positions mean nothing here, and what it holds would be overwritten."""
     ours = manifest()
     check_same_job(ours, ours, "url")
-    state, source = only(ours.operators), only(ours.sources)
+    state, source = only(ours.nodes), only(ours.sources)
     for other, says in (
-        (manifest(operators={"Clicks": state}), r"its states: \['Clicks'\], this pipeline's: \['Visits'\]"),
+        (manifest(nodes={"Clicks": state}), r"its states: \['Clicks'\], this pipeline's: \['Visits'\]"),
         (
             manifest(source=structs.replace(source, kind="FileSource")),
             "source: FileSource, this pipeline's: MemorySource",
@@ -350,11 +358,11 @@ def test_another_job_is_refused() -> None:
 def test_another_state_under_the_same_name_is_refused_and_shown() -> None:
     """Old elements read as those of another monoid are numbers that look right."""
     ours = manifest()
-    changed = {"Visits": operator({"state": "WindowState", "monoid": {"name": "Max"}}, ("user",), ())}
+    changed = {"Visits": node({"state": "WindowState", "monoid": {"name": "Max"}}, ("user",), ())}
     with pytest.raises(
         FingerprintChanged, match=r"another definition: key: user -> page; monoid: Max\(\) -> none\. Nothing"
     ):
-        check_same_job(manifest(operators=changed), ours, "url")
+        check_same_job(manifest(nodes=changed), ours, "url")
 
 
 @pytest.mark.parametrize(
@@ -366,9 +374,9 @@ def test_another_state_under_the_same_name_is_refused_and_shown() -> None:
 )
 def test_what_to_do_about_it_depends_on_what_is_there(base: int, says: str) -> None:
     """To delete a checkpoint that holds something is no remedy."""
-    changed = {"Visits": operator({"state": "Other"}, ("page",), ())}
+    changed = {"Visits": node({"state": "Other"}, ("page",))}
     with pytest.raises(FingerprintChanged, match=says):
-        check_same_job(manifest(4, base=base, operators=changed), manifest(), "url")
+        check_same_job(manifest(4, base=base, nodes=changed), manifest(), "url")
 
 
 @pytest.mark.parametrize(
@@ -377,4 +385,4 @@ def test_what_to_do_about_it_depends_on_what_is_there(base: int, says: str) -> N
 )
 def test_what_was_summed_up_stays_so(recorded: int | None, now: int | None, known: int | None) -> None:
     """A longer history, or a clock that was set back, brings nothing back that is one sum already."""
-    assert known_from(StateRuns({}, known_from=recorded), now) == known
+    assert known_from(NodePart({}, known_from=recorded), now) == known

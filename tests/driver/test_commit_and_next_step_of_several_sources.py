@@ -27,7 +27,7 @@ from persistent import (
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import new_nonce, plan_name
-from persistent.checkpoint.parts import Account, SourcePart
+from persistent.checkpoint.parts import Account, SourcePart, TaskPart
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.successor import Entry
 from persistent.driver.commit import watermark_after, with_sources
@@ -42,7 +42,7 @@ from persistent.storage import MemoryStorage
 from persistent.testing.faults import Killed
 from persistent.verify import verify
 from persistent.verify.source import verify_source
-from tests.checkpoint.samples import manifest, operator
+from tests.checkpoint.samples import manifest, node
 from tests.driver.step_results import committed, mapped, results
 from tests.single import only
 
@@ -233,7 +233,7 @@ def test_a_source_may_join_a_job_that_has_begun(expected: Mapping[Any, int]) -> 
     report = shop.run(both())
     assert shop.totals() == expected and report.rows == 12
     assert any("the source 'odd' is new" in note for note in report.notes)
-    assert only(shop.newest.operators).inputs == ("even", "odd")
+    assert [*only(shop.newest.tasks).inputs] == ["even", "odd"]
     assert verify(shop.storage).ok and not shop.run(both()).steps
     changes = diff(place(shop.storage, first.id), place(shop.storage)).changes
     assert ("odd/memory", None, [0, 12]) in [(one.name, one.before, one.after) for one in changes]
@@ -345,16 +345,16 @@ def test_sources_of_two_kinds_keep_theirs() -> None:
 
 def test_a_commit_moves_each_source_by_its_own_results() -> None:
     """One partition of the same name in both would get the records, time and losses of the other."""
-    old = manifest(4, operators={"Visits": operator({}, ("page",), (), inputs=("memory",))})
+    old = manifest(4, nodes={"Visits": node({}, ("page",))})
     joined = with_sources(
         old,
         structs.replace(
             old,
             sources={"kafka": SourcePart("K", ("memory",), {"memory": 0}, codec="offset/1"), **old.sources},
-            ledger={"Visits": {"kafka": {"memory": Account()}}},
+            tasks={"Visits": TaskPart({"kafka": {"memory": Account()}})},
         ),
     )
-    assert [*joined.sources] == ["kafka", "memory"] and only(joined.operators).inputs == ("kafka", "memory")
+    assert [*joined.sources] == ["kafka", "memory"] and {*only(joined.tasks).inputs} == {"kafka", "memory"}
     assert with_sources(joined, joined) is joined
     steps = {
         "kafka": SourceStep({"memory": 0}, {"memory": 7}, (), {"memory": None}, skipped={"memory": 2}),
@@ -377,7 +377,7 @@ def test_a_commit_moves_each_source_by_its_own_results() -> None:
         "kafka": {"memory": 90},
         "memory": {"memory": 25},
     }
-    assert new.ledger["Visits"] == {
+    assert new.tasks["Visits"].inputs == {
         "kafka": {"memory": Account(5, 5, skipped=2)},
         "memory": {"memory": Account(5, 5)},
     }

@@ -346,8 +346,8 @@ def test_its_manifest_says_so() -> None:
     job = Job()
     job.run(MemorySink())
     body = body_of(job.newest.encode(), "m")
-    assert body["sinks"]["late"]["late"] is True
-    assert "late" not in body["sinks"]["memory"]
+    assert "node" not in body["sinks"]["late"]
+    assert [body["sinks"]["memory"]["node"]] == [*job.newest.nodes]
 
 
 def test_one_that_joins_a_job_that_lists_no_sink_is_new(tmp_path: Any) -> None:

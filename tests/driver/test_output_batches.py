@@ -351,16 +351,19 @@ STAGED_ONE = Staged(f"{STAGED}/e1-c5-aa.arrow", 1, 1, "0" * 64)
 def test_numbers_are_revisions() -> None:
     """The ids of an heir begin again: its batches would lie below those of the job before."""
     job = job_of(LedgerSink(Ledger()))
-    part = SinkPart((), 7, (SinkBatch(5, None, (STAGED_ONE,)), SinkBatch(7, 5, ())))
+    part = SinkPart((), 7, (SinkBatch(5, None, (STAGED_ONE,)), SinkBatch(7, 5, ())), node="Visits")
     one = manifest(
         8, sinks={"ledger": part}, revision_base=40, oldest=3, inherits={"ledger": Inheritance(("old",), 38)}
     )
     claim = claim_of(job, one, "ledger")
     assert (claim.job, claim.shown, claim.heir_of, claim.inherited) == (one.job, 0, ("old",), 38)
-    assert claim_of(job, manifest(8, sinks={"ledger": SinkPart((), 7)}, revision_base=40), "ledger").shown == 47
+    assert (
+        claim_of(job, manifest(8, sinks={"ledger": SinkPart((), 7, node="Visits")}, revision_base=40), "ledger").shown
+        == 47
+    )
     # It began with a batch that it staged, or has a batch behind it; not with what a run without a sink discarded.
-    parts = [SinkPart((), 7), SinkPart((), None, (SinkBatch(5, None, (STAGED_ONE,)),))]
-    parts += [SinkPart(("mark",)), SinkPart((), None, (SinkBatch(5, None, ()),))]
+    parts = [SinkPart((), 7, node="Visits"), SinkPart((), None, (SinkBatch(5, None, (STAGED_ONE,)),), node="Visits")]
+    parts += [SinkPart(("mark",), node="Visits"), SinkPart((), None, (SinkBatch(5, None, ()),), node="Visits")]
     began = [claim_of(job, manifest(8, sinks={"ledger": part}), "ledger").began for part in parts]
     assert began == [True, True, False, False] and not claim_of(job, manifest(8), "ledger").began
     five, seven = batches_of(job, one, "ledger", lambda staged: pa.table({}))

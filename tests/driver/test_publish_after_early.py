@@ -284,12 +284,12 @@ def test_what_a_checkpoint_says() -> None:
     world = world_of()
     world.run(ROWS[:3])
     document = body_of(newest(world).encode(), "m")
-    (state,) = document["operators"]["changing"]["states"].values()
+    state = document["nodes"]["changing"]
     assert (state["emit"], state["passed"], state["late"]) == (EARLY, 5, "accumulate")
     plain = World(DAY, {"emit": "close"}, 1)
     plain.run(ROWS[:3])
     document = body_of(newest(plain).encode(), "m")
-    (state,) = document["operators"]["changing"]["states"].values()
+    state = document["nodes"]["changing"]
     assert "emit" not in state and "passed" not in state
 
 
@@ -298,9 +298,9 @@ def test_a_document_that_contradicts_itself_is_refused() -> None:
     world = world_of()
     world.run(ROWS[:3])
     found = newest(world)
-    wrong = only(found.operators).with_state(emit=None)
+    wrong = replace(only(found.nodes), emit=None)
     with pytest.raises(LawBroken, match="the clock of early results, of which there are none"):
-        replace(found, operators=dict.fromkeys(found.operators, wrong)).encode()
+        replace(found, nodes=dict.fromkeys(found.nodes, wrong)).encode()
     step = next_step.next_step(_bench(world), Log(world.storage).newest(), 1)  # type: ignore[arg-type]
     assert step is not None
     task = replace(only(step.plan.tasks), emit=EARLY, passed=None)

@@ -54,7 +54,7 @@ def test_a_key_of_which_the_sinks_do_not_know_makes_another_end() -> None:
     """The clock can move on without records, after the end of the input was published."""
     with run_of(at(0), task=Devices(10, MODES[0])) as run:
         run.run()
-        state = only(Log(run.storage).newest().manifest.operators).state
+        state = only(Log(run.storage).newest().manifest.nodes)
         assert (state.shown_at, state.published > 0) == (0, True)
         cache = LifeCache(run.storage, TimeToLive(10))
         assert not cache.is_untold(state.runs, 0, 9) and cache.is_untold(state.runs, 0, 10)
@@ -67,11 +67,11 @@ def test_a_key_of_which_the_sinks_do_not_know_makes_another_end() -> None:
 def test_what_sinks_know_is_of_what_is_published() -> None:
     with run_of(at(0), task=Devices(10, MODES[0])) as run:
         run.run(run.rows)
-        fresh = only(Log(run.storage).newest().manifest.operators).state
+        fresh = only(Log(run.storage).newest().manifest.nodes)
         assert (fresh.published, fresh.shown_to(fresh.runs), fresh.shown_after(7, publishes=False)) == (0, None, None)
         assert fresh.shown_after(7, publishes=True) == 7
         run.run()
-        told = only(Log(run.storage).newest().manifest.operators).state
+        told = only(Log(run.storage).newest().manifest.nodes)
         assert told.shown_to(told.runs) == told.shown_at == 0
         assert told.unpublished().shown_to(told.runs) == 0, "whoever goes on may have what was published"
 

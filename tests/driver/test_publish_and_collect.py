@@ -32,7 +32,7 @@ from persistent.errors import Fenced, InvalidPipeline, SinkMismatch, StagedMissi
 from persistent.storage import MemoryStorage, delete_all
 from persistent.task import STATE
 from persistent.worker.job import Job
-from tests.checkpoint.samples import manifest, operator, plan, run
+from tests.checkpoint.samples import manifest, node, plan, run
 from tests.driver.visits import Visits
 
 HEX = "0123456789abcdef" * 2
@@ -111,7 +111,7 @@ def aside(name: str) -> Staged:
 WINDOWS = SinkBatch(5, None, (Staged("_staged/w1", 1, 1), Staged("_staged/w2", 1, 1)))
 LATE, DEAD = aside("1a7e"), aside("dead")
 ASIDE: dict[str, Any] = {"aside": (Aside(6, (LATE,), (DEAD,)),)}
-OUTPUTS: dict[str, Any] = {"sinks": {"retracting": SinkPart((), 5, (WINDOWS,))}, **ASIDE}
+OUTPUTS: dict[str, Any] = {"sinks": {"retracting": SinkPart((), 5, (WINDOWS,), node="Visits")}, **ASIDE}
 PUBLISHED = ["late/00000000000000000006-1a7e.arrow", "dead/00000000000000000006-dead.arrow"]
 
 
@@ -222,11 +222,11 @@ class Moving:
 
 def test_a_mark_is_moved_by_each_batch_and_by_a_rollback_without_any() -> None:
     """A driver that was fenced, and slept before it delivered, would publish what was taken back."""
-    sinks = {"moving": SinkPart((), 5, (structs.replace(WINDOWS, staged=()),))}
+    sinks = {"moving": SinkPart((), 5, (structs.replace(WINDOWS, staged=()),), node="Visits")}
     for changes, asked in (
         ({"sinks": sinks}, [("deliver", 5)]),
-        ({"sinks": {"moving": SinkPart((), 5)}}, []),
-        ({"sinks": {"moving": SinkPart((), 5)}, "target": 3, "retract": (4, 7)}, [("retract", 7)]),
+        ({"sinks": {"moving": SinkPart((), 5, node="Visits")}}, []),
+        ({"sinks": {"moving": SinkPart((), 5, node="Visits")}, "target": 3, "retract": (4, 7)}, [("retract", 7)]),
     ):
         sink = Moving()
         job = job_of(sink)
@@ -310,7 +310,7 @@ def test_a_sink_is_tidied_when_files_are_collected() -> None:
 def test_what_a_sweep_deletes_is_told_by_its_name() -> None:
     """A command shows it before it deletes; what the manifest lists, or a driver still writes, is not among it."""
     live, dead, later = (f"_staged/e1-c{id}-{HEX}.jsonl" for id in (9, 8, 10))
-    one = newest(sinks={"held": SinkPart((), 9, (SinkBatch(9, None, (Staged(live, 1, 1),)),))})
+    one = newest(sinks={"held": SinkPart((), 9, (SinkBatch(9, None, (Staged(live, 1, 1),)),), node="Visits")})
     held = Held("job", [live, dead, later, "_staged/notes.txt"])
     for sink, found in ((held, [dead]), (Listener(), [])):
         (outlet,) = job_of(sink).all_outlets().values()
@@ -350,18 +350,18 @@ def names_run(name: str) -> Any:
 
 def newest(kind: str = "checkpoint", **changes: Any) -> Manifest:
     """Checkpoint 9, of which 3 is pinned, and the third of its own files is listed for publication."""
-    state = operator({}, ("page",), (), (names_run(attempt(1, 9, "a")),))
+    state = node({}, ("page",), runs=(names_run(attempt(1, 9, "a")),))
     fields = {
         "oldest": 7,
         "commits": ((3, 0), (7, 0), (8, 0), (9, 0)),
-        "operators": {"Visits": state},
-        "sinks": {"listener": SinkPart((), 9, (SinkBatch(9, None, (Staged("_staged/w", 1, 1),)),))},
+        "nodes": {"Visits": state},
+        "sinks": {"listener": SinkPart((), 9, (SinkBatch(9, None, (Staged("_staged/w", 1, 1),)),), node="Visits")},
         "aside": (Aside(9, (Staged(attempt(1, 9, "b"), 1, 1),)),),
     }
     return manifest(9, kind=kind, epoch=1, **{**fields, **changes})
 
 
-KEPT = manifest(8, operators={"Visits": operator({}, ("page",), (), (names_run(attempt(1, 8, "a")),))})
+KEPT = manifest(8, nodes={"Visits": node({}, ("page",), runs=(names_run(attempt(1, 8, "a")),))})
 LIVE = [attempt(1, 8, "a"), attempt(1, 9, "a"), attempt(1, 9, "b"), attempt(1, 10, "c"), attempt(2, 1, "d")]
 DEAD_RUNS = [attempt(0, 99, "e"), attempt(1, 8, "c"), attempt(1, 9, "f")]
 INDEX = [attempt(1, 9, "a", "d/MemorySource"), attempt(1, 9, "b", "d/MemorySource")]
@@ -398,7 +398,7 @@ def test_what_nobody_names_is_collected() -> None:
 def test_outputs_that_nobody_will_publish_are_collected() -> None:
     """They wait in the checkpoint for a batch sink: of every attempt that failed, some would lie there for ever."""
     waiting, dead = attempt(1, 9, "a", "staged"), attempt(1, 8, "b", "staged")
-    one = newest(sinks={"moving": SinkPart((), 9, (SinkBatch(9, None, (Staged(waiting, 1, 1),)),))})
+    one = newest(sinks={"moving": SinkPart((), 9, (SinkBatch(9, None, (Staged(waiting, 1, 1),)),), node="Visits")})
     job = replace(everything(), sinks=named_sinks(Moving()))
     for name in (waiting, dead):
         job.storage.write(name, b"")
@@ -436,12 +436,12 @@ def test_the_newest_manifest_is_not_collected_whatever_it_says() -> None:
 def test_what_is_dropped_goes_with_its_files_and_plans() -> None:
     """Without a look at the rest: that would be a request for each folder in every step."""
     job, one = everything(), newest()
-    other = {"Visits": operator({}, ("page",), (), (names_run(DEAD_RUNS[0]), names_run(LIVE[0])))}
+    other = {"Visits": node({}, ("page",), runs=(names_run(DEAD_RUNS[0]), names_run(LIVE[0])))}
     dropped = [
-        manifest(6, replan=1, operators=other),
+        manifest(6, replan=1, nodes=other),
         manifest(7, base=7, replan=1),
         manifest(2, base=3),
-        manifest(10, operators={"Visits": operator({}, (), (), (names_run(LIVE[3]), names_run(LIVE[4])))}),
+        manifest(10, nodes={"Visits": node({}, runs=(names_run(LIVE[3]), names_run(LIVE[4])))}),
     ]
     found = deleted(job, lambda: delete_all(job.storage, no_longer_kept(one, [one, KEPT], dropped)))
     assert found == {DEAD_RUNS[0], PLANS[1], PLANS[2], PLANS[0], LOGGED[2], LOGGED[3], LOGGED[0], LOGGED[5]}
@@ -451,7 +451,12 @@ def test_outputs_that_waited_go_with_the_next_checkpoint() -> None:
     """They would fill the store of the checkpoint; or a sink without a mark could not be handed them again."""
     waited, waits = Staged("staged/e3-c8-aa.arrow", 1, 1), Staged("staged/e3-c9-bb.arrow", 1, 1)
     older, old, new = (
-        manifest(id, sinks={"ledger": SinkPart((), id, (SinkBatch(id, None, (staged, Staged("_staged/x", 1, 1))),))})
+        manifest(
+            id,
+            sinks={
+                "ledger": SinkPart((), id, (SinkBatch(id, None, (staged, Staged("_staged/x", 1, 1))),), node="Visits")
+            },
+        )
         for id, staged in ((7, LATE), (8, waited), (9, waits))
     )
     assert no_longer_kept(new, [new, older, old], []) == [waited.name]
@@ -460,7 +465,7 @@ def test_outputs_that_waited_go_with_the_next_checkpoint() -> None:
 
 def test_while_nothing_is_dropped_no_kept_manifest_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
     """With ten thousand kept ones each step would name the files of all of them."""
-    waited = SinkPart((), 8, (SinkBatch(8, None, (Staged("staged/e3-c8-aa.arrow", 1, 1),)),))
+    waited = SinkPart((), 8, (SinkBatch(8, None, (Staged("staged/e3-c8-aa.arrow", 1, 1),)),), node="Visits")
     old, new = manifest(8, sinks={"ledger": waited}), manifest(9)
     monkeypatch.setattr(Manifest, "files", None)
     assert no_longer_kept(new, [old, new], []) == ["staged/e3-c8-aa.arrow"]

@@ -139,7 +139,7 @@ def test_a_state_without_windows_too() -> None:
     job, one, other = Job(), MemorySink(), MemorySink()
     job.run({"one": one, "other": other}, task=AllVisits())
     assert len(one.rows()) == 3 and of(one.rows()) == of(other.rows())
-    assert only(job.newest.operators).state.published == job.newest.id
+    assert only(job.newest.nodes).published == job.newest.id
 
 
 def test_each_has_a_list_of_its_own() -> None:
@@ -228,7 +228,7 @@ def test_a_sink_may_join(told: list[str]) -> None:
     report = job.run()
     assert of(job.x.rows()) == told
     assert of(job.y.rows()) == sorted(set(told) - set(before))
-    assert any("the sink 'y' is new: it receives the windows that close after" in note for note in report.notes)
+    assert any("the sink 'y' is new: it receives the windows that end after" in note for note in report.notes)
     folder = MemoryStorage(new_nonce())
     job.rows += [{"ts": 90, "page": "p0"}, {"ts": 120, "page": "p0"}]
     job.run({"x": LedgerSink(job.x), "y": LedgerSink(job.y), "files": FileSink(folder)}, end=False)
@@ -399,7 +399,7 @@ def test_one_batch_under_another_name_is_enough_to_refuse(newest: int | None, is
     sinks = {"z": LedgerSink(Ledger())}
     job: Any = SimpleNamespace(sinks=sinks, all_sinks=sinks, takes={}, all_outlets=lambda: {"z": outlet})
     with pytest.raises(InvalidPipeline, match="up to checkpoint 1,") if is_refused else contextlib.nullcontext():
-        check_named_as_before(job, manifest(1, sinks={"y": SinkPart()}), "z")
+        check_named_as_before(job, manifest(1, sinks={"y": SinkPart(node="Visits")}), "z")
 
 
 def test_the_order_of_sinks_means_nothing(told: list[str]) -> None:

@@ -42,14 +42,11 @@ def test_a_checkpoint_has_every_state_with_its_sink(name: str) -> None:
     world = World({name: KINDS["short"], "total": KINDS["total"]}, disordered(1, 20))
     world.run(Run(20, 7, end_of_input=True))
     manifest = Log(world.storage).newest().manifest  # type: ignore[union-attr]
-    operator = "Several" if name == "state" else "Several/other"
-    assert manifest.operators.keys() == manifest.clocks.keys() == manifest.ledger.keys() == {operator, "Several/total"}
-    assert {sink: part.state for sink, part in manifest.sinks.items()} == {
-        name: None if name == "state" else name,
-        "total": "total",
-    }
-    assert manifest.sinks_of(operator).keys() == {name} and manifest.nodes.keys() == {operator, "Several/total"}
-    assert manifest.folders() == {"d/Several", f"d/{operator}", "d/Several/total"}
+    node = "Several" if name == "state" else "Several/other"
+    assert manifest.nodes.keys() == {node, "Several/total"} and manifest.tasks.keys() == {"Several"}
+    assert {sink: part.node for sink, part in manifest.sinks.items()} == {name: node, "total": "Several/total"}
+    assert manifest.sinks_of(node).keys() == {name}
+    assert manifest.folders() == {"d/Several", f"d/{node}", "d/Several/total"}
 
 
 def test_a_checkpoint_of_one_state_is_as_it_always_was() -> None:

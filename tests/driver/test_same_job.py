@@ -39,18 +39,16 @@ def test_a_state_that_is_not_there_yet_says_so() -> None:
     check_same_node(old, new, "Several/short", "url")
     with pytest.raises(UnknownCheckpoint, match="url: checkpoint 0 is from before the state 'total' was added"):
         check_same_node(old, new, "Several/total", "url")
+    renamed = replace(new, tasks={"Other": new.tasks["Several"]}, nodes={"Other": new.nodes["Several/short"]})
     with pytest.raises(OtherJob, match=r"its states: \['Several/short'\], this pipeline's: \['Other'\]"):
-        check_same_node(old, replace(new, operators={"Other": new.operators["Several/short"]}), "Other", "url")
+        check_same_node(old, renamed, "Other", "url")
 
 
 def test_a_checkpoint_of_two_tasks_is_another_job() -> None:
     """A pipeline has one task: it would go on with a half of it, and lose the other."""
     one = first_manifest(job_of("short"), "nonce")
-    other = replace(one.operators["Several/short"], inputs=("memory",))
-    parts = {
-        name: {**getattr(one, name), "Orders": getattr(one, name)["Several/short"]} for name in ("clocks", "ledger")
-    }
-    two = replace(one, operators={**one.operators, "Orders": other}, **parts)
+    tasks = {**one.tasks, "Orders": one.tasks["Several"]}
+    two = replace(one, tasks=tasks, nodes={**one.nodes, "Orders": one.nodes["Several/short"]})
     assert Manifest.decode(two.encode(), "m").tasks.keys() == {"Several", "Orders"}
     with pytest.raises(OtherJob, match=r"url is the checkpoint of another job: its states: \['Orders', 'Several"):
         check_same_job(two, one, "url")

@@ -14,7 +14,7 @@ from monoids import Count
 from persistent import Dedupe, FingerprintChanged, MemorySource, NonWindowState, PersistentTask, Pipeline
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import SeenColumns, SeenPart
+from persistent.checkpoint.parts import NodeClock, SeenColumns, SeenPart
 from persistent.codec import KEY_GROUPS, Run
 from persistent.driver import seen_part
 from persistent.driver.commit import first_manifest
@@ -50,9 +50,9 @@ def manifest(dedupe: Dedupe | None, seen: SeenPart | None = None, watermark: int
     )
     found = first_manifest(job, "nonce")
     ((name, source),) = found.sources.items()
-    clocks = {task: structs.replace(clock, watermark=watermark) for task, clock in found.clocks.items()}
+    nodes = {id: structs.replace(node, clock=NodeClock(watermark)) for id, node in found.nodes.items()}
     sources = {name: structs.replace(source, seen=seen or source.seen)}
-    return structs.replace(found, sources=sources, clocks=clocks, id=base, base=base)
+    return structs.replace(found, sources=sources, nodes=nodes, id=base, base=base)
 
 
 def named(dedupe: Dedupe | None) -> dict[str, Dedupe]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from persistent import InvalidPipeline, MemorySink
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import Inheritance, SinkPart
-from persistent.driver.sink_names import check_takes_as_before, taken_by
+from persistent.driver.sink_names import check_takes_as_before
 from tests.several import KINDS, World
 
 
@@ -29,21 +29,16 @@ def manifest_of(sinks: dict[str, SinkPart], inherits: dict[str, Inheritance] | N
     return replace(manifest(), sinks=sinks, inherits=inherits or {})
 
 
-def test_a_sink_is_taken_by_the_state_that_it_is_given_for() -> None:
-    """A state without a name has none in the manifest."""
-    job = job_of()
-    assert (taken_by(job, "a"), taken_by(job, "b")) == ("short", "total")
-
-
 @pytest.mark.parametrize(
     ("sinks", "inherits", "is_refused"),
     [
-        ({"a": SinkPart(last=3, state="short")}, {}, False),
-        ({"a": SinkPart(last=3, state="total")}, {}, True),
-        ({"a": SinkPart(last=3)}, {}, True),
-        ({"a": SinkPart(state="total")}, {}, False),
-        ({}, {"a": Inheritance(("job",), 3, "total")}, True),
-        ({}, {"a": Inheritance(("job",), 3, "short")}, False),
+        ({"a": SinkPart(last=3, node="Several/short")}, {}, False),
+        ({"a": SinkPart(last=3, node="Several/total")}, {}, True),
+        ({"a": SinkPart(last=3, node="Several")}, {}, True),
+        ({"a": SinkPart(last=3, node="Renamed/short")}, {}, False),
+        ({"a": SinkPart(node="Several/total")}, {}, False),
+        ({}, {"a": Inheritance(("job",), 3, "Several/total")}, True),
+        ({}, {"a": Inheritance(("job",), 3, "Several/short")}, False),
         ({}, {}, False),
     ],
 )

@@ -13,7 +13,7 @@ from msgspec import structs
 from persistent import tumbling
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, Staged
-from persistent.checkpoint.parts import Account
+from persistent.checkpoint.parts import Account, TaskPart
 from persistent.checkpoint.successor import Entry, succeed
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS, Run
@@ -24,7 +24,8 @@ from persistent.driver.step import NodeStep, Step
 from persistent.sinks.memory import MemorySink
 from persistent.sources.protocol import Span, Split
 from persistent.worker.job import Closed, CloseShard, Folded, FoldRuns, Mapped, MapSplit, SplitOfNode
-from tests.checkpoint.samples import manifest, operator, plan, run
+from tests.checkpoint.samples import manifest, plan, run
+from tests.checkpoint.samples import node as node_part
 from tests.driver.step_results import committed, mapped, results
 from tests.figures import imported
 from tests.single import only
@@ -40,9 +41,9 @@ def entry(last: Manifest) -> Entry:
 
 def began(runs: tuple[Run, ...] = (), **changes: Any) -> Step:
     """A step after checkpoint 4, of epoch 2."""
-    operators = {"Visits": operator({}, ("page",), ("string",), runs)}
+    nodes = {"Visits": node_part({}, ("page",), ("string",), runs=runs)}
     clock = changes.pop("clock", Clock(15, 0, {"memory": 15}))
-    last = manifest(4, epoch=2, clock=clock, operators=operators, commits=((4, 0),))
+    last = manifest(4, epoch=2, clock=clock, nodes=nodes, commits=((4, 0),))
     return Step(entry(last), plan(4, **{"splits": SPLITS, "close_at": clock.watermark, **changes}))
 
 
@@ -152,9 +153,9 @@ def content(found: Manifest) -> dict[str, Any]:
     def plain(one: Run) -> Run:
         return structs.replace(one, name=one.name.rpartition("-")[2], first=min(one.first, 5), last=min(one.last, 5))
 
-    operators = {name: one.with_state(runs=tuple(map(plain, one.state.runs))) for name, one in found.operators.items()}
+    nodes = {name: structs.replace(one, runs=tuple(map(plain, one.runs))) for name, one in found.nodes.items()}
     staged = [batch.staged for batch in only(found.sinks).unpublished], [one.late for one in found.aside]
-    return {"operators": operators, "staged": staged, "at": found.clocks, "of": found.sources, "ledger": found.ledger}
+    return {"nodes": nodes, "staged": staged, "of": found.sources, "tasks": found.tasks}
 
 
 @given(st.integers(0, 9), st.lists(st.integers(0, len(EFFECTS)), max_size=4), st.booleans())
@@ -243,8 +244,8 @@ def test_keys_are_published_at_the_end_of_the_input_if_they_have_changed() -> No
     assert node(held, ends=True).ends_with_changes(())
     assert not node(held).ends_with_changes(()) and not node(ends=True).ends_with_changes(())
     step = began(held, ends=True)
-    published = {"Visits": only(step.last.manifest.operators).with_state(published=3)}
-    step = only(replace(step, last=entry(structs.replace(step.last.manifest, operators=published))).nodes)
+    published = {"Visits": structs.replace(only(step.last.manifest.nodes), published=3)}
+    step = only(replace(step, last=entry(structs.replace(step.last.manifest, nodes=published))).nodes)
     assert not step.ends_with_changes(())
     assert step.ends_with_changes(("new",)) and not node(ends=True).ends_with_changes(("new",))
 
@@ -268,7 +269,9 @@ def test_a_fold_takes_a_budget_from_the_step_before(monkeypatch: pytest.MonkeyPa
 def test_a_report_counts_this_step_alone() -> None:
     """Accounts add up over the whole job; a user watches what comes in now."""
     step = began()
-    before = structs.replace(step.last.manifest, ledger={"Visits": {"memory": {"memory": Account(9, 6, 2, 1)}}})
+    before = structs.replace(
+        step.last.manifest, tasks={"Visits": TaskPart({"memory": {"memory": Account(9, 6, 2, 1)}})}
+    )
     step = replace(step, last=entry(before))
     fold = Folded(structs.replace(run("sum"), bytes=30), None)
     late_dead = mapped(
@@ -280,7 +283,7 @@ def test_a_report_counts_this_step_alone() -> None:
         ((FoldRuns(*[None] * 3), fold),),  # type: ignore[arg-type]
         3,
     )
-    new = structs.replace(before, id=5, ledger={"Visits": {"memory": {"memory": Account(15, 9, 3, 3)}}})
+    new = structs.replace(before, id=5, tasks={"Visits": TaskPart({"memory": {"memory": Account(15, 9, 3, 3)}})})
     step = step.planned(step.plan).mapped(found, {}).committed(entry(new))
     report = step.report({Effect.MAP: 2.0, Effect.COMMIT: 0.5}, 40, None)
     assert (report.id, report.rows, report.late, report.dead) == (5, 6, 1, 2)

@@ -101,7 +101,7 @@ def test_it_holds_back_no_earlier_clock() -> None:
     job.run(end=True)
     job.rows = list(ROWS)
     job.run()
-    target, asked = job.newest.base, only(job.newest.operators).state.known_from
+    target, asked = job.newest.base, only(job.newest.nodes).known_from
     assert asked is not None
     before = shown(job.pipeline().state(as_of=asked - 10).to_pylist())
     job.correct(add=[row(5, "a", 100), row(75, "a", 1)])

@@ -25,6 +25,7 @@ from persistent import (
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import NodeClock
 from persistent.clock import Clock
 from persistent.driver import loop, step_effects
 from persistent.driver.loop import Driver
@@ -149,7 +150,7 @@ def test_a_backlog_after_a_restart_is_not_quiet(time: ManualClock) -> None:
     seen: list[int] = []
     shop.follow(lambda: seen.append(shop.watermark), passes(time, "9 min"), lambda: seen.append(shop.watermark))
     assert seen == [60_010, 60_010] and shop.newest.accounts["memory"].late == 0
-    assert shop.newest.clocks["Visits"].quiet_ms == 0
+    assert shop.newest.nodes["Visits"].clock.quiet_ms == 0
 
 
 def test_a_restart_in_the_middle_continues_without_a_jump(time: ManualClock) -> None:
@@ -157,12 +158,12 @@ def test_a_restart_in_the_middle_continues_without_a_jump(time: ManualClock) -> 
     else."""
     shop = Shop(5)
     shop.follow(passes(time, "12 min"), passes(time, 0))
-    assert shop.watermark == 5 + 12 * MINUTE and shop.newest.clocks["Visits"].quiet_ms == 12 * MINUTE
+    assert shop.watermark == 5 + 12 * MINUTE and shop.newest.nodes["Visits"].clock.quiet_ms == 12 * MINUTE
     shop.add(13 * MINUTE + 5)
     shop.follow(passes(time, "11 min"), passes(time, 0))
-    assert shop.watermark == 24 * MINUTE + 5 and shop.newest.clocks["Visits"].quiet_ms == 11 * MINUTE
+    assert shop.watermark == 24 * MINUTE + 5 and shop.newest.nodes["Visits"].clock.quiet_ms == 11 * MINUTE
     document = body_of(shop.newest.encode(), "m")
-    assert document["clocks"]["Visits"]["quiet_ms"] == 11 * MINUTE
+    assert document["nodes"]["Visits"]["clock"]["quiet_ms"] == 11 * MINUTE
     assert Manifest.decode(shop.newest.encode(), "m") == shop.newest
 
 
@@ -171,13 +172,13 @@ def test_the_time_of_several_drivers_is_added_up(time: ManualClock) -> None:
     seen: list[int] = []
     shop = Shop(5, 19 * MINUTE, task=Twice(), quiet_after="2 min")
     shop.follow(passes(time, "3 min"), passes(time, 0))
-    assert shop.newest.clocks["Twice"].quiet_ms == 3 * MINUTE
+    assert shop.newest.nodes["Twice"].clock.quiet_ms == 3 * MINUTE
     time.advance("2 h")
     shop.follow(
         passes(time, "1 min"), passes(time, "16 min"), lambda: seen.append(shop.watermark), passes(time, "1 min")
     )
     assert seen == [22 * MINUTE] and shop.watermark == 40 * MINUTE
-    assert shop.newest.clocks["Twice"].quiet_ms == 21 * MINUTE
+    assert shop.newest.nodes["Twice"].clock.quiet_ms == 21 * MINUTE
 
 
 class Wide(Visits):
@@ -385,7 +386,7 @@ def look(
     last = replace(
         last,
         sources={"memory": replace(only(last.sources), positions={"memory": (0, at)})},
-        clocks={"Visits": replace(last.clocks["Visits"], quiet_ms=before)},
+        nodes={"Visits": replace(last.nodes["Visits"], clock=NodeClock(quiet_ms=before))},
     )
     began = time._read("perf_counter")
     time.advance(took)

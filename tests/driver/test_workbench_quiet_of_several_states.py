@@ -43,7 +43,7 @@ def test_each_state_closes_what_the_quiet_has_passed(monkeypatch: pytest.MonkeyP
     with ManualClock() as time:
         shop.follow(seen, lambda: time.advance("11 min"), seen, lambda: time.advance("5 min"), seen)
         assert found == [(0, 0), (1, 0), (1, 1)]
-        clocks = {one.watermark for one in shop.newest.clocks.values()}
+        clocks = {node.clock.watermark for node in shop.newest.nodes.values()}
         assert len(clocks) == 1 and clocks.pop() >= 15 * MINUTE
         # Late for the quarters and the minutes alike, and counted in the total.
         shop.add(20_000, 17 * MINUTE)

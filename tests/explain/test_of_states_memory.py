@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -39,7 +38,7 @@ def test_a_width_that_is_stored_is_measured() -> None:
     """The estimate would not know of a state that is there."""
     part = only(manifest().nodes)
     node = only(pipeline_of(GOOD, MemoryStorage("measured")).job().nodes)
-    runs = part.state.runs
+    runs = part.runs
     assert row_width(node, part).origin == "measured"
     assert row_width(node, part).row_bytes == sum(run.bytes for run in runs) // sum(run.rows for run in runs)
 
@@ -49,11 +48,11 @@ def test_a_large_state_is_folded_in_shards() -> None:
     part = only(manifest().nodes)
     assert shard_sizes(None, 8) == (1, 0)
     assert shard_sizes(part, 8)[0] == 1
-    runs = tuple(replace(run, rows=10**9, bytes=10**10) for run in part.state.runs)
-    count, size = shard_sizes(dataclasses.replace(part, operator=part.operator.with_state(runs=runs)), 8)
+    runs = tuple(replace(run, rows=10**9, bytes=10**10) for run in part.runs)
+    count, size = shard_sizes(replace(part, runs=runs), 8)
     assert count > 8 and size <= 1 << 29
-    runs = tuple(replace(run, rows=10**6) for run in part.state.runs)
-    assert shard_sizes(dataclasses.replace(part, operator=part.operator.with_state(runs=runs)), 8)[0] == 8
+    runs = tuple(replace(run, rows=10**6) for run in part.runs)
+    assert shard_sizes(replace(part, runs=runs), 8)[0] == 8
 
 
 def test_the_estimate_follows_the_step() -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import Account
+from persistent.checkpoint.parts import Account, TaskPart
 from persistent.metrics.board import FROM_MANIFEST, OTHERS, PARTITIONS_MAX
 from persistent.storage import MemoryStorage
 from tests.serve.jobs import Each, pipeline
@@ -43,10 +43,10 @@ def test_each_partition_up_to_a_bound_and_the_last_of_the_others() -> None:
 def test_records_are_summed_over_partitions() -> None:
     """Their sum would not be what was read."""
     found = manifest()
-    ((operator, inputs),) = found.ledger.items()
-    ((name, _),) = inputs.items()
+    ((task, part),) = found.tasks.items()
+    ((name, _),) = part.inputs.items()
     one = Account(read=10, processed=4, late=3, dead=2, duplicate=1, skipped=5)
-    found = replace(found, ledger={operator: {name: {"0": one, "1": one}}})
+    found = replace(found, tasks={task: TaskPart({name: {"0": one, "1": one}})})
     assert FROM_MANIFEST["records"](found, 0) == {
         (name, "processed"): 8,
         (name, "late"): 6,
@@ -69,7 +69,7 @@ def test_each_of_several_states_has_its_own() -> None:
 def test_a_clock_that_has_not_begun_has_no_value() -> None:
     """It would be fifty years behind, and wake somebody at each first start."""
     job = pipeline_of([], MemoryStorage("values-empty"))
-    found = replace(manifest(), clocks=first(job).clocks)
+    found = replace(manifest(), nodes=first(job).nodes)
     assert not FROM_MANIFEST["clock.lag"](found, 10**12) and not FROM_MANIFEST["clock.timestamp"](found, 10**12)
 
 

@@ -13,7 +13,7 @@ from persistent import CorruptCheckpoint, Retention, StorageError
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name, new_nonce
 from persistent.checkpoint.running import put_mark
-from persistent.driver.evolution import with_tasks
+from persistent.driver.evolution import with_nodes
 from persistent.operations import collect_garbage
 from persistent.verify import verify
 from tests.crash.sweep import calm
@@ -64,7 +64,7 @@ def test_where_a_kept_manifest_is_corrupt_nothing_is_collected(folder: Path) -> 
     assert Log(world.checkpoint).ids() == ids, "a fence was left, though nothing was done"
 
 
-def test_files_of_an_operator_that_is_no_more_are_collected(folder: Path) -> None:
+def test_files_of_a_node_that_is_no_more_are_collected(folder: Path) -> None:
     """Its folder is looked into by nobody else: it would lie there for ever."""
     world = ended(VISITS, folder)
     log = Log(world.checkpoint)
@@ -74,7 +74,7 @@ def test_files_of_an_operator_that_is_no_more_are_collected(folder: Path) -> Non
     world.checkpoint.write(gone, b"old")
     old = entry.manifest
     named = replace(
-        with_tasks(old, {"Gone": only(old.operators).with_state(runs=())}),
+        with_nodes(old, {"Gone": replace(only(old.nodes), runs=())}),
         id=old.id + 1,
         kind="fence",
         epoch=old.epoch + 1,

@@ -57,7 +57,7 @@ def test_the_state_is_the_same_and_so_is_all_that_follows(
         assert world.pipeline().state().sort_by("page").equals(before.sort_by("page")), rows
         assert content(manifest) == content(old)
         assert (manifest.base, manifest.sinks, manifest.aside) == (old.base, old.sinks, old.aside)
-        runs, published = manifest.state_runs(), only(manifest.operators).state.published
+        runs, published = manifest.state_runs(), only(manifest.nodes).published
         assert bytes_max == 700 or len(runs) <= 1 + (published > 0)
         most = max(most, len(runs))
         assert verify(world.checkpoint).ok
@@ -70,7 +70,7 @@ def test_the_state_is_the_same_and_so_is_all_that_follows(
 def test_what_was_published_is_not_published_again(folder: Path) -> None:
     """Folded into one, the runs of before and after the last end of the input would all count as changed."""
     world = begun(MANY, folder, 12)
-    assert only(newest(world).operators).state.published
+    assert only(newest(world).nodes).published
     # One more row, and not yet the end: a run that was published, and one that was not.
     world.job = replace(MANY, rows=MANY.rows[:13], end_of_input=False)
     world.run()
@@ -145,4 +145,4 @@ def test_progress_is_told(folder: Path) -> None:
 
 def old_runs(world: World) -> Any:
     log = Log(world.checkpoint)
-    return only(log.read(newest(world).base).manifest.operators).state.runs
+    return only(log.read(newest(world).base).manifest.nodes).runs

@@ -311,7 +311,7 @@ def test_what_cannot_be_added_up_is_refused_and_nothing_is_made() -> None:
     for second, says in (
         (overlapping, "have read partition a: .*would count twice"),
         (larger, r'the state of Windows is not the same in .*window: tumbling\("10 ms"\) -> tumbling\("20 ms"\)'),
-        (totals, "the operators of .* are Windows, those of .* are Totals"),
+        (totals, "the nodes of .* are Windows, those of .* are Totals"),
         (numbers, "the keys of Windows|have not read alike: schema: [^{]*and [^{]*$"),
         (one, "have read partition a"),
     ):
@@ -345,8 +345,8 @@ def test_jobs_over_two_kinds_of_source_have_both() -> None:
         "named": only(parts[0].sources).positions,
         "other": only(parts[1].sources).positions,
     }
-    assert merged.ledger["Windows"] == {"named": parts[0].accounts, "other": parts[1].accounts}
-    assert only(merged.operators).inputs == ("named", "other") and verify(into.storage).ok
+    assert merged.tasks["Windows"].inputs == {"named": parts[0].accounts, "other": parts[1].accounts}
+    assert verify(into.storage).ok
     both = {"named": Named({"a": MORE_A}), "other": Named({"a": MORE_B}, "OtherSource")}
     job = Pipeline(source=both, task=Windows(), sink=MemorySink(), checkpoint=into.storage)
     assert job.run(engine="embedded").rows == len(MORE_A) + len(MORE_B) - len(A) - len(B)

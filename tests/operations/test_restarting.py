@@ -73,7 +73,7 @@ def test_the_clock_of_early_results_goes_back_with_that_of_the_state() -> None:
     def passed() -> Any:
         newest = Log(job.storage).newest()
         assert newest is not None
-        return only(newest.manifest.operators).state.passed
+        return only(newest.manifest.nodes).passed
 
     clock = next(clock for clock in range(150, 0, -10) if _is_known(job, clock))
     assert passed() > clock

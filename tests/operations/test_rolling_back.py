@@ -277,14 +277,9 @@ def files(world: World) -> dict[str, bytes]:
     return dict(copy.copy(world.checkpoint._files))  # type: ignore[attr-defined]
 
 
-def two_states(states: Any) -> None:
-    states["other"] = next(iter(states.values()))
-
-
 NEWER: dict[str, Callable[[Any], object]] = {
     "format": lambda body: body.update(format=9),
     "field": lambda body: body.update(format=9, sessions=[1.5], id="seven"),
-    "two states": lambda body: two_states(next(iter(body["operators"].values()))["states"]),
 }
 
 
@@ -553,12 +548,19 @@ def test_where_the_newest_state_is_lost_too_no_way_back_is_named(folder: Path) -
     ("parts", "unable"),
     [
         ({}, []),
-        ({"a": SinkPart(("newest", "retract"), 3)}, []),
-        ({"a": SinkPart(("newest",), 3)}, ["a"]),
-        ({"a": SinkPart(("newest",))}, ["a"]),
-        ({"a": SinkPart()}, ["a"]),
-        ({"sink": SinkPart(("newest",), 3)}, ["sink"]),
-        ({"a": SinkPart(("retract",), 3), "b": SinkPart(("newest",), 3), "c": SinkPart((), 2)}, ["b", "c"]),
+        ({"a": SinkPart(("newest", "retract"), 3, node="Visits")}, []),
+        ({"a": SinkPart(("newest",), 3, node="Visits")}, ["a"]),
+        ({"a": SinkPart(("newest",), node="Visits")}, ["a"]),
+        ({"a": SinkPart(node="Visits")}, ["a"]),
+        ({"sink": SinkPart(("newest",), 3, node="Visits")}, ["sink"]),
+        (
+            {
+                "a": SinkPart(("retract",), 3, node="Visits"),
+                "b": SinkPart(("newest",), 3, node="Visits"),
+                "c": SinkPart((), 2, node="Visits"),
+            },
+            ["b", "c"],
+        ),
     ],
 )
 def test_whoever_cannot_take_back_is_named_before_anything_changes(parts: dict[str, Any], unable: list[str]) -> None:

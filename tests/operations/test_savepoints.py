@@ -17,7 +17,7 @@ from persistent import (
 )
 from persistent.checkpoint.copies import renumbered
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.parts import StateRuns
+from persistent.checkpoint.parts import NodePart
 from persistent.checkpoint.subfolder import open_checkpoint, savepoint_folder
 from persistent.operations import collect_garbage, compact, savepoint
 from persistent.storage import LocalStorage, MemoryStorage
@@ -261,7 +261,7 @@ def test_what_is_to_be_told_apart_stays_apart() -> None:
     in another order."""
 
     def numbers(*runs: Any, published: int = 0) -> list[int]:
-        found = renumbered(StateRuns({}, runs, None, published))
+        found = renumbered(NodePart({}, runs=runs, published=published))
         return [*(one.last for one in found.runs), found.published]
 
     old, new = run("a", first=3, last=7), run("b", first=9, last=9)

@@ -25,22 +25,15 @@ Rows = list[tuple[Any, ...]]
 """Rows of an ``Emission``: page, start of the window, sums, and ``TAKEN_BACK`` at the end of a retracted one."""
 
 KNOWN: dict[str, frozenset[str]] = {
-    # A sink that joins lacks rows of windows and sessions that have closed and may still change.
-    "join": frozenset({"replace lacks", "both signs lacks"}),
-    # An heir takes back sessions, and keys whose lives end, which its new sink never had. After a rollback with
-    # outputs="again" a sink is taken back sessions of the target that are published as they change, whether it had them
-    # or not.
+    # After a rollback with outputs="again" a sink is taken back sessions of the target that are published as they
+    # change, whether it had them or not.
     "never had": frozenset({"both signs lacks"}),
     # Rows that a rollback or a restart with outputs="again" has left stay, and are published a second time.
     "left": frozenset({"replace stale", "both signs lacks", "both signs repeats", "once repeats"}),
     # The rows that were published after the clock of a restart stay, until they are published a second time.
     "restart": frozenset({"replace stale", "both signs lacks", "both signs repeats", "once repeats"}),
-    # All rows are published a second time to the sinks of a job that an heir goes on with.
-    "heir": frozenset({"both signs repeats"}),
     # All rows are published a second time after an evolution.
     "evolution": frozenset({"both signs repeats"}),
-    # A row that was published stays when its fold raises.
-    "raising": frozenset({"replace stale", "both signs repeats"}),
 }
 """Where today's sinks differ from the law: by name, the readers that may see it, and how. "Lacks" is a row that is not
 there; "repeats" one that is there too often; "stale" another row of the same place, or one where the view has none.

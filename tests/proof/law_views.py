@@ -44,7 +44,7 @@ class Facts:
 def facts(log: Log, id: int, states: Mapping[str, Any]) -> Facts:
     """The facts of one manifest. This function alone knows what a manifest looks like."""
     manifest = log.read(id).manifest
-    nodes = {state: manifest.node(f"{TASK}/{state}") for state in states}
+    nodes = {state: manifest.nodes[f"{TASK}/{state}"] for state in states}
     return Facts(
         manifest.kind,
         manifest.id if manifest.target is None else manifest.target,
@@ -52,7 +52,7 @@ def facts(log: Log, id: int, states: Mapping[str, Any]) -> Facts:
         manifest.clock.watermark,
         {state: node.clock.closed for state, node in nodes.items()},
         {state: node.final for state, node in nodes.items()},
-        {state: node.state.published == id for state, node in nodes.items()},
+        {state: node.published == id for state, node in nodes.items()},
     )
 
 
@@ -123,10 +123,6 @@ class View:
     def rows(self, emission: Folding) -> dict[Place, Sums]:
         """The view, and the rows that were settled before."""
         return emission.valued(self._folded(emission))
-
-    def failing(self, emission: Folding) -> set[Place]:
-        """The places whose fold raises."""
-        return self._folded(emission).keys() - self.rows(emission).keys()
 
     def _folded(self, emission: Folding) -> dict[Place, Sums]:
         if emission.of_changes or not emission.has_windows:

@@ -244,9 +244,6 @@ class World:
         self.count("heir, new sinks" if new else "heir, same sinks")
         if new:
             self._new_sinks()
-        for state, reader in self.readers():
-            if not new:
-                reader.may_differ("heir", reader.places(self.emissions[state]))
         self.checkpoint = self.storage()
         self.moments, self.seen = {0: self.moments[at]}, -1
         for _, reader in self.readers():
@@ -278,8 +275,6 @@ class World:
     def _new_sinks(self) -> None:
         for state, each in self.sinks.items():
             each |= {sink: self.reader(state) for sink in each}
-            for reader in each.values():
-                reader.may_differ("never had", self.moments[self.seen].views[state].places(self.emissions[state]))
 
     def evolve(self) -> None:
         if self.more or any(emission.joins for emission in self.emissions.values()):
@@ -385,9 +380,7 @@ class World:
 
     def check(self) -> None:
         for state, reader in self.readers():
-            view = self.moments[self.seen].views[state]
-            reader.may_differ("raising", view.failing(self.emissions[state]))
-            self.known += reader.check(self.emissions[state], view)
+            self.known += reader.check(self.emissions[state], self.moments[self.seen].views[state])
 
     # -- how -----------------------------------------------------------------------------------------------------
 
@@ -413,9 +406,7 @@ class World:
         storage = self.storage(private=False)
         reader = Reader(storage, f"{self.folder}/{self.name('t')}.db" if self.in_tables else None)
         if state is not None:
-            view, emission = self.moments[self.seen].views[state], self.emissions[state]
-            reader.join(self.seen, view, emission)
-            reader.may_differ("join", view.rows(emission).keys() - reader.lacks)
+            reader.join(self.seen, self.moments[self.seen].views[state], self.emissions[state])
         return reader
 
     def clear(self) -> None:

@@ -51,7 +51,7 @@ PLANTED = (
     Planted(
         "publishing is fused with mapping",
         "persistent.driver.publish_after",
-        "return after or (step.task.final_at is not None and step.plan.reads)",
+        "return after or (step.task.final_at is not None and corrects)",
         "return after",
         (f"{_LATENESS}::test_publishing_fused_with_mapping_loses_the_last_late_record",),
     ),
@@ -101,8 +101,8 @@ PLANTED = (
     Planted(
         "a closed window is dropped before it is final",
         "persistent.driver.commit",
-        "runs = _next_runs(node, state.runs, results, final)",
-        "runs = _next_runs(node, state.runs, results, clock.closed)",
+        "runs = _next_runs(node, before.runs, results, final)",
+        "runs = _next_runs(node, before.runs, results, clock.closed)",
         (f"{_LATENESS}::test_late_data_dropped_silently",),
     ),
     Planted(
@@ -169,17 +169,31 @@ PLANTED = (
         (f"{_GROWING}::test_early_sessions_wait_for_a_multiple_and_those_that_close_do_not",),
     ),
     Planted(
-        "an heir leaves what its first step joins",
-        "persistent.driver.output_batches",
-        "(inherits and all(part.last is None or part.emptied for part in sinks)) or ",
-        "",
-        (f"{_GROWING}::test_an_heir_takes_back_what_the_origin_has_published",),
+        "a new sink of an heir is taken for one that goes on",
+        "persistent.driver.publish",
+        "return newest is not None and newest >= place.number > 0",
+        "return True",
+        (f"{_GROWING}::test_a_new_sink_of_an_heir_gets_all_that_is_not_final",),
+    ),
+    Planted(
+        "a sink that joins lacks what has closed and can be corrected",
+        "persistent.driver.publish_after",
+        "return joining_sinks(bench.node, step.last.manifest) if lacks else ()",
+        "return ()",
+        ("tests/test_lateness_over_runs.py::test_a_sink_that_joins_gets_what_has_closed_and_is_not_final",),
+    ),
+    Planted(
+        "a row whose new value cannot be had stays",
+        "persistent.worker.publish_shard",
+        "if not (failures.keys and any(one.folds_no_old for one in comparisons)):",
+        "if True:",
+        ("tests/test_results_taken_back.py::test_a_row_whose_new_value_cannot_be_had_is_taken_back",),
     ),
     Planted(
         "a fold drops a closed session before it is final",
         "persistent.driver.step",
-        "FoldRuns(self.attempt, one, self.before.final, node=",
-        "FoldRuns(self.attempt, one, self.before.clock.closed, node=",
+        "FoldRuns(self.attempt, one, before.final, node=",
+        "FoldRuns(self.attempt, one, before.clock.closed, node=",
         (f"{_JOINING}::test_a_reader_holds_the_plain_sessions_at_every_step",),
     ),
     Planted(
@@ -187,7 +201,7 @@ PLANTED = (
         "persistent.driver.start_from",
         '"revision_base": copy.revision,',
         '"revision_base": 0,',
-        (f"{_JOINING}::test_an_heir_takes_back_what_the_origin_has_published",),
+        (f"{_JOINING}::test_a_new_sink_of_an_heir_gets_all_that_is_not_final",),
     ),
     Planted(
         "a session takes what its own end has not passed",
@@ -199,8 +213,8 @@ PLANTED = (
     Planted(
         "a backlog after a restart counts as quiet",
         "persistent.driver.workbench",
-        "self._watched_s = max(one.quiet_ms for one in manifest.clocks.values()), 0.0",
-        "self._watched_s = max(one.quiet_ms for one in manifest.clocks.values()), monotonic_s()",
+        "self._watched_s = manifest.quiet_ms, 0.0",
+        "self._watched_s = manifest.quiet_ms, monotonic_s()",
         ("tests/driver/test_workbench_quiet.py::test_a_backlog_after_a_restart_is_not_quiet",),
     ),
     Planted(
@@ -213,8 +227,8 @@ PLANTED = (
     Planted(
         "a window that changes is published again when it closes",
         "persistent.driver.step",
-        "return replace(closing, runs=published, delta=state.fresh(), close_at=closing.closed)",
-        "return replace(closing, runs=published, delta=state.fresh())",
+        "return replace(closing, runs=published, delta=before.fresh(), close_at=closing.closed)",
+        "return replace(closing, runs=published, delta=before.fresh())",
         ("tests/test_lateness_of_changes.py::test_a_window_is_published_when_it_changes_and_not_when_it_closes",),
     ),
     Planted(
@@ -241,14 +255,14 @@ PLANTED = (
     Planted(
         "a state that was added answers for before",
         "persistent.driver.evolution",
-        "one.with_state(added=added.watermark) for id, one",
-        "one for id, one",
+        "replace(node, clock=clock, added=added)",
+        "replace(node, clock=clock)",
         ("tests/test_several_states_that_change.py::test_of_a_state_that_was_added_nothing_is_known_before",),
     ),
     Planted(
         "an heir does not know which state a sink takes",
         "persistent.driver.start_from",
-        "copy.job, holder), number, state)",
+        "copy.job, holder), number, node)",
         "copy.job, holder), number)",
         ("tests/test_several_states_that_change.py::test_the_sinks_of_an_heir_take_the_states_that_they_had",),
     ),

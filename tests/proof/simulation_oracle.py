@@ -108,7 +108,7 @@ class Oracle:
         gone = [name for name in new.files() if name not in self.checkpoint._files]
         _require(not gone, f"manifest {new.id} names what is not there: {gone}")
         self._check_account(new, snapshot)
-        if new.operators != old.operators or new.sources != old.sources:
+        if new.nodes != old.nodes or new.sources != old.sources:
             self._check_state(new, snapshot)
         if new.kind == "checkpoint":
             self._check_staged(new, snapshot)

@@ -127,7 +127,7 @@ def test_a_state_that_is_collected_while_it_is_read_is_read_again(reader: str, s
 @pytest.mark.parametrize("reader", READERS)
 def test_damage_is_damage_while_the_job_goes_on(reader: str, storage: MemoryStorage) -> None:
     """A file that is lost would be looked for until somebody gives up."""
-    for run_ in newest_of(Log(storage)).manifest.operators["Pages"].state.runs:
+    for run_ in newest_of(Log(storage)).manifest.nodes["Pages"].runs:
         storage.delete(run_.name)
     with pytest.raises(CorruptCheckpoint, match="missing, although a manifest names it"):
         READERS[reader](pipeline(storage, 20))

@@ -61,7 +61,7 @@ def test_a_key_is_read_without_the_rest(tmp_path: Path) -> None:
     compact(made)
     newest = Log(made.storage).newest()
     assert newest is not None
-    (run,) = newest.manifest.operators["Totals"].state.runs
+    (run,) = newest.manifest.nodes["Totals"].runs
     numbers = sorted(range(2_000), key=lambda number: OneKey.of([pa.array([number])]).group)
     path = tmp_path / run.name
     data = bytearray(path.read_bytes())

@@ -141,7 +141,7 @@ def test_what_a_driver_does_is_said() -> None:
         before = shown.log.read(newest.base - 1).manifest
         plan = StepPlan(newest.job, newest.base, newest.replan, "ab", 130_000, {}, {})
         assert before.id and shown.pending() is None
-        plan = replace(plan, sources=_nothing_read(newest), tasks=dict.fromkeys(newest.operators, TaskStep(99_000)))
+        plan = replace(plan, sources=_nothing_read(newest), tasks=dict.fromkeys(newest.nodes, TaskStep(99_000)))
         shown.log.put_plan(plan)
         time.advance("30 s")
         assert f"in the step after checkpoint {newest.id} for 30.0 s (0 splits)" in now(shown)["verdicts"][0]["text"]
@@ -250,9 +250,9 @@ def test_several_states_have_clocks_of_their_own() -> None:
     states = {one["name"]: one for one in now(shown)["states"]}
     assert states.keys() == {"minutes", "living"}
     for name, one in states.items():
-        view = manifest.node(f"Each/{name}")
+        view = manifest.nodes[f"Each/{name}"]
         assert one["clock_ms"] == view.clock.watermark
-        assert one["rows"] == sum(run.rows_left for run in view.state.runs) > 0
+        assert one["rows"] == sum(run.rows_left for run in view.runs) > 0
     assert sum(one["bytes"] for one in states.values()) == now(shown)["checkpoint"]["state_bytes"]
     assert (states["minutes"]["closed_ms"], states["living"]["closed_ms"]) == (99_000, None)
     assert (states["minutes"]["time_to_live"], states["living"]["time_to_live"]) == (None, "2500 ms")
@@ -289,7 +289,7 @@ def test_a_driver_that_hangs_is_seen_in_the_list_of_jobs() -> None:
         shown = ran("hangs")
         put_mark(shown.storage, 99, "ab")
         newest = shown.look().newest.manifest
-        parts = _nothing_read(newest), dict.fromkeys(newest.operators, TaskStep(99_000))
+        parts = _nothing_read(newest), dict.fromkeys(newest.nodes, TaskStep(99_000))
         shown.log.put_plan(StepPlan(newest.job, newest.base, newest.replan, "ab", 130_000, *parts))
         before = brief(shown)
         time.advance("1 h")

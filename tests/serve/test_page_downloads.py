@@ -15,7 +15,7 @@ import pytest
 from monoids import Count
 from persistent import MemorySource, NonWindowState
 from persistent.errors import CorruptCheckpoint, InvalidPipeline
-from persistent.serve import page, state_reading
+from persistent.serve import state_reading
 from persistent.serve.page import download
 from persistent.serve.state_page import state_page
 from persistent.serve.state_reading import Wanted
@@ -62,11 +62,11 @@ def test_a_download_that_fails_breaks_off(monkeypatch: pytest.MonkeyPatch) -> No
     """Half a state would be taken for a whole one."""
     shown = ran("broken")
 
-    def tables(found: state_reading.StateReading) -> Iterator[pa.Table]:
-        yield found.empty
+    def slices(found: state_reading.StateReading) -> Iterator[tuple[int, int, pa.Table]]:
+        yield 0, 0, found.empty
         raise CorruptCheckpoint("a run is damaged")
 
-    monkeypatch.setattr(page, "_tables", tables)
+    monkeypatch.setattr(state_reading.StateReading, "slices", slices)
     data = b""
     with pytest.raises(CorruptCheckpoint):
         for piece in download(shown, Wanted(), "parquet").pieces:

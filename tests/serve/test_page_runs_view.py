@@ -63,7 +63,7 @@ def test_a_state_that_has_counted_nothing_has_no_key() -> None:
     """Of a state without a record the types of the key are unknown: none of the runs could be looked for."""
     shown = several("untyped", "minutes")
     manifest = shown.entry().manifest
-    empty = structs.replace(only(manifest.operators).with_state(runs=()), key_types=())
-    both = structs.replace(manifest, operators={"Each/early": empty, **manifest.operators})
+    empty = structs.replace(only(manifest.nodes), runs=(), key_types=())
+    both = structs.replace(manifest, nodes={"Each/early": empty, **manifest.nodes})
     shown.entry = lambda id=None: replace(Shown.entry(shown, id), manifest=both)  # type: ignore[method-assign]
     assert runs_view(shown, key=("/", "7"))["needed"]["runs"] == [run.name for run in manifest.state_runs()]

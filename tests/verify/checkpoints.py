@@ -80,7 +80,7 @@ def change_account(manifest: Manifest, **values: Any) -> Manifest:
 
 
 def change_key(manifest: Manifest, **values: Any) -> Manifest:
-    return at_one(manifest, operator=replace(only(manifest.operators), **values))
+    return at_one(manifest, node=replace(only(manifest.nodes), **values))
 
 
 def look(folder: Path) -> Verification:

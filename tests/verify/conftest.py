@@ -20,7 +20,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pipeline(folder, 1860).run(engine="embedded")
     newest = Log(LocalStorage(folder)).newest()
     assert newest is not None
-    assert len(newest.manifest.operators["Visits"].state.runs) > 2
+    assert len(newest.manifest.nodes["Visits"].runs) > 2
     return folder
 
 

@@ -30,10 +30,7 @@ def test_the_newest_sound_checkpoint_is_named(checkpoint: Path) -> None:
     """Without it nobody would know how far to go back."""
     newest = Log(LocalStorage(checkpoint)).newest()
     assert newest is not None
-    made_at = {
-        int(run.name.partition("-c")[2].partition("-")[0]): run
-        for run in newest.manifest.operators["Visits"].state.runs
-    }
+    made_at = {int(run.name.partition("-c")[2].partition("-")[0]): run for run in newest.manifest.nodes["Visits"].runs}
     last = max(made_at)
     (checkpoint / made_at[last].name).unlink()
     found = look(checkpoint)

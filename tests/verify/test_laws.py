@@ -14,6 +14,7 @@ from msgspec import structs
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
 from persistent.checkpoint.names import manifest_name
+from persistent.checkpoint.parts import TaskPart
 from persistent.cli import main
 from persistent.errors import OtherJob
 from persistent.operations import compact
@@ -25,9 +26,9 @@ from tests.verify.checkpoints import at_one, change_account, change_key, change_
 
 
 def change_run(manifest: Manifest, **values: Any) -> Manifest:
-    runs = only(manifest.operators).state.runs
+    runs = only(manifest.nodes).runs
     changed = (*runs[:-1], structs.replace(runs[-1], **values))
-    return at_one(manifest, operator=only(manifest.operators).with_state(runs=changed))
+    return at_one(manifest, node=structs.replace(only(manifest.nodes), runs=changed))
 
 
 def change_source(manifest: Manifest, **values: Any) -> Manifest:
@@ -65,7 +66,7 @@ BROKEN_LAWS: dict[str, tuple[Callable[[Manifest], Manifest], str]] = {
     "base": (lambda m: structs.replace(m, base=m.id - 1), "with base"),
     "account": (lambda m: change_account(m, read=10_000), "does not balance"),
     "account back": (lambda m: change_account(m, read=0, processed=0, late=0, dead=0), "the account goes back"),
-    "rows": (lambda m: change_run(m, rows=only(m.operators).state.runs[-1].rows + 1), "according to its manifest"),
+    "rows": (lambda m: change_run(m, rows=only(m.nodes).runs[-1].rows + 1), "according to its manifest"),
     "run missing": (lambda m: change_run(m, name="d/Visits/e9-c9-0.arrow"), "missing"),
     "counted twice": (lambda m: change_run(m, first=0, last=m.id), "both count deltas"),
     "deltas ahead": (lambda m: change_run(m, first=m.id + 1, last=m.id + 1), "sums the deltas"),
@@ -98,7 +99,7 @@ def test_a_fence_that_changes_something_is_found(tmp_path: Path) -> None:
     log.fence(newest, "1" * 32, 0)
     assert look(tmp_path).ok
     change_newest(tmp_path, lambda m: change_clock(m, watermark=m.clock.watermark + 1))
-    assert "a fence copies clocks" in faults(look(tmp_path))
+    assert "a fence copies nodes" in faults(look(tmp_path))
 
 
 def test_a_compaction_that_changes_more_than_runs_is_found(tmp_path: Path) -> None:
@@ -108,7 +109,7 @@ def test_a_compaction_that_changes_more_than_runs_is_found(tmp_path: Path) -> No
     compact(made)
     assert look(tmp_path).ok
     change_newest(tmp_path, lambda m: change_clock(m, watermark=m.clock.watermark + 1))
-    assert "a compaction copies clocks" in faults(look(tmp_path))
+    assert "a compaction moves no clock" in faults(look(tmp_path))
 
 
 def test_only_a_rollback_names_more_of_a_run_than_an_earlier_manifest(tmp_path: Path) -> None:
@@ -130,17 +131,16 @@ def with_another_task(folder: Path) -> list[Manifest]:
     log, parent, made = Log(storage), None, []
     for id in log.ids():
         one = log.read(id).manifest
-        ((visits, operator),) = one.operators.items()
+        ((visits, node),) = one.nodes.items()
         accounts = {
             name: {key: structs.replace(of, processed=of.read, late=0, dead=0, duplicate=0) for key, of in some.items()}
-            for name, some in one.accounts_of(visits).items()
+            for name, some in one.tasks[visits].inputs.items()
         }
         two = structs.replace(
             one,
             parent=parent,
-            operators={**one.operators, "Orders": operator.with_state(runs=(), lowest=None)},
-            clocks={**one.clocks, "Orders": one.clocks[visits]},
-            ledger={**one.ledger, "Orders": accounts},
+            tasks={**one.tasks, "Orders": TaskPart(accounts)},
+            nodes={**one.nodes, "Orders": structs.replace(node, runs=(), lowest=None)},
         )
         data = two.encode()
         (folder / manifest_name(id)).write_bytes(data)

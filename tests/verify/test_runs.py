@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from monoids import Count
 from persistent import (
@@ -65,8 +66,8 @@ def test_overlapping_sums_are_found(checkpoint: Path) -> None:
     """Without it a delta could count twice: once in a folded run, and once more by itself."""
 
     def twice(manifest: Manifest) -> Manifest:
-        runs = only(manifest.operators).state.runs
-        return at_one(manifest, operator=only(manifest.operators).with_state(runs=(*runs, runs[0])))
+        runs = only(manifest.nodes).runs
+        return at_one(manifest, node=structs.replace(only(manifest.nodes), runs=(*runs, runs[0])))
 
     change_newest(checkpoint, twice)
     assert "both count deltas" in faults(look(checkpoint))

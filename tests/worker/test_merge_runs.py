@@ -42,11 +42,11 @@ def test_runs_whose_fold_raises_stay_unfolded_and_the_run_says_so(
     assert ("runs are left unfolded" in caplog.text and "are not one" in caplog.text) or not is_one
     found = verify(job.storage)
     assert found.ok, found.findings
-    runs = newest(job).operators["totals"].state.runs
+    runs = newest(job).nodes["totals"].runs
     assert sum(one.rows for one in runs) <= 50
     with caplog.at_level(logging.WARNING):
         compact(job)
-    assert newest(job).operators["totals"].state.runs == runs and verify(job.storage).ok
+    assert newest(job).nodes["totals"].runs == runs and verify(job.storage).ok
 
 
 def _run(name: str, rows: int, at: int) -> Run:

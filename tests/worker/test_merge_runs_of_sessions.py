@@ -183,6 +183,6 @@ def test_what_a_state_keeps_does_not_grow_with_the_day() -> None:
     rows = rows_of(*((number * 10, "a") for number in range(100)))
     with run_of(rows, task=Visits(8, 5000), step_rows=1) as run:
         run.run(rows)
-        runs = only(newest_of(Log(run.storage)).manifest.operators).state.runs
+        runs = only(newest_of(Log(run.storage)).manifest.nodes).runs
         agendas = [agenda_of_table(session(GAP, cut=5000), read_table(run.storage, one)) for one in runs]
         assert len(run.published()) == 99 and sum(len(one.ends) for one in agendas) <= 10
