@@ -226,7 +226,11 @@ def _differences(story: Story, sink: MemorySink, job: Pipeline) -> list[str]:
         place = (row.pop("k"), None if start is None else round(start.timestamp() * 1000))
         if row.pop("revision", None) is None and place in shown:
             return [f"{place} is shown twice"]
-        shown[place] = row
+        if row.pop("retracted", False):
+            # Its new value has no result: a dead letter says so.
+            del shown[place]
+        else:
+            shown[place] = row
     for letter in job.dead_letters().to_pylist():
         facts = json.loads(letter["data"])
         shown[facts["key"]["k"], facts["window_start"]] = APART
