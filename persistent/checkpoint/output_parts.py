@@ -70,11 +70,19 @@ def named_after(sinks: Mapping[str, SinkPart], nodes: Collection[str]) -> dict[s
 class Inheritance(Part, frozen=True):
     """The place in a sink that a job takes over from the one whose savepoint it started from: the ``number`` of the
     newest batch there, and the ``jobs`` that may hold the place. ``node``: that the sink took in that job, whose task
-    may have had another name; None for the sink of late records."""
+    may have had another name; None for the sink of late records. ``here``: the number in the sink's mark when this job
+    took it over, 0 in a new place; None before, and without a mark. ``empty``: a rollback had emptied it."""
 
     jobs: Annotated[tuple[ShortText, ...], Meta(max_length=1_000)]
     number: Natural
     node: NodeName | None = None
+    here: Natural | None = None
+    empty: bool = False
+
+    @property
+    def continues(self) -> bool:
+        """Whether the sink has what was published in that place."""
+        return self.here == self.number > 0 and not self.empty
 
 
 class Aside(Part, frozen=True):

@@ -221,13 +221,15 @@ def to_tell_anew(node: NodePart, closed: int) -> NodePart:
     return node.unpublished().shown_since(closed)
 
 
-def check_emission(found: Manifest, expected: Manifest, url: str) -> None:
+def check_emission(found: Manifest, expected: Manifest, url: str, *, is_ours: bool = False) -> None:
     """InvalidPipeline if the sinks of a checkpoint have rows of another kind of emission, beside which those of this
     one would be wrong: a window published as it changed would be published again when it closes, or a row stay that
-    only its retraction takes away. Totals that replace each other can be published at either time."""
+    only its retraction takes away. Totals that replace each other can be published at either time. ``is_ours``: the
+    checkpoint is taken over, and says which sinks have the rows of the job that it started from."""
     for name, state in expected.nodes.items():
         old = found.nodes[name]
-        if not found.sinks_of(name):
+        goes_on = is_ours and any(one.node == name and one.continues for one in found.inherits.values())
+        if not (found.sinks_of(name) or goes_on):
             continue
         replaces = state.fingerprint["window"] is None and RETRACT not in (old.late, state.late)
         # Early results are changes, published less often.

@@ -196,11 +196,14 @@ def _is_due(bench: NodeBench, manifest: Manifest, step: TaskStep) -> bool:
 
 
 def _lacks_closed(bench: NodeBench, manifest: Manifest) -> bool:
-    """Whether a sink that has just come lacks windows which have closed and are not final."""
-    if not any(name not in manifest.sinks for name in joining_sinks(bench.node, manifest)):
+    """Whether a sink that has just come, or that a rollback has emptied, lacks windows which have closed and are not
+    final."""
+    if bench.node.state.lateness.of_changes is not None or bench.node.state.window is None:
         return False
     part = manifest.nodes[bench.node.id]
-    return bench.run_cache.is_due(part.runs, part.final, part.clock.closed)
+    return bool(joining_sinks(bench.node, manifest)) and bench.run_cache.is_due(
+        part.runs, part.final, part.clock.closed
+    )
 
 
 def _lacks_totals(bench: NodeBench, manifest: Manifest) -> bool:

@@ -26,7 +26,7 @@ _NOTHING = Inheritance((), 0)
 
 def claim_of(job: Job, manifest: Manifest, sink: str) -> Claim:
     """The claim of the manifest's job on the sink of that name."""
-    part, heir = part_of(manifest, sink), manifest.inherits.get(sink, _NOTHING)
+    part, heir = part_of(manifest, sink), _place(manifest, sink)
     before = part.unpublished[0].before if part.unpublished else part.last
     # A rollback may have lost manifests above its target, with batches that nothing records.
     is_known = manifest.target is None
@@ -90,7 +90,13 @@ def part_of(manifest: Manifest, sink: str) -> SinkPart:
 def has_nothing(manifest: Manifest, sink: str) -> bool:
     """Whether a sink has been given nothing, or all was taken back, and it continues no sink of another job."""
     part = part_of(manifest, sink)
-    return part.emptied or (part.last is None and sink not in manifest.inherits)
+    return part.emptied or (part.last is None and not _place(manifest, sink).continues)
+
+
+def _place(manifest: Manifest, sink: str) -> Inheritance:
+    """The place that a sink takes over: none if the job has begun without it."""
+    is_left_out = bool(manifest.sinks) and sink not in manifest.sinks
+    return _NOTHING if is_left_out else manifest.inherits.get(sink, _NOTHING)
 
 
 def lacks_totals(node: Node, manifest: Manifest) -> bool:
@@ -112,8 +118,8 @@ def lacks_all(node: Node, manifest: Manifest) -> bool:
     if not (node.sinks and manifest.nodes[node.id].runs):
         return False
     is_left = _was_published(manifest, node.id) or _leaves_sessions(manifest, node.id)
-    known = manifest.sinks.keys() | manifest.inherits
-    return is_left or any(name not in known or part_of(manifest, name).emptied for name in node.sinks)
+    new = {name for name in node.sinks if name not in manifest.sinks or part_of(manifest, name).emptied}
+    return is_left or any(has_nothing(manifest, name) for name in new)
 
 
 def told_anew(manifest: Manifest, node: str) -> tuple[Run, ...] | None:
@@ -146,7 +152,9 @@ def _leaves_outputs(manifest: Manifest) -> bool:
 
 def _was_published(manifest: Manifest, node: str) -> bool:
     state = manifest.nodes[node]
-    return not state.published and any(part.last is not None for part in manifest.sinks_of(node).values())
+    # Runs of number 0 were published by the job whose savepoint this one started from.
+    is_fresh = not state.published and len(state.fresh()) == len(state.runs)
+    return is_fresh and any(part.last is not None for part in manifest.sinks_of(node).values())
 
 
 def _lacks(node: Node, manifest: Manifest) -> bool:
@@ -163,7 +171,8 @@ def _number(manifest: Manifest, sink: str, id: int | None) -> int:
     """The number of a batch of this job; for None, that of the last batch of the job whose place it takes over."""
     if id is not None:
         return manifest.revision_base + id
-    return manifest.inherits.get(sink, _NOTHING).number
+    place = _place(manifest, sink)
+    return place.number if place.here is None else place.here
 
 
 def _key(job: Job, sink: str) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.log import Log, Trace
 from persistent.checkpoint.manifest import Manifest
@@ -93,13 +95,12 @@ def _check_holder(job: Job, log: Log, manifest: Manifest, name: str, found: str 
         )
 
 
-def continues(job: Job, manifest: Manifest, name: str, place: Inheritance) -> bool:
-    """Whether a claimed sink has what was published up to the savepoint that this job started from; also if it is not
-    of this job, or has begun since."""
+def taken_over(job: Job, manifest: Manifest, name: str, place: Inheritance) -> Inheritance:
+    """The place with the number in the mark of the sink, which is claimed; unchanged once the sink has begun."""
     if name not in job.all_sinks or part_of(manifest, name).last is not None:
-        return True
+        return place
     newest = job.all_outlets()[name].newest(manifest.job, 0)
-    return newest is not None and newest >= place.number > 0
+    return replace(place, here=None if newest is None else max(newest, 0))
 
 
 def newest_ids(job: Job, manifest: Manifest) -> dict[str, int]:

@@ -22,13 +22,13 @@ from persistent.driver.publish import (
     check_has_last,
     claim,
     collect,
-    continues,
     mark_retracted,
     newest_ids,
     publish,
     shown,
     sweep,
     take_back,
+    taken_over,
 )
 from persistent.driver.put_plan import plan_number
 from persistent.driver.workbench import Workbench
@@ -113,10 +113,9 @@ def _fence(bench: Workbench, last: Entry, above: int) -> Entry:
 
 
 def _taken_over(job: Job, last: Entry) -> dict[str, Any]:
-    """The places in sinks that this job takes over: a sink that has none of them, although its job started from a
-    savepoint, has nothing yet."""
+    """The places in sinks that this job takes over, each with what the sink has of it."""
     manifest = last.manifest
-    places = {name: place for name, place in manifest.inherits.items() if continues(job, manifest, name, place)}
+    places = {name: taken_over(job, manifest, name, place) for name, place in manifest.inherits.items()}
     return {} if places == manifest.inherits else {"inherits": places}
 
 
@@ -156,6 +155,7 @@ def _check_abandoned(bench: Workbench, manifest: Manifest) -> None:
 def _evolved(bench: Workbench, notes: Notes, fence: Entry) -> Entry:
     """The fence or, if the task has changed, the migration above it."""
     view = as_it_will_be(bench, fence.manifest)
+    check_emission(view, bench.first, bench.job.storage.url, is_ours=True)
     if view is fence.manifest:
         return fence
     if view.replan != fence.manifest.replan:

@@ -85,13 +85,17 @@ def _copied(theirs: Log, target: Target) -> dict[str, Any]:
 def _inherited(copy: Manifest) -> dict[str, Inheritance]:
     """The place of the old job in its sink. A savepoint has an id of its own, and publishes nothing under it."""
     holder = copy.origin[0] if copy.origin is not None and copy.kind == "savepoint" else copy.job
-    found = dict(copy.inherits)
-    for name in {*copy.sinks, *found}:
-        before = found.get(name, Inheritance((), 0))
-        last = copy.sinks[name].last if name in copy.sinks else None
-        number = before.number if last is None else copy.revision_base + last
-        node = copy.sinks[name].node if name in copy.sinks else before.node
-        found[name] = Inheritance((*(before.jobs if last is None else ()), copy.job, holder), number, node)
+    found = {}
+    # A job that has begun without a sink goes on without its place.
+    for name in copy.sinks or copy.inherits:
+        before, part = copy.inherits.get(name, Inheritance((), 0)), copy.sinks.get(name)
+        node = before.node if part is None else part.node
+        if part is None or part.last is None:
+            number = before.number if before.here is None else before.here
+            found[name] = Inheritance((*before.jobs, copy.job, holder), number, node, empty=before.empty)
+        else:
+            number = copy.revision_base + part.last
+            found[name] = Inheritance((copy.job, holder), number, node, empty=part.emptied)
     return found
 
 

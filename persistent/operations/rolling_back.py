@@ -16,6 +16,7 @@ from persistent.checkpoint.parts import Account, Accounts, NodePart, SourcePart,
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Instant, instant_ms, wall_ms
 from persistent.driver.evolution import to_tell_anew
+from persistent.driver.output_batches import has_nothing
 from persistent.errors import CorruptCheckpoint, NewerFormat, Refused, UnknownCheckpoint
 from persistent.sources.offsets import begun, begun_anew, gone_back
 from persistent.text.figures import utc_text
@@ -132,7 +133,7 @@ def _lacking(target: Manifest, node: str, sinks: Collection[str], *, again: bool
     parts, state = target.sinks_of(node), target.nodes[node]
     known = {name for name, part in parts.items() if part.last is not None and not part.emptied}
     is_shown = _shows_all(state) or (state.late is not None and not again)
-    new = frozenset(sinks) - known - target.inherits.keys()
+    new = frozenset(name for name in sinks if name not in known and has_nothing(target, name))
     if again and sinks and state.has_time_to_live:
         return new
     if not state.runs or not is_shown or not (new or (again and state.emit)):

@@ -61,6 +61,8 @@ def isolated_differences(
 ) -> Iterator[RowDifference]:
     """The ``differences`` if a fold raises, without the rows whose fold raises: what was published at their places is
     taken back. ``alone`` is told of each new one, without a value: it yields nothing."""
+    if not (comparison.before or comparison.delta):
+        return
     values, parts = numbered(kept, [*comparison.before, *comparison.delta])
     middle = len(comparison.before)
     of_numbers = replace(comparison, before=parts[:middle], delta=parts[middle:], both_signs=True)

@@ -170,8 +170,8 @@ PLANTED = (
     ),
     Planted(
         "a new sink of an heir is taken for one that goes on",
-        "persistent.driver.publish",
-        "return newest is not None and newest >= place.number > 0",
+        "persistent.checkpoint.output_parts",
+        "return self.here == self.number > 0 and not self.empty",
         "return True",
         (f"{_GROWING}::test_a_new_sink_of_an_heir_gets_all_that_is_not_final",),
     ),
