@@ -262,8 +262,8 @@ PLANTED = (
     Planted(
         "an heir does not know which state a sink takes",
         "persistent.driver.start_from",
-        "copy.job, holder), number, node)",
-        "copy.job, holder), number)",
+        "node = before.node if part is None else part.node",
+        "node = None",
         ("tests/test_several_states_that_change.py::test_the_sinks_of_an_heir_take_the_states_that_they_had",),
     ),
     Planted(
