@@ -118,7 +118,11 @@ class PostgresSink:
             self._make_marks(session)
             found = self._mark(session, lock=True)
             mark = claimed(found, claim, repr(self))
-            is_there = self._is_there(session, mark, columns, claim.key)
+            copied = mark if found is not None else SinkMark(claim.job, claim.inherited)
+            is_there = self._is_there(session, copied, columns, claim.key)
+            if found is None and is_there and self._table.highest_revision(session):
+                # Rows without a mark are a copy of the table of the job that this one started from.
+                mark = copied
             self._move(session, found, mark, made=is_there)
 
         self._checked, self._claimed = None, columns

@@ -110,7 +110,11 @@ class SqliteSink:
         with self._transaction("claim") as database:
             found = self._mark(database)
             mark = claimed(found, claim, repr(self))
-            is_there = self._is_there(database, mark, columns, claim.key)
+            copied = mark if found is not None else SinkMark(claim.job, claim.inherited)
+            is_there = self._is_there(database, copied, columns, claim.key)
+            if found is None and is_there and self._table.highest_revision(database):
+                # Rows without a mark are a copy of the table of the job that this one started from.
+                mark = copied
             self._move(database, found, mark, made=is_there)
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:

@@ -182,6 +182,7 @@ def test_the_heir_of_a_job_may_begin_with_a_copy_of_its_table(postgres: Postgres
     with pytest.raises(StorageError, match="a revision above 6, up to 7"):
         sink.claim(Claim("heir", heir_of=("job",), inherited=6, schema=CLAIM.schema, key=KEY))
     sink.claim(Claim("heir", heir_of=("job",), inherited=7, schema=CLAIM.schema, key=KEY))
+    assert sink.newest("heir") == 7
     sink.close()
 
 
