@@ -58,8 +58,8 @@ def prove(expected: Expected, folder: Path, *, whole: bool) -> None:
 
 
 def with_what_there_is(job: Any, made: Any, retention: Any) -> Any:
-    """A commit before the map has no index and no results, which the driver takes for an error: here it is to go on,
-    and be found."""
+    """A commit before the map has no index and no results, and one of a plan that was put after the map has none of
+    that plan's sources. The driver takes both for an error: here it is to go on, and be found."""
     index = {name: made.index.get(name, ()) for name in made.plan.sources}
     nodes = {id: made.results.nodes.get(id, NodeResults()) for id in made.nodes}
     return next_manifest(job, replace(made, index=index, results=replace(made.results, nodes=nodes)), retention)
@@ -79,7 +79,7 @@ def test_another_order_breaks_the_promise(
 ) -> None:
     """If a swapped order passed the sweep, then either the order is arbitrary or the sweep is blind."""
     monkeypatch.setattr(step, "EFFECTS", swapped(pair))  # the guard too believes in this order
-    if pair == (Effect.MAP, Effect.COMMIT):
+    if Effect.MAP in pair:
         monkeypatch.setattr(step_effects, "next_manifest", with_what_there_is)
     try:
         prove(expected, folder, whole=True)

@@ -66,10 +66,12 @@ def write_files(page: list[tuple[str, str, str]], folder: Path) -> None:
 
 
 def rows(folder: Path) -> list[tuple[Any, ...]]:
-    """The rows of all files that are published there, times as times, without what only this package adds."""
+    """The rows of all files that are published there, times as times, without what only this package adds. None of them
+    may be taken back."""
     files = [path for path in sorted(folder.iterdir()) if path.is_file() and path.name[0] not in "._"]
     found = [json.loads(line) for path in files for line in path.read_text().splitlines()]
-    return sorted(tuple(value_of(row[name]) for name in row if name != "revision") for row in found)
+    assert not any(row.get("retracted") for row in found)
+    return sorted(tuple(value_of(row[name]) for name in row if name not in {"revision", "retracted"}) for row in found)
 
 
 def value_of(value: Any) -> Any:

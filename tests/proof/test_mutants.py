@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import time
 from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -26,41 +28,49 @@ def total(numbers, start=0):
 _TEST = "import summing\n\n\ndef test_total():\n    assert summing.total([1, 2]) == 3\n"
 
 
+@pytest.fixture(scope="module")
+def apart() -> Iterator[Executor]:
+    """A process that holds no client of a server: forked from one that does, a test ends by chance, for the threads of
+    the client are not there."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
+        yield executor
+
+
 def _mirror(folder: Path, test: str) -> Mirror:
     (folder / "summing.py").write_text(_MODULE)
     (folder / "test_summing.py").write_text(test)
     return Mirror("summing", ("test_summing.py",), root=folder)
 
 
-def _ends(mirror: Mirror, changes: set[str]) -> dict[str, str]:
+def _end(mirror: Mirror, change: str, seconds_max: float | None = None) -> str:
     bench = Bench(mirror)
-    return {one.change: bench.tried(one).end for one in mirror.mutations() if one.change in changes}
+    bench.seconds_max = bench.seconds_max if seconds_max is None else seconds_max
+    (mutation,) = (mutation for mutation in mirror.mutations() if mutation.change == change)
+    return bench.tried(mutation).end
 
 
-def test_a_change_that_a_test_notices_is_found(tmp_path: Path) -> None:
+def test_a_change_that_a_test_notices_is_found(tmp_path: Path, apart: Executor) -> None:
     """The mutant must be what the test imports, not the file on the disk."""
-    assert _ends(_mirror(tmp_path, _TEST), {"+ to -"}) == {"+ to -": "killed"}
+    assert apart.submit(_end, _mirror(tmp_path, _TEST), "+ to -").result() == "killed"
     assert (tmp_path / "summing.py").read_text() == _MODULE
 
 
-def test_a_change_that_no_test_notices_survives(tmp_path: Path) -> None:
+def test_a_change_that_no_test_notices_survives(tmp_path: Path, apart: Executor) -> None:
     """The figure would say that all is well whatever is tested."""
     blind = _TEST.replace(" == 3", " != 77")
-    assert _ends(_mirror(tmp_path, blind), {"+ to -"}) == {"+ to -": "survived"}
+    assert apart.submit(_end, _mirror(tmp_path, blind), "+ to -").result() == "survived"
 
 
-def test_tests_that_fail_anyway_are_refused(tmp_path: Path) -> None:
+def test_tests_that_fail_anyway_are_refused(tmp_path: Path, apart: Executor) -> None:
     """They would find every mutant."""
+    failing = _TEST.replace("3", "4")
     with pytest.raises(RuntimeError, match="as it is"):
-        Bench(_mirror(tmp_path, _TEST.replace("3", "4")))
+        apart.submit(_end, _mirror(tmp_path, failing), "+ to -").result()
 
 
-def test_a_test_that_hangs_has_noticed(tmp_path: Path) -> None:
+def test_a_test_that_hangs_has_noticed(tmp_path: Path, apart: Executor) -> None:
     """A mutant that never ends would hold up the proof for ever."""
-    mirror = _mirror(tmp_path, _TEST)
-    bench = Bench(mirror)
-    bench.seconds_max = 0.0
-    assert bench.tried(mirror.mutations()[0]).end == "timeout"
+    assert apart.submit(_end, _mirror(tmp_path, _TEST), "+ to -", 0.0).result() == "timeout"
 
 
 def test_what_is_only_told_is_not_changed() -> None:
@@ -135,9 +145,9 @@ def test_what_is_planted_is_a_change_and_its_tests_are_there(planted: Planted) -
 
 @pytest.mark.check
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.rule)
-def test_what_is_planted_is_found(planted: Planted) -> None:
+def test_what_is_planted_is_found(planted: Planted, apart: Executor) -> None:
     """A rule that no test holds can go by mistake."""
-    assert planted.is_found()
+    assert apart.submit(planted.is_found).result()
 
 
 def test_a_text_that_is_not_there_once_is_told() -> None:
