@@ -20,12 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from monoids import encoding
-from monoids.arrays import from_numpy, python_list
+from monoids.arrays import from_numpy, is_as_wide, python_list
 from monoids.column import Column, Columns, concat, is_constant, object_column, repeat, take
 from monoids.html import facts_html
-from monoids.scalars import scalar
-from monoids.snapshot import snapshot
-from monoids.widening import is_as_wide
+from monoids.scalars import scalar, snapshot
 
 Element = TypeVar("Element")
 

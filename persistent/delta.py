@@ -19,7 +19,7 @@ from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums, group_by
 from monoids.numbers.sums import Count
 from monoids.record import RecordMonoid
-from monoids.snapshot import FROZEN, snapshot, takes_constants
+from monoids.scalars import FROZEN, snapshot, takes_constants
 from persistent.codec.key_types import agreed_types, key_array, listed_key
 from persistent.event_times import TIMESTAMP_MAX, checked_timestamps, is_far_before, listed_timestamps
 from persistent.key_limits import KeyLimits

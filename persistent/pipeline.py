@@ -27,8 +27,8 @@ from persistent.driver.correction import Asked, correct
 from persistent.driver.destinations import check_every_destination, check_not_read_back, check_reach
 from persistent.driver.evolution import Evolution, Evolutions, checked_evolutions, checked_names
 from persistent.driver.job_guarantee import guarantee_of_job
-from persistent.driver.loop import Driver
 from persistent.driver.naming import checked_job_name, checked_late_sink, named_sinks, named_sources, sinks_by_state
+from persistent.driver.open_job import Driver
 from persistent.driver.options import Options, check_choices, checked_ms, positive_ms
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.same_job import check_same_node, chosen_node

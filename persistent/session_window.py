@@ -34,7 +34,7 @@ from monoids.groupby.grouping import number_keys, take_keys
 from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums, group_by
 from monoids.monoid import Monoid
-from monoids.snapshot import snapshot
+from monoids.scalars import snapshot
 from persistent.clock import Duration, bare, duration_ms, duration_text
 from persistent.lateness import CLOSE, RETRACT, Lateness
 from persistent.window import AnyWindow, Window

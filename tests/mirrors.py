@@ -10,7 +10,6 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("monoids", "persistent")
 
 UNMIRRORED = {
-    "monoids.widening": "its examples say it all",
     "persistent.clients.kept_offsets": "a value; tests/sources/test_offsets.py plans with it",
     "persistent.clients.postgres_session": "a real server: tests/servers/test_postgres.py",
     "persistent.clients.stream_connection": "a real broker: tests/servers/test_rabbit_streams.py",

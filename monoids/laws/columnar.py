@@ -14,14 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from monoids import encoding
-from monoids.arrays import python_list
+from monoids.arrays import is_as_wide, python_list
 from monoids.column import ArrowColumn, Column, Columns, Ragged, concat, repeat, take
 from monoids.laws.lifting import sliced_of, starts_of
 from monoids.laws.scalar import NOTHING, M, Sides, presentable
 from monoids.laws.terms import fresh
 from monoids.monoid import arrow_column
 from monoids.record import RecordMonoid
-from monoids.widening import is_as_wide
 
 # Columns of elements.
 

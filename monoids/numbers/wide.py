@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from monoids.arrays import WIDE_INTEGER
 from monoids.column import Column, Columns
 from monoids.groupby.segments import overflow
 from monoids.monoid import Monoid, check_schema
 from monoids.numbers.integers import IntegerMonoid, decoded_as
 from monoids.values import INT64_MAX, INT64_MIN
-from monoids.widening import WIDE_INTEGER
 
 _LOW = 0xFFFFFFFF
 _LIMIT: int = 10**WIDE_INTEGER.precision

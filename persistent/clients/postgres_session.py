@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 from persistent.clients.secrets import ESCAPED, is_cut, without
 from persistent.clock import monotonic_s
 from persistent.errors import InvalidPipeline, StorageError
-from persistent.storage.failures import FaultKind, StoreFailure, without_secrets
-from persistent.storage.retries import Patience, Retrying
+from persistent.storage.failures import FaultKind, Patience, Retrying, StoreFailure, without_secrets
 
 T = TypeVar("T")
 

@@ -16,8 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 from persistent.clients.secrets import without
 from persistent.clock import monotonic_s
 from persistent.errors import InvalidPipeline, SourceError, StorageError
-from persistent.storage.failures import FaultKind, StoreFailure, without_secrets
-from persistent.storage.retries import Patience, Retrying
+from persistent.storage.failures import FaultKind, Patience, Retrying, StoreFailure, without_secrets
 
 _DIGEST_CHARACTERS: Final = 16
 _TRIES_MAX: Final = 1_000_000

@@ -20,8 +20,7 @@ from persistent.clients.stream_connection import FIRST, LAST, OFFSET, TIMESTAMP,
 from persistent.clients.stream_settings import Address, StreamAccess
 from persistent.clock import monotonic_s
 from persistent.errors import InvalidPipeline, PersistentError, SourceError, StorageError
-from persistent.storage.failures import FaultKind, StoreFailure
-from persistent.storage.retries import Patience, Retrying
+from persistent.storage.failures import FaultKind, Patience, Retrying, StoreFailure
 
 T = TypeVar("T")
 Wait: TypeAlias = Callable[..., Any]

@@ -2,10 +2,9 @@
 
     documents.py   manifests, plans, headers: canonical JSON with its SHA-256, bounded before it is parsed
     declared.py    documents that a class declares: one spelling, the newest format that it uses in front
-    messages.py    Arrow messages, checked before Arrow decodes them
-    sealed.py      a file of record batches with an index that verifies every byte
+    sealed.py      a file of record batches with an index that verifies every byte; tables (listings, late rows, dead
+                   letters) in such a file
     runs.py        state rows in such a file
-    tables.py      listings, late rows and dead letters in such a file
     key_types.py   the types of key columns, by name
 
 Reading any bytes returns what was written or raises ``CorruptCheckpoint``, in memory that is a small multiple of their
@@ -33,8 +32,7 @@ from persistent.codec.runs import (
     is_wide,
     of_hashes,
 )
-from persistent.codec.sealed import BATCH_ROWS_MAX
-from persistent.codec.tables import decode_table, encode_table
+from persistent.codec.sealed import BATCH_ROWS_MAX, decode_table, encode_table
 
 __all__ = [
     "BATCH_ROWS_MAX",

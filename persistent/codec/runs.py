@@ -14,11 +14,11 @@ import pyarrow as pa
 from msgspec import Meta
 
 from monoids import Monoid
+from monoids.arrays import widest
 from monoids.column import concat
 from monoids.groupby.summing import GroupSums
 from monoids.monoid import check_schema
 from monoids.text import Words
-from monoids.widening import widest
 from persistent.codec import sealed
 from persistent.codec.sealed import SealedIndex, open_sealed, read_index, seal
 from persistent.errors import CorruptCheckpoint

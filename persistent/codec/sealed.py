@@ -4,7 +4,11 @@
 
 The index lists the offset, rows, first hash and SHA-256 of every message; the manifest holds the SHA-256 of the index.
 So any range of keys can be read and verified alone, and every byte of the file is covered. Without a manifest that
-names the file, it is held against its own index, and its batches are validated in full.
+names the file, it is held against its own index, and its batches are validated in full. A table (a listing, late rows,
+dead letters) is such a file too.
+
+Messages have plain types. Refused are dictionaries, extension types, unions, views and run ends, with all of which a
+few bytes can stand for many, or run code.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,9 +26,72 @@ import pyarrow as pa
 
 from monoids.text import Words
 from persistent.codec.documents import spelled
-from persistent.codec.messages import read_batch, read_schema
 from persistent.codec.recognised import is_recognised
 from persistent.errors import CorruptCheckpoint, StorageError
+
+FIELDS_MAX = 10_000
+DEPTH_MAX = 64
+
+_REFUSALS = (pa.ArrowException, OSError)
+"""The errors that Arrow raises for an unreadable message."""
+
+_REFUSED = {
+    pa.lib.Type_DICTIONARY,
+    pa.lib.Type_DENSE_UNION,
+    pa.lib.Type_SPARSE_UNION,
+    pa.lib.Type_RUN_END_ENCODED,
+    pa.lib.Type_STRING_VIEW,
+    pa.lib.Type_BINARY_VIEW,
+    pa.lib.Type_LIST_VIEW,
+    pa.lib.Type_LARGE_LIST_VIEW,
+}
+
+
+class Malformed(ValueError):
+    """A message that our files never hold."""
+
+
+def read_schema(message: pa.Buffer) -> pa.Schema:
+    """The schema in a message of its own. Malformed for one that our files never have."""
+    return _read_schema(bytes(message))
+
+
+@lru_cache
+def _read_schema(data: bytes) -> pa.Schema:
+    """Likewise, cached: every run of a state has the same schema, which is checked once."""
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(data))
+    except (*_REFUSALS, UnicodeDecodeError) as error:
+        raise Malformed(f"Arrow refuses the schema: {error}") from error
+    fields = sum(_fields(field.type, 0) for field in schema)
+    if fields > FIELDS_MAX:
+        raise Malformed(f"{fields} columns and fields in them; at most {FIELDS_MAX} can be")
+    return schema
+
+
+def _fields(kind: pa.DataType, depth: int) -> int:
+    """The number of fields in a column of this type, itself counted."""
+    if kind.id in _REFUSED or isinstance(kind, pa.BaseExtensionType):
+        raise Malformed(f"a column of type {kind}, which our files never have")
+    if depth > DEPTH_MAX:
+        raise Malformed(f"types are nested deeper than {DEPTH_MAX}")
+    return 1 + sum(_fields(kind.field(number).type, depth + 1) for number in range(kind.num_fields))
+
+
+def read_batch(message: pa.Buffer, schema: pa.Schema, rows: int, *, is_proven: bool = False) -> pa.RecordBatch:
+    """A record batch of ``rows`` rows; valid throughout, unless it ``is_proven`` to be what was committed. Malformed
+    for another one."""
+    try:
+        batch = pa.ipc.read_record_batch(message, schema)
+        batch.validate(full=not is_proven)
+    except _REFUSALS as error:
+        raise Malformed(f"Arrow refuses it: {error}") from error
+    if batch.num_rows != rows:
+        raise Malformed(f"{batch.num_rows} rows, but its index says {rows}")
+    if batch.nbytes > message.size:
+        raise Malformed(f"{batch.nbytes:,} bytes in a message of {message.size:,}: it is compressed")
+    return batch
+
 
 BATCH_ROWS_MAX = 1 << 16
 HASH_LIMIT = 1 << 64
@@ -202,3 +270,49 @@ def _sha256(data: Any) -> str:
 def _verify(data: Any, sha256: str, place: str, *, often: bool = False) -> None:
     if not (is_recognised(data, sha256) if often else _sha256(data) == sha256):
         raise CorruptCheckpoint(f"{place}: SHA-256 differs from what was committed")
+
+
+def encode_table(table: pa.Table) -> tuple[bytes, str]:
+    """A table as bytes, and the SHA-256 of its index. Dictionaries, views of text and extension types become plain."""
+    table = _plain(table)
+    # More than one batch if a text column exceeds 2 GB.
+    batches = table.combine_chunks().to_batches()
+    return seal(batches or [pa.RecordBatch.from_pylist([], schema=table.schema)], None, ())
+
+
+def decode_table(data: pa.Buffer, sha256: str | None, place: str) -> pa.Table:
+    """The inverse of ``encode_table``, verified; without ``sha256``, against its own index."""
+    schema, batches = open_sealed(data, read_index(data, sha256, place), place)
+    return pa.Table.from_batches(batches, schema)
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    fields = [_plain_field(field) for field in table.schema]
+    if all(field.type == found.type for field, found in zip(fields, table.schema, strict=True)):
+        return table
+    return table.cast(pa.schema(fields))
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return pa.field(field.name, _plain_type(field.type), field.nullable)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain_type(kind.storage_type)
+    if types.is_dictionary(kind):
+        return _plain_type(kind.value_type)
+    if types.is_string_view(kind) or types.is_binary_view(kind):
+        return pa.large_string() if types.is_string_view(kind) else pa.large_binary()
+    if types.is_struct(kind):
+        return pa.struct([_plain_field(field) for field in kind])
+    if types.is_map(kind):
+        return pa.map_(_plain_type(kind.key_type), _plain_field(kind.item_field))
+    if types.is_fixed_size_list(kind):
+        return pa.list_(_plain_field(kind.value_field), kind.list_size)
+    if types.is_list(kind):
+        return pa.list_(_plain_field(kind.value_field))
+    if types.is_large_list(kind):
+        return pa.large_list(_plain_field(kind.value_field))
+    return kind

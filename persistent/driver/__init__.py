@@ -1,7 +1,7 @@
 """A driver takes over, then plans, commits, publishes and collects, one step after the other.
 
  effects            the effects of a driver, and their order
- open_job           a job that is looked at, taken over, and stepped; loop: steps it until nothing is left to do
+ open_job           a job that is looked at, taken over, and stepped, until nothing is left to do
  recover            performs the effects of taking over
  next_step          the step that follows from the newest manifest and the sources, of which no input is read twice;
                     put_plan: of a plan that was put

@@ -6,26 +6,34 @@ job.take_over()          fences earlier drivers, and repeats their unfinished wo
 job.mark()               tells other drivers that this one runs
 job.step()               commits and publishes what can be read; None if that is nothing
 job.close()              deletes the mark
+
+A driver steps it until nothing is left to do. The effects of a step, and their order, are in
+``persistent.driver.effects``.
 """
 
 from __future__ import annotations
 
 import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Self
 
 from persistent import stopping
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.running import put_mark, sweep_dead_marks, sweep_marks
 from persistent.checkpoint.successor import Entry
+from persistent.clock import monotonic_s
 from persistent.driver.commit import check_can_begin
 from persistent.driver.next_step import next_step
 from persistent.driver.notes import Notes
 from persistent.driver.options import ROWS_FIRST, ROWS_MAX, Options
 from persistent.driver.publish import check_folder, publish
 from persistent.driver.recover import as_it_will_be, is_lost, reading_all, take_over
-from persistent.driver.report import StepReport
+from persistent.driver.report import RunReport, StepReport
 from persistent.driver.step import Step
 from persistent.driver.step_effects import perform
 from persistent.driver.workbench import Workbench
@@ -171,3 +179,72 @@ def open_job(job: Job, engine: Engine, options: Options, stop: StopRequest | Non
     """The job over its checkpoint. ``stop``: ends its waits for servers."""
     bench = Workbench(job, engine, options)
     return OpenJob(bench, bench.log.newest(), stop or StopRequest())
+
+
+logger = logging.getLogger("persistent.driver")
+
+_POLL_SECONDS = 0.2
+
+
+class Driver:
+    """One run of one job over one checkpoint."""
+
+    def __init__(self, job: Job, engine: Engine, options: Options) -> None:
+        self._job, self._engine, self._options = job, engine, options
+        self._stop = StopRequest()
+
+    def stop(self) -> None:
+        """Stop after the current step, with everything committed and published; while a server is away, at once."""
+        self._stop.make()
+
+    def run(self) -> RunReport:
+        """Drain the source, or follow it, step by step."""
+        began, recovery_seconds = monotonic_s(), 0.0
+        job = open_job(self._job, self._engine, self._options, self._stop)
+        if job.look():
+            job.take_over()
+            recovery_seconds = monotonic_s() - began
+            with job:
+                job.mark()
+                with _signals(self.stop):
+                    self._steps(job)
+        else:
+            job.publish_owed()
+        # Another driver may have gone on meanwhile, and have collected what the report counts.
+        with job.bench.log.unless_fenced(job.last.manifest.id):
+            recovered = job.found is not None
+            return job.notes.report(job.last, began, recovery_seconds, recovered=recovered, stopped=self._stop.is_made)
+
+    def _steps(self, job: OpenJob) -> None:
+        """Run steps until the driver is stopped or nothing is left to do."""
+        while not self._stop.is_made:
+            if job.step() is None:
+                if self._stop.is_made or not self._options.follow:
+                    break
+                with job.bench.log.unless_fenced(job.last.manifest.id):
+                    job.notes.tell_idle(job.last.manifest)
+                self._stop.wait(_POLL_SECONDS)
+
+
+@contextmanager
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM stop after the current step; a second SIGINT stops at once. In the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked = 0
+
+    def asked_to_stop(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1 and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        logger.warning("stopping after this step")
+        stop()
+
+    before = {number: signal.signal(number, asked_to_stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

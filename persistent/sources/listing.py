@@ -23,9 +23,9 @@ from persistent.sources import remedies
 from persistent.sources.reader import Handle, Reader, Request, Witness, require_size
 from persistent.sources.walk import WILD, Listed, ignored, is_text, listed_twice, local_hint, located, regex, walk
 from persistent.storage.clients import client_of, schemes, unknown_scheme
+from persistent.storage.failures import Patience
 from persistent.storage.hdfs import FAILOVER
 from persistent.storage.places import local_path
-from persistent.storage.retries import Patience
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -17,8 +17,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from persistent.errors import InputGone, PersistentError, SourceChanged
-from persistent.storage.failures import StoreFailure
-from persistent.storage.retries import Retrying
+from persistent.storage.failures import Retrying, StoreFailure
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monoids.groupby.sorting import Integers, Mask
-from persistent.codec.messages import Malformed, read_schema
+from persistent.codec.sealed import Malformed, read_schema
 from persistent.errors import InvalidPipeline, SourceError
 from persistent.sources import remedies
 

@@ -17,12 +17,11 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from persistent.errors import StorageError, UnsupportedStore
-from persistent.storage.failures import FaultKind, failure_of
+from persistent.storage.failures import FaultKind, Patience, Retrying, failure_of
 from persistent.storage.generic import GenericRequests
 from persistent.storage.hdfs import HdfsRequests
 from persistent.storage.places import Reach, reach_of
 from persistent.storage.protocol import TEMPORARY, Put, Storage, checked_name, put_or_read
-from persistent.storage.retries import Patience, Retrying
 from persistent.storage.s3 import S3Requests
 
 

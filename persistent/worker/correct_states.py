@@ -19,10 +19,9 @@ from monoids import Group
 from monoids.groupby.summing import GroupSums
 from persistent.codec import Run, type_of
 from persistent.delta import Delta
-from persistent.deltas import Deltas
 from persistent.errors import Refused, UserCodeError
 from persistent.message import Batch
-from persistent.processing import TaskFailure, key_columns, process
+from persistent.processing import Deltas, TaskFailure, key_columns, process
 from persistent.session_window import SessionWindow, result_columns, values_of
 from persistent.sources.protocol import Records
 from persistent.state_rows import fold

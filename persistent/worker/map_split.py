@@ -13,10 +13,9 @@ from monoids.groupby.cells import Integers
 from persistent.checkpoint.parts import Account
 from persistent.codec import type_of
 from persistent.delta import Delta
-from persistent.deltas import Deltas
 from persistent.errors import UserCodeError
 from persistent.message import Batch
-from persistent.processing import TaskFailure, key_columns, process
+from persistent.processing import Deltas, TaskFailure, key_columns, process
 from persistent.state import PersistentState
 from persistent.task import key_names
 from persistent.time_to_live import Judge

@@ -18,8 +18,8 @@ from persistent import (
     WindowState,
     tumbling,
 )
-from persistent.driver.loop import Driver
 from persistent.driver.nothing_published import Ended, why
+from persistent.driver.open_job import Driver
 from persistent.driver.options import Options
 from persistent.driver.report import Idle
 from persistent.engines.embedded import Embedded

@@ -27,8 +27,8 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodeClock
 from persistent.clock import Clock
-from persistent.driver import loop, step_effects
-from persistent.driver.loop import Driver
+from persistent.driver import open_job, step_effects
+from persistent.driver.open_job import Driver
 from persistent.driver.options import Options
 from persistent.driver.workbench import QuietWatch
 from persistent.engines.embedded import Embedded
@@ -108,7 +108,7 @@ class Shop:
 
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Iterator[ManualClock]:
-    monkeypatch.setattr(loop, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(open_job, "_POLL_SECONDS", 0.0)
     with ManualClock() as manual:
         yield manual
 
@@ -479,13 +479,13 @@ def reference(events: Sequence[tuple[str, int]]) -> tuple[int, int, int]:
 @given(EVENTS)
 def test_any_story_comes_to_what_a_plain_clock_says(events: list[tuple[str, int]]) -> None:
     """Records in any order, silences of any length, and drivers that come and go."""
-    before = loop._POLL_SECONDS
-    loop._POLL_SECONDS = 0.0
+    before = open_job._POLL_SECONDS
+    open_job._POLL_SECONDS = 0.0
     try:
         with ManualClock() as time:
             shop = told(time, events)
     finally:
-        loop._POLL_SECONDS = before
+        open_job._POLL_SECONDS = before
     watermark, late, windows = reference(events)
     assert shop.watermark == watermark * MINUTE
     assert shop.newest.accounts["memory"].late == late

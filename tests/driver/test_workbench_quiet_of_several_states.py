@@ -8,7 +8,7 @@ import pytest
 
 from monoids import Count
 from persistent import MemorySink, NonWindowState, PersistentTask, WindowState, tumbling
-from persistent.driver import loop
+from persistent.driver import open_job
 from persistent.testing import ManualClock
 from tests.driver.test_workbench_quiet import MINUTE, Shop
 
@@ -32,7 +32,7 @@ class Twice(PersistentTask):
 
 def test_each_state_closes_what_the_quiet_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that moved for one of them alone would judge the next record for the others by another time."""
-    monkeypatch.setattr(loop, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(open_job, "_POLL_SECONDS", 0.0)
     sinks = {name: MemorySink() for name in ("minutes", "quarters")}
     shop = Shop(0, 30_000, task=Twice(), sink=sinks)
     found: list[tuple[int, int]] = []
@@ -62,7 +62,7 @@ def test_keys_of_one_state_expire_in_the_quiet(monkeypatch: pytest.MonkeyPatch) 
                 "lives": NonWindowState(Count(), ttl="5 min", emit="change"),
             }
 
-    monkeypatch.setattr(loop, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(open_job, "_POLL_SECONDS", 0.0)
     sinks = {name: MemorySink() for name in ("quarters", "lives")}
     shop = Shop(0, 30_000, task=Lives(), sink=sinks)
     found: list[tuple[int, list[bool]]] = []

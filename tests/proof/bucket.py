@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from persistent.storage import FsspecStorage, Storage
-from persistent.storage.retries import Patience
+from persistent.storage.failures import Patience
 from tests.proof.oracle import CHECKPOINT, SINK
 from tests.proof.worlds import Process
 

@@ -19,7 +19,7 @@ from fsspec.spec import AbstractFileSystem
 
 from persistent.sources import listing as listing_module
 from persistent.sources import walk
-from persistent.storage.retries import Patience
+from persistent.storage.failures import Patience
 from persistent.testing.clock import ManualClock
 
 EVER = 1 << 30

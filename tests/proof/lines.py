@@ -35,7 +35,7 @@ MODULES = (
     "persistent.checkpoint.positions",
     "persistent.checkpoint.successor",
     "persistent.driver.commit",
-    "persistent.driver.loop",
+    "persistent.driver.open_job",
     "persistent.driver.next_step",
     "persistent.driver.open_job",
     "persistent.driver.publish",
@@ -46,7 +46,7 @@ MODULES = (
     "persistent.sinks.file",
     "persistent.storage.fsspec_storage",
     "persistent.storage.local",
-    "persistent.storage.retries",
+    "persistent.storage.failures",
 )
 _FAILURES_MAX = 20
 _SOURCES: dict[str, str] = {str(importlib.import_module(name).__file__): name for name in MODULES}

@@ -37,7 +37,6 @@ _LONG = {
     "persistent.checkpoint.compaction": ("four_hundred", "many_small", "any_merges_in_pieces"),
     "persistent.codec.runs": _FLIPPED,
     "persistent.codec.sealed": _FLIPPED,
-    "persistent.codec.tables": _FLIPPED,
     "persistent.storage.doctor": ("doctor.probe",),
     "persistent.storage.local": ("has_one_winner",),
     "persistent.storage.memory": ("has_one_winner",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _FSSPEC = "persistent.storage.fsspec_storage"
-_RETRIES = "persistent.storage.retries"
+_RETRIES = "persistent.storage.failures"
 _S3 = "persistent.storage.s3"
 
 _COMPACTION = "persistent.checkpoint.compaction"
@@ -11,7 +11,7 @@ _COPIES = "persistent.checkpoint.copies"
 _PROCESS = "persistent.process"
 _LOG = "persistent.checkpoint.log"
 _DOCUMENTS = "persistent.codec.documents"
-_TABLES = "persistent.codec.tables"
+_TABLES = "persistent.codec.sealed"
 _RUNS = "persistent.codec.runs"
 _SEALED = "persistent.codec.sealed"
 

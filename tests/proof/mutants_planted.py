@@ -247,7 +247,7 @@ PLANTED = (
     ),
     Planted(
         "a message that fails in one state counts in another",
-        "persistent.deltas",
+        "persistent.processing",
         "            one.check()\n        for one in self._deltas.values():\n            one.end()",
         "            one.end()",
         (f"{_STATES}::test_a_message_that_fails_in_one_state_counts_in_none",),

@@ -284,7 +284,7 @@ NOT_RUN = {
     "WindowState.early": "needs a clock that goes on between steps: tests/test_lateness_of_early_results.py",
     "NonWindowState.early": "needs a clock that goes on between steps: tests/test_lateness_of_early_totals.py",
     "WindowState.late": "is refused only while a published window can be corrected: tests/test_lateness_over_runs.py",
-    "Pipeline.run.follow": "never ends by itself; a run that follows is one in tests/driver/test_loop.py",
+    "Pipeline.run.follow": "never ends by itself; a run that follows is one in tests/driver/test_open_job_loop.py",
     **{
         f"then.{name}": "a job of two sources; tried in tests/sources/test_then_and_halves.py"
         for name in ("files", "live", "at", "max_skew")

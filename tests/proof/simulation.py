@@ -24,7 +24,7 @@ from typing import Any
 
 from persistent import FileSink, Pipeline, Retention
 from persistent.checkpoint.output_parts import LATE_SINK
-from persistent.driver.loop import Driver
+from persistent.driver.open_job import Driver
 from persistent.driver.options import Options
 from persistent.errors import EngineError, Fenced, PersistentError, Refused, StorageError, UnknownCheckpoint
 from persistent.stopping import StopRequest

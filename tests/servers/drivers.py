@@ -22,8 +22,8 @@ from typing import Any, Protocol
 
 from persistent import FileSink, FileSource, Pipeline
 from persistent.engines.embedded import Embedded
+from persistent.storage.failures import Patience
 from persistent.storage.fsspec_storage import FsspecStorage
-from persistent.storage.retries import Patience
 from tests.crash.worlds import CrashJob
 
 WAIT_SECONDS = 300.0

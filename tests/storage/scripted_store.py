@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from persistent.storage import FsspecStorage
-from persistent.storage.retries import Patience
+from persistent.storage.failures import Patience
 
 Answers = dict[str, list[Exception | None]]
 

@@ -10,8 +10,8 @@ import pytest
 
 from persistent.errors import StorageError, UnsupportedStore
 from persistent.storage import FsspecStorage, Put
+from persistent.storage.failures import Patience
 from persistent.storage.protocol import TEMPORARY
-from persistent.storage.retries import Patience
 from tests.storage.scripted_store import BUSY, LOST, Store, storage_over
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from persistent.errors import StorageError
 from persistent.storage import FsspecStorage, Put
-from persistent.storage.retries import Patience
+from persistent.storage.failures import Patience
 from tests.servers.hdfs import HdfsServer
 
 QUICK = Patience(tries_max=2, pause_first_seconds=0.01)

@@ -11,7 +11,7 @@ import pytest
 from persistent.checkpoint.log import Log
 from persistent.errors import StorageError
 from persistent.storage import FsspecStorage, Put, s3
-from persistent.storage.retries import Patience
+from persistent.storage.failures import Patience
 from tests.checkpoint.samples import manifest
 from tests.servers.s3 import Fault, S3Server
 

@@ -14,7 +14,7 @@ import pytest
 from persistent import FileSink, MemorySource, Pipeline
 from persistent.errors import StorageError
 from persistent.storage import FsspecStorage, s3
-from persistent.storage.retries import Patience
+from persistent.storage.failures import Patience
 from tests.crash.worlds import ROWS, Visits
 from tests.servers.s3 import Fault, S3Server
 

@@ -24,7 +24,7 @@ from persistent import (
     UserCodeError,
 )
 from persistent import delta as single
-from persistent.deltas import Deltas
+from persistent.processing import Deltas
 from persistent.text.user_errors import error_text, line_of, message_text, users_line
 
 ROWS = [{"ts": 1, "page": "a", "n": 1, "tags": ["x"]}]

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from monoids import Group, Product, encoding
+from monoids.arrays import WIDE_INTEGER
 from monoids.numbers.products import BEYOND
-from monoids.widening import WIDE_INTEGER
 
 LOW, HIGH = -(2**63), 2**63 - 1
 WHOLE, REAL = Product(), Product(float)

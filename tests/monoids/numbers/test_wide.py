@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from monoids import Count, CountIf, Group, Max, Sum
+from monoids.arrays import WIDE_INTEGER
 from monoids.column import Columns, repeat, take
-from monoids.widening import WIDE_INTEGER
 from tests.monoids.numbers.test_sums import HIGH, LOW, starts
 
 

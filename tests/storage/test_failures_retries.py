@@ -12,8 +12,7 @@ import tenacity
 
 from persistent.errors import Stopped, StorageError
 from persistent.stopping import StopRequest, heard
-from persistent.storage.failures import FAULTS, FaultKind, StoreFailure, failure_of, without_secrets
-from persistent.storage.retries import Patience, Retrying
+from persistent.storage.failures import FAULTS, FaultKind, Patience, Retrying, StoreFailure, failure_of, without_secrets
 
 
 class Time:

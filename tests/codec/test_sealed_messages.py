@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from persistent.codec import messages
-from persistent.codec.messages import Malformed, read_batch, read_schema
+from persistent.codec import sealed
+from persistent.codec.sealed import Malformed, read_batch, read_schema
 
 KINDS = {
     "ints": pa.array([1, None, 3], pa.int32()),
@@ -123,7 +123,7 @@ def test_types_in_which_a_few_bytes_stand_for_many_are_refused(kind: pa.DataType
 def test_types_that_nest_deeply_are_refused() -> None:
     """The stack of the driver would end, and with it the driver."""
     kind = pa.int64()
-    for _ in range(messages.DEPTH_MAX):
+    for _ in range(sealed.DEPTH_MAX):
         kind = pa.list_(kind)
     assert read_schema(pa.schema([("x", kind)]).serialize()).types == [kind]
     with pytest.raises(Malformed, match="nested deeper"):
@@ -132,7 +132,7 @@ def test_types_that_nest_deeply_are_refused() -> None:
 
 def test_many_columns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every step reads the schema of every run."""
-    monkeypatch.setattr(messages, "FIELDS_MAX", 10)
+    monkeypatch.setattr(sealed, "FIELDS_MAX", 10)
     names = [f"c{number}" for number in range(10)]
     assert read_schema(pa.schema([(name, pa.int64()) for name in names]).serialize()).names == names
     with pytest.raises(Malformed, match="11 columns and fields in them; at most 10"):
@@ -241,4 +241,4 @@ def test_columns_of_all_types_are_read_side_by_side() -> None:
 
 def test_the_bounds_are_part_of_the_format() -> None:
     """A driver with wider ones puts what the driver beside it, of another release, cannot read."""
-    assert (messages.FIELDS_MAX, messages.DEPTH_MAX) == (10_000, 64)
+    assert (sealed.FIELDS_MAX, sealed.DEPTH_MAX) == (10_000, 64)

@@ -29,7 +29,7 @@ from persistent import (
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import DRIVERS
 from persistent.driver import open_job
-from persistent.driver.loop import Driver
+from persistent.driver.open_job import Driver
 from persistent.driver.options import Options
 from persistent.engines.embedded import Embedded
 from persistent.storage import MemoryStorage

@@ -9,8 +9,8 @@ import pytest
 from monoids import Sum
 from persistent import NonWindowState, WindowState, tumbling
 from persistent.delta import Delta
-from persistent.deltas import Deltas
 from persistent.message import Batch
+from persistent.processing import Deltas
 
 
 def deltas_of(watermark: int = 0) -> Deltas:

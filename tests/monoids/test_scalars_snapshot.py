@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from monoids.monoid import Monoid
-from monoids.snapshot import snapshot
+from monoids.scalars import snapshot
 
 
 @dataclass
