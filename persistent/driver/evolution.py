@@ -24,7 +24,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import named_after
 from persistent.checkpoint.parts import NodeClock, NodePart
 from persistent.codec import canonical_json
-from persistent.driver.same_job import check_same_job
+from persistent.driver.same_job import changed_parts, check_same_job
 from persistent.driver.seen_part import check_seen
 from persistent.errors import FingerprintChanged, InvalidPipeline
 from persistent.lateness import CHANGES, EARLY, RETRACT
@@ -282,17 +282,14 @@ def is_same(old: NodePart, new: NodePart) -> bool:
 
 def _check_evolves(old: NodePart, new: NodePart, evolve: Evolution, what: str) -> None:
     """Raise FingerprintChanged, with the reason, unless this evolution leads from the old state to the new one."""
-    was, now = old.fingerprint, new.fingerprint
-    parts = sorted({*was, *now} - {"monoid"})
-    changed = [part for part in parts if not _equal(was.get(part), now.get(part))]
-    changed += ["key"] if old.key_names != new.key_names else []
+    changed = [part for part in changed_parts(old, new) if part != "monoid"]
     if changed:
         raise FingerprintChanged(
             f"{what}: its {' and '.join(changed)} changed, and only its monoid can evolve: its rows are sums by key "
             "and pane, which cannot be split again. Read the source again into a new checkpoint and sink; or give the "
             "task another name, and allow_dropped=[the old one], to start empty at the current positions"
         )
-    stored = was.get("monoid")
+    stored = old.fingerprint.get("monoid")
     if evolve.before is not None:
         given = evolve.before.fingerprint()
         if not _equal(given, stored):
@@ -301,7 +298,7 @@ def _check_evolves(old: NodePart, new: NodePart, evolve: Evolution, what: str) -
                 f"{changes_text({'monoid': given}, {'monoid': stored})}. Give the monoid that made it"
             )
         return
-    before, after = fields_of(stored), fields_of(now["monoid"])
+    before, after = fields_of(stored), fields_of(new.fingerprint["monoid"])
     if before is None or after is None:
         raise FingerprintChanged(
             f"{what} {'was' if before is None else 'is'} not a record, so it has no fields to keep. Convert its "

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import SourcePart
+from persistent.checkpoint.parts import NodePart, SourcePart
+from persistent.codec import canonical_json
 from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob, UnknownCheckpoint
 from persistent.task import STATE, node_name, task_name
 from persistent.text.fingerprints import changes_text
@@ -84,11 +85,21 @@ def chosen_node(job: Job, name: str | None) -> Node:
 
 def _check_same_state(found: Manifest, expected: Manifest, id: str, url: str) -> None:
     """FingerprintChanged if a node has another monoid, key or window."""
-    changed = changes_text(found.nodes[id].described(), expected.nodes[id].described())
+    old, new = found.nodes[id], expected.nodes[id]
+    changed = changed_parts(old, new)
     if changed:
+        # A sum by key and pane cannot be split again.
+        can_evolve = changed == ["monoid"] and not (old.has_sessions or old.has_time_to_live)
         raise FingerprintChanged(
-            f"{url}: the state of {id} has another definition: {changed}. {_what_to_do(found, url)}"
+            f"{url}: the state of {id} has another definition: {changes_text(old.described(), new.described())}. "
+            f"{_what_to_do(found, can_evolve, url)}"
         )
+
+
+def changed_parts(old: NodePart, new: NodePart) -> list[str]:
+    """The parts of the definition of a state that differ: its monoid, key, window, time to live."""
+    was, now = old.described(), new.described()
+    return [part for part in sorted({*was, *now}) if canonical_json(was.get(part)) != canonical_json(now.get(part))]
 
 
 def _check_same_states(found: Manifest, expected: Manifest, url: str) -> None:
@@ -125,13 +136,11 @@ def _sources_compared(
         yield f"partitions{of}", sorted(theirs.partitions), sorted(ours.partitions or theirs.partitions)
 
 
-def _what_to_do(found: Manifest, url: str) -> str:
+def _what_to_do(found: Manifest, can_evolve: bool, url: str) -> str:
     if found.base == 0:
         return (
             "Nothing is committed there yet: the next run adopts the new task, unless a driver of the old one still "
             f"runs; or delete {url} (and the folder of the sink)"
         )
-    return (
-        "Restore the old task; or migrate its state, Pipeline(evolve=Evolution(...)); or give the new task a new "
-        "checkpoint, and read the source again"
-    )
+    migrate = "migrate its state, Pipeline(evolve=Evolution(...)); or " if can_evolve else ""
+    return f"Restore the old task; or {migrate}give the new task a new checkpoint, and read the source again"
