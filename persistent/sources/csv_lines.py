@@ -47,6 +47,7 @@ _UTF_16 = "it seems to be UTF-16: write it as UTF-8, as with iconv -f UTF-16 -t 
 _PADDED_FILE = (
     "its first line has zero bytes, as a log that was cut while it was written: remove them, as with tr -d '\\000'"
 )
+_RETURNS = "its header ends with a carriage return alone: end lines with newlines, as with tr '\\r' '\\n'"
 _TRIMMED = " \t"
 """What Arrow ignores around a number."""
 _SEPARATOR_LINE = b"sep="
@@ -155,7 +156,7 @@ class CsvLines:
         if not (missing if schema is not None else hint):
             return None
         fault = f"its header has no column {' nor '.join(missing)}; it" if missing else "it has one line, which"
-        return f"{fault} reads {', '.join(names)}{f'. {hint}' if hint else f'; {remedies.OTHER_COLUMNS}'}"
+        return f"{fault} reads {', '.join(names)}{f'. {hint}' if hint else f'; {remedies.COMMON}'}"
 
     def _text(self, lines: Block, errors: str = "strict") -> memoryview | bytes:
         """Lines in UTF-8, so that Arrow keeps a byte order mark at the beginning as bytes of the first record."""
@@ -196,9 +197,18 @@ class CsvLines:
         options = pyarrow.csv.ParseOptions(delimiter=self._dialect.delimiter)
         try:
             text = bytes(self._dialect.utf8(line)) + b"\n"
-            return tuple(_read_csv(text, parse_options=options).column_names)
+            found = _read_csv(text, parse_options=options)
+            if found.num_rows:
+                # Arrow ends a line there; the records behind it would be a part of the header.
+                raise Unreadable(_RETURNS)
+            return tuple(found.column_names)
         except (pa.ArrowException, ValueError) as error:
+            if not self._is_closed(line):
+                raise Unreadable(
+                    f"its header cannot be read: a quote in it is not closed; {remedies.MULTILINE}"
+                ) from error
             hint = f". {_NO_UTF8_HINT}" if self._dialect.encoding == UTF_8 and _is_no_utf8(line) else ""
+            hint = f". {_RETURNS[0].upper()}{_RETURNS[1:]}" if _has_lone_return(line) else hint
             raise Unreadable(f"its header cannot be read: {error}{hint}") from error
 
     def _is_closed(self, line: bytes) -> bool:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 TYPES: Final = "If the value is right, give all columns their types with schema=, which applies to later records"
+ZONES: Final = 'Give this column as "string" with schema=: so times are read with a zone and without one (UTC)'
 OTHER_COLUMNS: Final = "give the columns with schema="
+COMMON: Final = "give schema= with only those columns that every file has"
 COLUMNS: Final = "give all columns their types with schema="
 FILE: Final = "Repair or remove the file, or count such files as dead letters with on_bad_file='dead-letter'"
 LISTED: Final = (
@@ -29,8 +31,10 @@ MULTILINE: Final = "fields of several lines need multiline=True"
 UNIT_IS_WRONG: Final = "or timestamp_unit= is wrong"
 
 _OF_OPTIONS = (
+    COMMON,
     OTHER_COLUMNS,
     TYPES,
+    ZONES,
     FILE,
     LISTED,
     SKIPPED,

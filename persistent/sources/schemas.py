@@ -188,7 +188,7 @@ def misfit(
         places = have.get_all_field_indices(field.name)
         if len(places) != 1:
             found = "no column" if not places else "more than one column"
-            return f"it has {found} {field.name!r}; its columns are {', '.join(have.names)}; {remedies.OTHER_COLUMNS}"
+            return f"it has {found} {field.name!r}; its columns are {', '.join(have.names)}; {remedies.COMMON}"
         kind = have.field(places[0]).type
         plain_kind = _plain_type(kind)
         if not (fits or widens)(plain_kind, field.type) and not pa.types.is_null(kind):

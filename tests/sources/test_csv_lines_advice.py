@@ -166,3 +166,42 @@ def test_a_declared_number_may_be_a_key(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("ts,page,n\n1700000000000,1.10,1\n")
     assert read(path, schema={**TYPES, "page": "double"})[0].notes == ()
+
+
+@pytest.mark.parametrize("options", [{}, {"schema": TYPES}, {"multiline": True}], ids=str)
+@pytest.mark.parametrize("data", [GOOD.replace(b"\n", b"\r"), GOOD.replace(b"n\n", b"n\r", 1)], ids=["all", "header"])
+def test_lines_that_end_with_a_carriage_return_are_not_a_part_of_the_header(
+    data: bytes, options: dict[str, Any], tmp_path: Path
+) -> None:
+    """Their records were in no account: not counted, and no dead letters."""
+    (tmp_path / "a.csv").write_bytes(data)
+    with pytest.raises(SourceError, match=r"a\.csv: its header ends with a carriage return alone: end lines with newl"):
+        read(tmp_path / "a.csv", **options)
+    (tmp_path / "a.csv").write_bytes(data.replace(b"\r", b"\n"))
+    assert read(tmp_path / "a.csv", **options)[0].rows == 2
+
+
+def test_a_line_break_in_a_name_needs_an_option(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(GOOD.replace(b",n\n", b',n,"net\nprice"\n', 1).replace(b",1\n", b",1,3\n"))
+    with pytest.raises(SourceError, match="a quote in it is not closed; fields of several lines need multiline=True"):
+        read(tmp_path / "a.csv")
+    assert read(tmp_path / "a.csv", multiline=True)[0].rows == 2
+
+
+def test_times_with_a_zone_and_without_one_are_read_as_text(tmp_path: Path) -> None:
+    """The reason ended in the middle of what Arrow advises about its own functions."""
+    times = b"ts,page,n\n2024-05-06T10:00:00Z,a,1\n2024-05-06T10:00:01,b,2\n"
+    (tmp_path / "a.csv").write_bytes(times)
+    types = {**TYPES, "ts": pa.timestamp("ms")}
+
+    def run(types: dict[str, Any]) -> tuple[RunReport, Pipeline]:
+        source = FileSource(tmp_path / "a.csv", timestamp="ts", schema=types)
+        pipeline = pipeline_of(source, f"memory://{uuid.uuid4()}")
+        return pipeline.run(engine=Embedded(1)), pipeline
+
+    report, pipeline = run(types)
+    (reason,) = pipeline.dead_letters()["reason"].to_pylist()
+    assert report.dead == 1 and reason.partition("'2024-05-06T10:00:00Z'")[2].startswith(
+        '. Give this column as "string"'
+    )
+    assert run({**types, "ts": "string"})[0].dead == 0
