@@ -34,6 +34,7 @@ column.py  ordered.py  table.py                 columns of every kind; of values
 groupby/                                        group-by: sorting, cells, segments, sliding windows
 values.py  pairs.py  scalars.py  arrays.py      the inputs: their types, as single values and as columns
 encoding.py  decoding.py  encoded.py  hashing.py   plain values as canonical bytes; the hash of a key
+text.py  html.py        text as words of eight bytes; what a notebook shows of a monoid
 """
 
 from monoids.combinators import contramap, dual

@@ -47,7 +47,7 @@ class Monoid(Generic[Element]):
     idempotent: bool = False
     exact: bool = True
     widens: bool = False
-    """Whether elements that outgrow the types of ``schema`` are stored in wider types: see widening.py."""
+    """Whether elements that outgrow the types of ``schema`` are stored in wider types: see ``monoids.arrays``."""
     name: str = ""
     version: int = 1
     schema: pa.Schema = pa.schema([pa.field("element", pa.binary(), nullable=False)])

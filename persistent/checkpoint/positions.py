@@ -1,7 +1,8 @@
 """A position codec says what the positions of a source are, and orders records by them.
 
 Positions of one codec are ordered by ``<``. Each part of a manifest or plan that holds positions names their codec,
-with its version. To add one: a class here, its name in ``Codec``, and the format that brought it.
+with its version. To add one: a class here, its name in ``Codec`` with the format that brought it, and an instance in
+``CODECS``.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@
                    letters) in such a file
     runs.py        state rows in such a file
     key_types.py   the types of key columns, by name
+    decimals.py    decimals from text, exact or refused
+    recognised.py  bytes that were proven before, recognised by a shorter hash
 
 Reading any bytes returns what was written or raises ``CorruptCheckpoint``, in memory that is a small multiple of their
 size, and never runs or unpickles anything.

@@ -14,6 +14,9 @@ class Engine(Protocol):
 
     ``parallelism``: the number of items that run at once. ``in_process``: whether workers share the driver's memory; if
     not, functions, items and results are sent by cloudpickle.
+
+    An engine may also have ``check(storages, *sources)``: raise ``InvalidPipeline`` for a storage or source that its
+    workers cannot reach.
     """
 
     @property

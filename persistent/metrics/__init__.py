@@ -1,6 +1,7 @@
 """Metrics say how a run fares while it lasts, to Prometheus or OpenTelemetry.
 
 ``table`` has the name of each; ``board`` holds the newest figures, which a driver leaves there after each step.
+``prometheus`` and ``otel`` give them out.
 """
 
 from __future__ import annotations

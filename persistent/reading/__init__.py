@@ -1,5 +1,10 @@
 """Reading a checkpoint changes nothing: its state, its clock, the difference between two checkpoints, an export to
-Parquet."""
+Parquet.
+
+ state      a state as a table; place: the manifest from which it is read
+ clocks     where the clock stands; furthest: the record that moved it there
+ diff       what changed between two checkpoints
+ export     a state as Parquet files"""
 
 from persistent.reading.clocks import ClockReading, PartitionReading, clock_reading
 from persistent.reading.diff import Change, Diff, diff

@@ -2,15 +2,15 @@
 
 protocol.py                the two kinds of sinks, and their arguments
 outlet.py                  a sink of either kind, and the place where its outputs wait
-file.py  json_lines.py     a folder of Parquet or JSON lines files
+file.py  json_lines.py     a folder of Parquet or JSON lines files; file_lists.py: which files are published
 memory.py                  a list of rows
 function.py                a function of the user
 marks.py                   the moves of the mark of a batch sink
-sqlite.py  sql.py          a table in a SQLite file
+sqlite*.py  sql.py         a table in a SQLite file
 log.py                     a segmented log
 kafka.py  kafka_place.py   a Kafka topic
 rabbit_stream.py           a RabbitMQ stream
-postgres*.py  sql.py       a table in a PostgreSQL database
+postgres*.py  sql.py       a table in a PostgreSQL database; column_limits.py: which values a database holds
 rabbit.py                  a RabbitMQ queue or exchange
 """
 

@@ -1,4 +1,18 @@
-"""Sources provide the records that a job reads."""
+"""Sources provide the records that a job reads.
+
+protocol.py                the source, its plans, its records; options.py: what is recorded
+memory.py                  a list of rows: the shortest source
+file.py                    files: listing, walk, roots: which there are; index, layout, splits: which are read next
+formats.py                 the protocol of their formats; file_formats.py: by name
+lines.py  text.py          lines, with their offsets; json_lines, csv_lines, csv_dialect: their fields
+parquet.py                 columns
+kafka.py  rabbit_stream.py   partitions of a broker, by offsets.py
+rabbit.py  topic.py        through a journal; that of a queue: rabbit_pump, _journal, _frames, _messages
+log.py                     a segmented log
+then.py  halves.py         a history, then a live source
+message_columns.py         the columns of messages; values, avro, avro_schemas: formats of their values
+schemas.py  conversion.py  timestamps.py    the columns of a source, their types, and the event time
+reader.py  remedies.py     how files are read, and what to do if not; lru_cache.py: what is kept in memory"""
 
 from typing import TYPE_CHECKING
 

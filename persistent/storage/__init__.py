@@ -1,4 +1,12 @@
-"""A storage is a folder of named bytes that survive. Only this package knows fsspec, its clients, and ``os``.
+"""A storage is a folder of named bytes that survive. Only this package and the listing of a source's files know fsspec,
+its clients, and the disk.
+
+protocol.py                its six verbs; opening.py: the storage behind a URL
+local.py  memory.py        a folder of a local disk; of this process
+s3.py  hdfs.py  generic.py    behind a network, all by fsspec_storage.py; clients.py: their clients
+failures.py                what a failure means, and when a request is repeated
+doctor.py  racer.py        whether a store lets one of many win
+places.py  short_names.py  how users name a place, and how it is shown
 
 A change survives a loss of power once its verb has returned: files are synced before their names, names before the
 answer. No verb overwrites a file; only ``write`` behind a network relies on its name being new. HDFS answers when the

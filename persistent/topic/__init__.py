@@ -7,6 +7,7 @@ receiving.py                   the receiver: finding a sender, one session after
 sender.py     receiver.py      both over TCP
 loop_thread.py                 their connections, in a thread of one process
 journal.py                     what a receiver hands out, in a log
+options.py                     the options of both
 """
 
 from persistent.topic.messages import MessagesLost, SessionBegan, SessionEnded, TopicMessage, TopicPlace

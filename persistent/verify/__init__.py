@@ -10,6 +10,8 @@
     source     with the pipeline: the source holds what the account counts, up to the checkpoint's positions
 
 It changes nothing and can run beside the job. Only the last two checks need user code.
+``checker`` makes the checks, which are in ``laws``, ``runs`` and ``rows``, ``sinks``, ``source``; ``findings`` holds
+what they find.
 """
 
 from persistent.verify.checker import verify
