@@ -278,7 +278,6 @@ class Pipeline:
         name: str,
         add: Any = None,
         remove: Any = None,
-        undone: str | int | None = None,
         spark: Any = None,
         engine: str | Engine | None = None,
         take_over: bool = False,
@@ -290,15 +289,13 @@ class Pipeline:
         ``add``, ``remove``: the path of a file, mappings or messages, an Arrow table, or a source that is read whole.
         The task processes each record, or nothing is changed: Refused for a window that is final, or a key that has
         expired, if no other state takes it, and ``remove`` for a monoid that is no Group. What was published is
-        published anew, as for late records and changes. ``undone``: no records, but the name of a correction that a
-        rollback has undone and left to be seen; its keys and windows are published as they are now. Or the id of the
-        rollback, for all of them, and for sessions. ``take_over``: even if a driver may run. Raises StillRunning.
+        published anew, as for late records and changes. ``take_over``: even if a driver may run. Raises StillRunning.
         """
         check_not_read_back(self.sources, self.all_sinks, self.storage)
         chosen = self._engine(spark, engine)
         options = Options(max_future_ms=self.max_future_ms, retention=self.retention)
         try:
-            return correct(self.job(), chosen, options, Asked(name, add, remove, take_over, undone))
+            return correct(self.job(), chosen, options, Asked(name, add, remove, take_over))
         finally:
             if chosen is not engine:
                 chosen.stop()

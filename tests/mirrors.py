@@ -27,6 +27,7 @@ UNMIRRORED = {
     "persistent.sources.protocol": "a protocol, and values without behaviour",
     "persistent.sources.rabbit_stream": "a real broker: tests/servers/test_rabbit_streams.py",
     "persistent.text.figures": "its examples say it all",
+    "persistent.worker.shard_views": "tests/worker/test_publish_shard.py publishes what it reads",
     "persistent.worker.dispatch": "one match over what three modules do",
     "persistent.worker.job": "a value without behaviour",
 }

@@ -40,7 +40,6 @@ MANY_PARAMETERS = {
     "persistent.cli.rows.state": 11,  # Click gives a command each option by name.
     "persistent.cli.run.run": 10,
     "persistent.cli.clock.clock_command": 7,
-    "persistent.cli.operate.correct_command": 7,
     "persistent.worker.merge_runs.write_run": 7,  # The deltas and the key groups of the run are two ranges.
     "persistent.verify.rows.state_table_faults": 7,
 }

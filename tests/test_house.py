@@ -137,8 +137,10 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.worker.publish_shard",
         "persistent.worker.dispatch",
     ),
+    ("persistent.driver.undoing",),
     (
         "persistent.driver.results",
+        "persistent.driver.output_batches",
         "persistent.worker.correct_records",
         "persistent.worker.correct_states",
         "persistent.driver.naming",
@@ -149,7 +151,6 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.driver.run_cache",
         "persistent.driver.agenda_cache",
         "persistent.worker.state_tables",
-        "persistent.driver.output_batches",
         "persistent.driver.sink_names",
         "persistent.driver.same_job",
         "persistent.driver.publish",
@@ -197,7 +198,7 @@ ROOMS = {
     "engines": "errors storage worker.requirements",
     "views": "errors codec window session_window time_to_live state_rows",
     "worker": "errors zone text codec storage sources sinks message window session_window time_to_live agenda lateness "
-    "state_rows state delta deltas views task processing checkpoint dedupe",
+    "state_rows state delta views task processing checkpoint dedupe",
     "driver": "errors clock zone stopping promises text codec storage sources sinks window session_window time_to_live "
     "agenda lateness state state_rows task checkpoint engines worker dedupe plots",
     "plots": "errors text",

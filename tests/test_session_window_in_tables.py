@@ -228,15 +228,12 @@ def test_a_rollback_that_leaves_outputs_comes_to_the_same(seed: int, options: di
 
 @pytest.mark.parametrize("seed", one_in(4, range(4)))
 def test_what_a_rollback_has_left_is_taken_back(seed: int, tmp_path: Path) -> None:
-    """By its id, of sessions that are published as they close: the table is that of the checkpoint, and the job goes
-    on to other sessions than before."""
+    """By another rollback to the same checkpoint: the job goes on to other sessions than before."""
     with shown_of(seed, tmp_path, {}) as made:
         made.go(30)
         target = made.ids()[len(made.ids()) // 2]
-        had = current([row for row in made.every.rows() if row["revision"] <= target])
-        entry = rollback(made.storage, target, outputs="again")
-        made.pipeline(**KEPT).correct(name="undone", undone=entry.manifest.id, engine="embedded")
-        assert made.shown() == had
+        for outputs in ("again", "retract"):
+            rollback(made.storage, target, outputs=outputs)
         read = made.read()
         made.rows = [*made.rows[:read], *straggling(seed + 100, 20, 4, 10, 60)]
         made.stops = [read]

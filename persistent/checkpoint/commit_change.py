@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from persistent.checkpoint.copies import newest_of
-from persistent.checkpoint.corrections import left_shown_text
 from persistent.checkpoint.log import Log, Trace
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, new_nonce
@@ -31,11 +30,6 @@ from persistent.errors import CorruptCheckpoint, NewerFormat
 from persistent.storage import Storage
 
 logger = logging.getLogger("persistent.operations")
-
-_SESSIONS = (
-    ". Sessions need the id of this rollback instead, undone=%d; if they are published as they change, only another "
-    "rollback, with --outputs=retract, takes them back"
-)
 
 Location = str | os.PathLike[str] | Storage
 """A checkpoint: its storage or its URL."""
@@ -197,19 +191,4 @@ def put_change(log: Log, seen: Manifests, decision: Decision) -> Entry:
         written = {} if decision.write is None else decision.write(attempt)
     entry = log.put(succeed(last, decision.kind, id=attempt.id, **decision.fields, **written))
     log.check(attempt.id)
-    _warn_of_corrections(entry.manifest, last.manifest, log.storage.url)
     return entry
-
-
-def _warn_of_corrections(manifest: Manifest, last: Manifest, url: str) -> None:
-    """Log which corrections the state has lost while their rows stay with the sinks."""
-    # The outputs up to the target stay, even if all later ones are taken back.
-    kept = manifest.target if manifest.retract is not None and manifest.target is not None else manifest.id
-    undone = [
-        name
-        for name, one in last.corrections.items()
-        if name not in manifest.corrections and one.checkpoint <= kept and not one.is_neutral
-    ]
-    if undone and last.result_sinks():
-        is_of_sessions = any(node.has_sessions for node in last.nodes.values())
-        logger.warning("%s: %s", url, left_shown_text(undone) + (_SESSIONS % manifest.id if is_of_sessions else ""))

@@ -6,7 +6,7 @@ A manifest keeps the account of every correction under its name, so that none is
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from msgspec import Meta
@@ -29,17 +29,9 @@ class Correction(Part, frozen=True):
     sha256: Sha256
     refused: Annotated[tuple[Name, ...], Meta(max_length=PARTS_MAX)] = ()
 
-    @property
-    def is_neutral(self) -> bool:
-        """Whether it has changed no value: it has published again what an undone one had left."""
-        return not (self.added or self.removed)
-
     def __str__(self) -> str:
         partly = f", partly refused by {', '.join(self.refused)}" if self.refused else ""
-        done = (
-            "nothing changed, published again" if self.is_neutral else f"{self.added:,} added, {self.removed:,} removed"
-        )
-        return f"{done}{partly}"
+        return f"{self.added:,} added, {self.removed:,} removed{partly}"
 
 
 Corrections = Annotated[Mapping[Name, Correction], Meta(max_length=MANY)]
@@ -62,7 +54,7 @@ def corrections_before(corrections: Corrections, clock: int, url: str) -> dict[s
     kept = {}
     for name, one in corrections.items():
         first, last = one.panes
-        if first < clock <= last and not one.is_neutral:
+        if first < clock <= last:
             raise Refused(
                 f"{url}: the correction {name!r} has changed the state before {utc_text(clock)} and after it, and the "
                 f"state as of that clock has only a part of it. Choose a clock up to {utc_text(max(first, 0))}, or "
@@ -77,7 +69,7 @@ def check_holds(held: Corrections, newest: Corrections, clock: int, id: int, url
     """Refused if checkpoint ``id``, which ``held`` some corrections, lacks one of the ``newest`` ones that has changed
     the state before the clock: the state as of it would be without."""
     for name, one in newest.items():
-        if held.get(name) != one and one.panes[0] < clock and not one.is_neutral:
+        if held.get(name) != one and one.panes[0] < clock:
             raise Refused(
                 f"{url}: checkpoint {id} is the newest that knows the state as of {utc_text(clock)}, and it lacks the "
                 f"correction {name!r}, which has changed the state before that clock, in checkpoint {one.checkpoint}. "
@@ -89,28 +81,13 @@ def check_holds(held: Corrections, newest: Corrections, clock: int, id: int, url
 def check_read_with(held: Corrections, newest: Corrections, clock: int, id: int, url: str) -> None:
     """UnknownCheckpoint if the state as of the clock, read from checkpoint ``id``, would lack a correction."""
     for name, one in newest.items():
-        if held.get(name) != one and one.panes[0] < clock and not one.is_neutral:
+        if held.get(name) != one and one.panes[0] < clock:
             raise UnknownCheckpoint(
                 f"{url}: no kept checkpoint holds the state as of {utc_text(clock)} with the correction {name!r}, "
                 f"which has changed it in checkpoint {one.checkpoint}: the newest that separates what is before that "
                 f"clock, {id}, lacks it. Choose a later clock; or read that checkpoint as it was: at={id}, "
                 f"or '--at {id}'"
             )
-
-
-def left_shown_text(names: Collection[str]) -> str:
-    """What is left to be seen of corrections that the state no longer holds, and what to do.
-
-    >>> left_shown_text(["b", "a"])[:53]
-    'the state no longer holds the corrections a, b; their'
-    """
-    first, which = min(names), f"the correction{'s' if len(names) > 1 else ''} {', '.join(sorted(names))}"
-    return (
-        f"the state no longer holds {which}; their rows stay where they were published, as all later outputs do. Keys, "
-        "and closed windows, that no later record changes keep them. To publish those as they are now, before "
-        f"the job runs again: correct(name=..., undone={first!r}), or 'persistent correct PIPELINE NAME --undone "
-        f"{first}'. Later, apply a correction again, and then another one with add and remove exchanged"
-    )
 
 
 def all_corrections(one: Corrections, other: Corrections) -> dict[str, Correction]:

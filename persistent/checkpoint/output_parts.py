@@ -50,9 +50,21 @@ class SinkPart(Part, frozen=True):
         return self.node is None
 
     @property
+    def is_undone_by_rows(self) -> bool:
+        """Whether a rollback takes back its outputs by further rows, as it can only append."""
+        return "undo" in self.does and "retract" not in self.does
+
+    @property
     def owed(self) -> tuple[SinkBatch, ...]:
         """The batches with outputs that may still be unpublished."""
         return tuple(batch for batch in self.unpublished if batch.staged)
+
+
+def undoable(sinks: Mapping[str, SinkPart]) -> set[str]:
+    """The names of the outputs that stay in the checkpoint as long as a manifest with these sinks is kept, to be taken
+    back by rows."""
+    batches = (batch for sink in sinks.values() if sink.is_undone_by_rows for batch in sink.owed)
+    return {staged.name for batch in batches for staged in batch.staged}
 
 
 def named_after(sinks: Mapping[str, SinkPart], nodes: Collection[str]) -> dict[str, SinkPart]:

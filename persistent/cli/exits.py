@@ -25,7 +25,6 @@ _NAME = re.compile(r"(^|say which, )name='([^']*)'")
 _OPTION = re.compile(
     r"(?<!\()(?<!Python )\b(?:outputs=\"(?P<outputs>\w+)\"(?: \(--outputs=\w+\))?"
     r"|(?P<flag>end_of_input|follow|take_over)=True"
-    r"|undone=(?:'(?P<name>[^']*)'|(?P<id>\d+)|(?!\w))"
     r"|(?P<given>add|remove)=(?!\w))"
 )
 
@@ -63,8 +62,8 @@ def worded(text: str) -> str:
 
     >>> worded("Two has the states short, total: say which, name='short'")
     'Two has the states short, total: say which, --name short'
-    >>> worded("undone='x': omit add= and remove=, or run with follow=True")
-    '--undone x: omit --add and --remove, or run with --follow'
+    >>> worded("omit add= and remove=, or run with follow=True")
+    'omit --add and --remove, or run with --follow'
     """
     return _OPTION.sub(_in_words, _NAME.sub(r"\1--name \2", text))
 
@@ -73,9 +72,7 @@ def _in_words(found: re.Match[str]) -> str:
     one = found.groupdict()
     if one["outputs"]:
         return f"--outputs={one['outputs']}"
-    if name := one["flag"] or one["given"]:
-        return f"--{name.replace('_', '-')}"
-    return f"--undone {one['name'] or one['id'] or ''}".rstrip()
+    return f"--{(one['flag'] or one['given']).replace('_', '-')}"
 
 
 def exit_code(error: PersistentError) -> int:

@@ -161,13 +161,10 @@ def compact_command(pipeline: str, take_over: bool, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--add", metavar="FILE", help="Put the records of this file into the state.")
 @click.option("--remove", metavar="FILE", help="Take the records of this file out of the state.")
-@click.option(
-    "--undone", metavar="OTHER", help="What this one, or all since this rollback, has left is published anew."
-)
 @take_over_option
 @json_option
 def correct_command(
-    pipeline: str, name: str, add: str | None, remove: str | None, undone: str | None, take_over: bool, as_json: bool
+    pipeline: str, name: str, add: str | None, remove: str | None, take_over: bool, as_json: bool
 ) -> None:
     """Correct the state, or each of several, by the records of files, once for each NAME.
 
@@ -177,10 +174,7 @@ def correct_command(
     \b
     persistent correct bank.py:pipeline ticket-42 --remove wrong.jsonl --add right.jsonl
     """
-    which = int(undone) if undone is not None and undone.isdigit() else undone
-    made = pipeline_of(pipeline).correct(
-        name=name, add=add, remove=remove, undone=which, take_over=take_over, engine="embedded"
-    )
+    made = pipeline_of(pipeline).correct(name=name, add=add, remove=remove, take_over=take_over, engine="embedded")
     if as_json:
         click.echo(json_text({"name": name, **to_builtins(made)}))
         return

@@ -13,7 +13,7 @@ What a step follows from, and leads to:
  commit             the next manifest, and its sinks, as a pure function of the last one; seen_part: its seen records
  publish            makes committed outputs visible, takes back after a rollback, collects garbage
  publish_after      publishes what depends on the step itself: late records, changes, keys that expire
- output_batches     the batches that each sink is given, and has
+ output_batches     the batches that each sink is given, and has; undoing: the rows that take back some of them
  overlaps           judges copies that splits of one step have in common
  drift              a source that is far ahead waits
 
@@ -30,7 +30,7 @@ What a job may be:
  changes            what another value of an option leads to
  start_from         how a job starts from a savepoint
  evolution          how to migrate the state of a changed task; migration: does so
- correction         puts records into states by hand, or takes them out; undone_corrections: what a rollback left of it
+ correction         puts records into states by hand, or takes them out
  job_guarantee      what a job promises
 
 What a run reports:

@@ -36,7 +36,6 @@ from persistent.driver.publish_after import is_told_anew, outputs_after
 from persistent.driver.results import NodeResults, Results
 from persistent.driver.same_job import check_same_job
 from persistent.driver.step import NodeStep, Step, time_limit_of
-from persistent.driver.undone_corrections import Left, left_by, left_since, undone_outputs, untouched_rows
 from persistent.driver.workbench import NodeBench, Workbench
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, NoCheckpoint, Refused
@@ -50,28 +49,25 @@ from persistent.zone import Zone
 
 @dataclass(frozen=True)
 class Asked:
-    """A correction as it is asked for. ``takes_over``: even if a driver may run. ``undone``: the name of one that a
-    rollback has undone, of which the keys are published as they are now; or the id of the rollback, for all of them."""
+    """A correction as it is asked for. ``takes_over``: even if a driver may run."""
 
     name: str
     add: Any = None
     remove: Any = None
     takes_over: bool = False
-    undone: str | int | None = None
 
 
 @dataclass(frozen=True)
 class Amendment:
-    """The records of a correction, under its name; of one that has ``left`` something to be seen, none."""
+    """The records of a correction, under its name."""
 
     name: str
     added: Given
     removed: Given
-    left: Left | None = None
 
     @property
     def sha256(self) -> str:
-        return digest(self.added, self.removed) if self.left is None else self.left.sha256
+        return digest(self.added, self.removed)
 
     def applied(self, manifest: Manifest, url: str) -> Correction | None:
         """Its account, if it was applied. Refused if that one had other records."""
@@ -91,7 +87,7 @@ def correct(job: Job, engine: Engine, options: Options, asked: Asked) -> Correct
     if not newest.manifest.base:
         raise NoCheckpoint(f"{url}: nothing was counted yet, so there is nothing to correct: run the pipeline first")
     check_same_job(newest.manifest, first_manifest(job, ""), url)
-    amendment = _amendment(job.in_zones(_zones(newest.manifest)), asked, log, newest.manifest)
+    amendment = _amendment(asked, newest.manifest)
     known = amendment.applied(newest.manifest, url)
     if known is not None:
         _publish_owed(job, log, newest.manifest)
@@ -126,13 +122,11 @@ def _zones(manifest: Manifest) -> dict[str, Zone | None]:
     return {name: one.zone for name, one in manifest.nodes.items()}
 
 
-def _amendment(job: Job, asked: Asked, log: Log, manifest: Manifest) -> Amendment:
+def _amendment(asked: Asked, manifest: Manifest) -> Amendment:
     try:
         check_name(asked.name, "the name of the correction")
     except (TypeError, ValueError) as error:
         raise InvalidPipeline(str(error)) from error
-    if asked.undone is not None:
-        return Amendment(asked.name, Given("add"), Given("remove"), _left(job, asked, log, manifest))
     form = _form(manifest)
     added, removed = given_records("add", asked.add, form), given_records("remove", asked.remove, form)
     if not (added.rows or removed.rows):
@@ -140,18 +134,6 @@ def _amendment(job: Job, asked: Asked, log: Log, manifest: Manifest) -> Amendmen
         where = f" in {' and '.join(files)}" if files else ""
         raise InvalidPipeline(f"give the records to add=, to remove=, or both: there are none{where}")
     return Amendment(asked.name, added, removed)
-
-
-def _left(job: Job, asked: Asked, log: Log, manifest: Manifest) -> Left:
-    if asked.add is not None or asked.remove is not None:
-        raise InvalidPipeline("undone= names what was undone, whose records are not needed: omit add= and remove=")
-    known = manifest.corrections.get(asked.name)
-    if known is not None and known.is_neutral:
-        # Applied already; what it was made of may no longer be kept.
-        return Left(str(asked.undone), {}, known.sha256)
-    if isinstance(asked.undone, int):
-        return left_since(job, log, manifest, asked.undone)
-    return left_by(log, manifest, str(asked.undone))
 
 
 def _form(manifest: Manifest) -> Form | None:
@@ -200,8 +182,6 @@ def _task(node: Node, part: NodePart) -> TaskStep:
 def _rows(job: Job, options: Options, last: Entry, amendment: Amendment) -> CorrectedRows:
     """The rows that correct each state. Refused if there are none."""
     step = Step(last, _plan(job, last))
-    if amendment.left is not None:
-        return CorrectedRows(*untouched_rows(job, amendment.left, {id: one.final for id, one in step.nodes.items()}))
     limit = time_limit_of(step, options.max_future_ms).within(one.state.window for one in job.nodes.values())
     judged = {id: _judged(one) for id, one in step.nodes.items()}
     found = corrected_rows(job, judged, limit, amendment.added, amendment.removed)
@@ -223,10 +203,7 @@ def _corrected(bench: Workbench, last: Entry, amendment: Amendment) -> Manifest:
     found = _rows(job, bench.options, last, amendment)
     added, removed = amendment.added, amendment.removed
     results = Results(
-        nodes={
-            name: _results(bench.nodes[name], one, found.rows.get(name), amendment.left)
-            for name, one in step.nodes.items()
-        }
+        nodes={name: _results(bench.nodes[name], one, found.rows.get(name)) for name, one in step.nodes.items()}
     )
     written = [run for one in results.nodes.values() for run in one.delta]
     panes = min((run.pane_min for run in written), default=0), max((run.pane_max for run in written), default=0)
@@ -257,19 +234,16 @@ def _written(bench: NodeBench, step: NodeStep, rows: GroupSums) -> MappedNode:
     return MappedNode(run, panes, agenda, types)
 
 
-def _results(bench: NodeBench, step: NodeStep, rows: GroupSums | None, left: Left | None) -> NodeResults:
+def _results(bench: NodeBench, step: NodeStep, rows: GroupSums | None) -> NodeResults:
     """What the correction publishes of a node: what it changes of closed windows, or of all that is published as it
-    changes. Without rows it changes nothing, and can have to publish all the same. ``left``: what was left to be seen;
-    of it only sessions are taken back."""
-    undone, node = undone_outputs(bench, step, left), bench.node
-    if undone is not None:
-        return NodeResults(closed=(undone,))
+    changes. Without rows it changes nothing, and can have to publish all the same."""
+    node = bench.node
     if rows is None and not is_told_anew(node, step):
         return NodeResults()
     mapped = () if rows is None else (_written(bench, step, rows),)
     if not node.sinks or (node.state.lateness.of_changes is None and step.task.final_at is None):
         return NodeResults(mapped)
-    closed, _, changes = outputs_after(bench, step, mapped, anew=left is not None)
+    closed, _, changes = outputs_after(bench, step, mapped)
     return NodeResults(mapped, closed, changes=changes)
 
 

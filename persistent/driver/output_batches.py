@@ -6,20 +6,25 @@ mark in a sink never decreases.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from persistent.checkpoint.aside_columns import LATE_KEY, LATE_SCHEMA
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Staged
-from persistent.checkpoint.output_parts import LATE_SINK, Inheritance, SinkPart
+from persistent.checkpoint.output_parts import LATE_SINK, Inheritance, SinkBatch, SinkPart
 from persistent.codec import Run, type_of
+from persistent.driver.undoing import adds_up, batches_since, undoing_rows
 from persistent.lateness import CHANGE
+from persistent.sinks.outlet import abilities
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat, replaces
 from persistent.task import key_names
 from persistent.worker.job import Job, Node
-from persistent.worker.output_tables import empty_outputs, marks_of, newest_rows, output_key
+from persistent.worker.output_tables import RETRACTED, empty_outputs, marks_of, newest_rows, output_key
 
 _NOTHING = Inheritance((), 0)
 
@@ -46,40 +51,61 @@ def claim_of(job: Job, manifest: Manifest, sink: str) -> Claim:
 def batches_of(job: Job, manifest: Manifest, sink: str, read: Callable[[Staged], pa.Table]) -> tuple[OutputBatch, ...]:
     """The batches of a sink that may still be unpublished, oldest first. One that keeps one row of a key and window is
     given one: the rows of a key are staged in one file."""
-    oldest, key = manifest.revision_base + manifest.oldest, _key(job, sink)
+    return tuple(_batch(job, manifest, sink, batch, read) for batch in part_of(manifest, sink).unpublished)
+
+
+def _batch(
+    job: Job, manifest: Manifest, sink: str, batch: SinkBatch, read: Callable[[Staged], pa.Table]
+) -> OutputBatch:
+    key = _key(job, sink)
 
     def read_newest(staged: Staged) -> pa.Table:
         return newest_rows(read(staged), key)
 
-    return tuple(
-        OutputBatch(
-            job=manifest.job,
-            number=manifest.revision_base + batch.id,
-            before=_number(manifest, sink, batch.before),
-            oldest=oldest,
-            id=batch.id,
-            url=job.storage.url,
-            key=key,
-            staged=batch.staged,
-            read=read_newest if replaces(job.all_sinks[sink]) else read,
-        )
-        for batch in part_of(manifest, sink).unpublished
+    return OutputBatch(
+        job=manifest.job,
+        number=manifest.revision_base + batch.id,
+        before=_number(manifest, sink, batch.before),
+        oldest=manifest.revision_base + manifest.oldest,
+        id=batch.id,
+        url=job.storage.url,
+        key=key,
+        staged=batch.staged,
+        read=read_newest if replaces(job.all_sinks[sink]) else read,
     )
 
 
-def retreat_of(job: Job, manifest: Manifest, sink: str, batches: Sequence[OutputBatch]) -> Retreat | None:
+def retreat_of(job: Job, log: Log, manifest: Manifest, sink: str, read: Callable[[Staged], pa.Table]) -> Retreat | None:
     """The rollback that the manifest follows, if the sink had begun by then; until the next checkpoint."""
     if manifest.target is None or sink not in manifest.sinks:
         return None
-    return Retreat(
+    retreat = Retreat(
         job=manifest.job,
         number=manifest.revision_base + manifest.base,
         first=None if manifest.retract is None else manifest.revision_base + manifest.retract[0],
-        staged=tuple(batches),
+        staged=batches_of(job, manifest, sink, read),
         key=_key(job, sink),
         id=manifest.base,
         url=job.storage.url,
     )
+    if manifest.retract is None or not SinkPart(abilities(job.all_sinks[sink])).is_undone_by_rows:
+        return retreat
+    since = list(batches_since(lambda id: log.read(id).manifest, manifest, sink, manifest.retract[0]))[::-1]
+    staged = (*retreat.staged, *(_batch(job, manifest, sink, batch, read) for batch, _ in since))
+
+    def undoing(mark: int) -> OutputBatch:
+        # One that an earlier rollback has taken back counts no more.
+        batches = [batch for batch, by in since if by is None or manifest.revision_base + by > mark]
+        tables = [read(staged) for batch in batches for staged in batch.staged]
+        node = manifest.sinks[sink].node
+        signed = node is not None and adds_up(manifest.nodes[node])
+        places = [name for name in retreat.key if name != RETRACTED]
+        rows = undoing_rows(tables, places, retreat.number, both_signs=signed) if tables else None
+        files = (replace(batches[0].staged[0], rows=len(rows)),) if rows else ()
+        empty = _batch(job, manifest, sink, SinkBatch(manifest.base), lambda _: rows)
+        return dataclasses.replace(empty, before=mark, staged=files)
+
+    return dataclasses.replace(retreat, staged=staged, undoing=undoing)
 
 
 def part_of(manifest: Manifest, sink: str) -> SinkPart:

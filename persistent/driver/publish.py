@@ -30,7 +30,7 @@ from persistent.checkpoint.names import (
     retraction_name,
     retractions,
 )
-from persistent.checkpoint.output_parts import LATE_SINK, Inheritance, SinkPart
+from persistent.checkpoint.output_parts import LATE_SINK, Inheritance, SinkPart, undoable
 from persistent.checkpoint.plan import StepPlan
 from persistent.driver.output_batches import batches_of, claim_of, has_nothing, holder, part_of, retreat_of
 from persistent.driver.sink_names import check_inherits, check_named_as_before, check_takes_as_before
@@ -156,7 +156,7 @@ def publish(job: Job, log: Log, manifest: Manifest, *, is_own: bool = False) -> 
             try:
                 batches = batches_of(job, manifest, name, outlet.read)
                 _check_whole(job, outlet, [one for one in batches if not is_own or one.id != manifest.id])
-                outlet.publish(batches, retreat_of(job, manifest, name, batches))
+                outlet.publish(batches, retreat_of(job, log, manifest, name, outlet.read))
             except Fenced:
                 raise
             except Exception as error:
@@ -219,7 +219,7 @@ def mark_retracted(job: Job, manifest: Manifest) -> None:
     if manifest.retract is None:
         return
     for sink in job.all_sinks.values():
-        if getattr(sink, "retract", None) is None:
+        if all(getattr(sink, ability, None) is None for ability in ("retract", "undo")):
             raise _cannot_take_back(job, sink, manifest)
     name = retraction_name(*_taken_back(manifest))
     put_once(job.storage, f"{RETRACTED}/{name}", f"{name}\n".encode())
@@ -265,7 +265,7 @@ def _retracted_aside(storage: Storage, marks: Collection[range]) -> Iterator[str
 
 
 def _live(manifest: Manifest, kept: Iterable[Manifest]) -> set[str]:
-    return {name for one in kept for name in one.files()} | manifest.unpublished()
+    return {name for one in kept for name in (*one.files(), *undoable(one.sinks))} | manifest.unpublished()
 
 
 def no_longer_kept(manifest: Manifest, kept: Iterable[Manifest], dropped: Iterable[Manifest]) -> list[str]:
@@ -275,11 +275,12 @@ def no_longer_kept(manifest: Manifest, kept: Iterable[Manifest], dropped: Iterab
     # With many kept manifests this is most of what a step costs, and mostly none is dropped.
     live, names = _live(manifest, kept) if dropped else set(), dict[str, None]()
     for old in dropped:
-        files = garbage(sorted(old.files()), live, manifest.epoch, manifest.id)
+        files = garbage(sorted(old.files() | undoable(old.sinks)), live, manifest.epoch, manifest.id)
         plans = [plan_name(old.base, number) for number in range(old.replan + 1)] if old.base < manifest.oldest else []
         names |= dict.fromkeys((*files, *plans, manifest_name(old.id)))
     below = {one.id: one for one in kept if one.id < manifest.id}
-    waited = below[max(below)].unpublished() - manifest.unpublished() if below else set()
+    last = below[max(below)] if below else manifest
+    waited = last.unpublished() - manifest.unpublished() - undoable(last.sinks)
     return [*names, *sorted(name for name in waited if name.startswith(f"{STAGED}/"))]
 
 

@@ -49,11 +49,10 @@ def publishes_after(node: Node, step: NodeStep) -> bool:
 
 
 def outputs_after(
-    bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode], *, anew: bool = False
+    bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]
 ) -> tuple[tuple[Closed, ...], int, bool]:
     """The results of a step that publishes after it has mapped; without a sink, how many windows close; and whether
-    all that has changed is published. ``anew``: closed windows are published again as they are, and take nothing
-    back."""
+    all that has changed is published."""
     if bench.node.state.time_to_live is not None:
         closed, changes = _lives_after(bench, step, mapped)
         return closed, 0, changes
@@ -62,7 +61,7 @@ def outputs_after(
     else:
         changes = publishes_changes(bench.node, step)
         if not changes:
-            return *published_after(bench, step, mapped, anew=anew), False
+            return *published_after(bench, step, mapped), False
     return changes_after(bench, step, mapped) if changes else (), 0, changes
 
 
@@ -171,9 +170,7 @@ def _changed_sessions(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedN
     return [closing] if closing.delta or ((closing.whole or closing.anew) and closing.runs) else []
 
 
-def published_after(
-    bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode], *, anew: bool = False
-) -> tuple[tuple[Closed, ...], int]:
+def published_after(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> tuple[tuple[Closed, ...], int]:
     """The results of windows that close, and of closed ones that the delta touches, or a sink lacks; without a sink,
     how many close."""
     window, close_at = bench.node.state.window, step.task.close_at
@@ -190,7 +187,7 @@ def published_after(
     if not (is_due or corrected or joining):
         return (), 0
     types = key_types(step.before, mapped)
-    closing = replace(step.closing(), key_types=types, delta=delta, corrected=corrected, anew=anew, whole=joining)
+    closing = replace(step.closing(), key_types=types, delta=delta, corrected=corrected, whole=joining)
     first = corrected[0][0] if corrected else window.first_number(closing.closed)
     if joining:
         first = window.first_number(closing.settled)

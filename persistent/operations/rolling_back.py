@@ -11,12 +11,15 @@ from persistent.checkpoint.commit_change import Decision, Location, Manifests, c
 from persistent.checkpoint.copies import Target, copied, verified_runs
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, commits_of
+from persistent.checkpoint.names import STAGED
 from persistent.checkpoint.output_parts import SinkPart, named_after
 from persistent.checkpoint.parts import Account, Accounts, NodePart, SourcePart, TaskPart
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Instant, instant_ms, wall_ms
+from persistent.codec import decode_table
 from persistent.driver.evolution import to_tell_anew
 from persistent.driver.output_batches import has_nothing
+from persistent.driver.undoing import adds_up, batches_since, has_signs
 from persistent.errors import CorruptCheckpoint, NewerFormat, Refused, UnknownCheckpoint
 from persistent.sources.offsets import begun, begun_anew, gone_back
 from persistent.text.figures import utc_text
@@ -36,9 +39,9 @@ def rollback(
     """Return to checkpoint ``to``, or to the newest whose clock is at most ``clock``: restore state, clock, positions
     and account; the next run reads the source from there.
 
-    ``outputs``: what happens to later outputs. "retract": the next run takes them back before it publishes anything, so
-    that nothing appears twice. "again": they stay and are published a second time; the guarantee is at-least-once from
-    then on, and the history shows a rollback that retracts nothing.
+    ``outputs``: what happens to later outputs. "retract": the next run takes them back before it publishes anything, in
+    place, or by further rows in a sink that can only append. "again": they stay and are published a second time; the
+    guarantee is at-least-once from then on, and the history shows a rollback that retracts nothing.
 
     Every run of the checkpoint is verified before anything changes, and none is copied: the new manifest names the same
     runs. This also works if the newest manifest is lost or damaged: its id is never used again. Raises
@@ -60,9 +63,9 @@ def go_back(
     limited = {} if not_after is None else {"not_after": not_after}
 
     def decide(manifests: Manifests) -> Decision:
-        check_can_take_back(manifests.newest.manifest, outputs, log.storage.url)
         target = choose(manifests)
-        check_left_out(manifests, target.id, outputs, log.storage.url)
+        if outputs == "retract":
+            _check_can_undo(log, manifests, target)
         _verify(log, target)
 
         def fields(target: Manifest) -> dict[str, Any]:
@@ -110,7 +113,8 @@ def _published_to_all(
 
     ``again``: the sinks keep later outputs, which every key must replace, in all of them."""
     taking = {name: {sink for sink, part in sinks.items() if part.node == name} for name in target.nodes}
-    lacking = {name: _lacking(target, name, taking[name], again=again) for name in target.nodes}
+    turned = set() if again else _lacking_places(target, sinks)
+    lacking = {name: _lacking(target, name, taking[name], turned, again=again) for name in target.nodes}
     anew = {name: found for name, found in lacking.items() if found is not None}
     emptied = frozenset[str]() if again else frozenset().union(*anew.values())
     anew = {name: found for name, found in anew.items() if _shows_all(target.nodes[name])}
@@ -128,12 +132,25 @@ def _shows_all(node: NodePart) -> bool:
     return node.emit is not None or not node.has_windows
 
 
-def _lacking(target: Manifest, node: str, sinks: Collection[str], *, again: bool) -> frozenset[str] | None:
+def _lacking_places(target: Manifest, sinks: Mapping[str, SinkPart]) -> set[str]:
+    """The sinks that lack what stood there at the target, once what they were given since is taken back by rows: their
+    readers replace, and were given no row that was replaced."""
+    return {
+        name
+        for name, part in sinks.items()
+        if part.is_undone_by_rows and (part.last or 0) > target.id
+        if part.node is not None and part.node in target.nodes and not adds_up(target.nodes[part.node])
+    }
+
+
+def _lacking(
+    target: Manifest, node: str, sinks: Collection[str], turned: Collection[str], *, again: bool
+) -> frozenset[str] | None:
     """Those of the sinks of a node that lack every key; None if nothing is published again."""
     parts, state = target.sinks_of(node), target.nodes[node]
     known = {name for name, part in parts.items() if part.last is not None and not part.emptied}
     is_shown = _shows_all(state) or (state.late is not None and not again)
-    new = frozenset(name for name in sinks if name not in known and has_nothing(target, name))
+    new = frozenset(name for name in sinks if name in turned or (name not in known and has_nothing(target, name)))
     if again and sinks and state.has_time_to_live:
         return new
     if not state.runs or not is_shown or not (new or (again and state.emit)):
@@ -171,6 +188,54 @@ def check_can_take_back(newest: Manifest, outputs: str, url: str) -> None:
         )
 
 
+def _check_can_undo(log: Log, manifests: Manifests, target: Manifest) -> None:
+    """Refused if a sink of the job, or one that was omitted since the target, can neither take back in place nor append
+    rows that do."""
+    url, newest = log.storage.url, manifests.newest.manifest
+    sinks = {**_left_out(manifests, target.id), **newest.sinks}
+    by_rows = {name: part for name, part in sinks.items() if part.is_undone_by_rows}
+    others = {name: part for name, part in sinks.items() if name not in by_rows}
+    check_can_take_back(replace(newest, sinks=others), "retract", url)
+    first, waiting = _first_undone(manifests, target), frozenset[str]()
+    for name in by_rows:
+        fault = ""
+        try:
+            batches = [batch for batch, _ in batches_since(_entries(manifests), newest, name, first)]
+        except KeyError as error:
+            batches, fault = [], f"checkpoint {error} is not kept, so what it was given since then is not known"
+        waiting = waiting or frozenset(log.storage.list(STAGED) if batches else ())
+        for batch in batches:
+            gone = [staged.name for staged in batch.staged if staged.name.rpartition("/")[2] not in waiting]
+            place = f"{url}/{batch.staged[0].name}"
+            if gone:
+                fault = fault or f"{gone[0]} is missing, which holds rows that it was given"
+            elif not has_signs(decode_table(log.storage.read(batch.staged[0].name), batch.staged[0].sha256, place)):
+                fault = fault or f"the rows that it was given by checkpoint {batch.id} have no column 'retracted'"
+        if manifests.is_lost and not fault:
+            fault = "a checkpoint is lost, and nobody knows what it was given by that"
+        if fault:
+            raise Refused(
+                f"{url}: the sink {name!r} can take back its published outputs only by further rows, and {fault}. "
+                'Nothing was changed. outputs="again" (--outputs=again) publishes them a second time, to every sink; '
+                "or go back to a later checkpoint"
+            )
+
+
+def _entries(manifests: Manifests) -> Callable[[int], Manifest]:
+    return lambda id: manifests.entries[id].manifest
+
+
+def _first_undone(manifests: Manifests, target: Manifest) -> int:
+    """The id from which outputs are taken back."""
+    old = manifests.newest.manifest
+    # Include fences and compactions: outputs published under an id above their checkpoint's are of a lost one.
+    first = target.base + 1
+    if old.retract is not None and target.id >= old.retract[0] and not old.has_left(target.id):
+        # The last rollback is incomplete: the next publication takes back everything at once.
+        first = min(first, old.retract[0])
+    return first
+
+
 def check_left_out(manifests: Manifests, target: int, outputs: str, url: str) -> None:
     """Refused likewise, for a sink that was omitted since the target."""
     check_can_take_back(replace(manifests.newest.manifest, sinks=_left_out(manifests, target)), outputs, url)
@@ -187,11 +252,7 @@ def rolled_back(
     old, id, now_ms = manifests.newest.manifest, manifests.attempt.id, wall_ms()
     sinks = named_after({**(_left_out(manifests, target.id) if take_back else {}), **old.sinks}, target.nodes)
     lost = old.bases.keys() - manifests.bases().keys()
-    # Include fences and compactions: outputs published under an id above their checkpoint's are of a lost one.
-    first = target.base + 1
-    if old.retract is not None and target.id >= old.retract[0] and not old.has_left(target.id):
-        # The last rollback is incomplete: the next publication takes back everything at once.
-        first = min(first, old.retract[0])
+    first = _first_undone(manifests, target)
     return {
         "epoch": manifests.attempt.epoch,
         "sources": target.sources,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from persistent.checkpoint.manifest import Manifest
@@ -97,7 +97,8 @@ _MEANING: Mapping[str, Callable[[Manifest], str]] = {
     ),
     "correction": lambda one: (
         f"The correction {' or '.join(repr(found['name']) for found in own_corrections(one))} "
-        f"{_done(own_corrections(one))}. It read no source, so the account is that of the checkpoint before."
+        "put records into the state, or took some out, after the fact. It read no source, so the account is that of "
+        "the checkpoint before."
     ),
     "compaction": lambda one: f"Runs of checkpoint {one.base} were folded into fewer. No value has changed.",
     "migration": lambda one: f"The state of checkpoint {one.base} was migrated to a new definition of the task.",
@@ -137,13 +138,6 @@ def _words(entry: Entry) -> Iterator[tuple[str, str]]:
     for one in corrections_words(manifest):
         by = f"by checkpoint {one['checkpoint']}{'' if manifest.origin is None else ' (its own, or of the job before)'}"
         yield f"correction {one['name']}", f"{by}: {one['text']}"
-
-
-def _done(corrections: Iterable[Mapping[str, Any]]) -> str:
-    """What a correction did."""
-    if any(one["added"] or one["removed"] for one in corrections):
-        return "put records into the state, or took some out, after the fact"
-    return "published again, as they are now, the keys and windows of one that a rollback had undone"
 
 
 def _clock(node: NodePart) -> str:

@@ -167,7 +167,6 @@ def _correction(one: Correction) -> dict[str, Any]:
     panes = "" if first < 0 else f", in the panes from {utc_text(first)} to {utc_text(last)}"
     panes = f", in the pane {utc_text(first)}" if first == last >= 0 else panes
     text = f"{count_text(one.added, 'record')} added, {one.removed:,} removed{panes}"
-    text = "nothing changed, published again" if one.is_neutral else text
     text += f", partly refused by {', '.join(one.refused)}" if one.refused else ""
     return {"checkpoint": one.checkpoint, "added": one.added, "removed": one.removed, "text": text}
 

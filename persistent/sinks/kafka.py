@@ -142,9 +142,10 @@ class KafkaSink:
         """Append the rows of a batch and its mark. Fenced, StagedMissing, StorageError."""
         self._place.change("append to", lambda: self._deliver(batch))
 
-    def resume(self, retreat: Retreat) -> None:
-        """Continue after a rollback: rows appended since stay. Fenced, StorageError."""
-        self._place.change("append to", lambda: self._resume(retreat))
+    def undo(self, retreat: Retreat) -> None:
+        """Append rows that take back what was appended since the target of a rollback, or none if that stays. Fenced,
+        StagedMissing, StorageError."""
+        self._place.change("append to", lambda: self._undo(retreat))
 
     def newest(self, job: str) -> int:
         """The number of the last batch of this job here, -1 if there is none."""
@@ -169,13 +170,17 @@ class KafkaSink:
         if not is_published(found, batch, repr(self)):
             self._write(batch)
 
-    def _resume(self, retreat: Retreat) -> None:
+    def _undo(self, retreat: Retreat) -> None:
         found = self._there(self._place.fenced(), retreat.url)
         for batch in retreat.staged:
             if not is_settled(found, batch, repr(self)):
                 found = self._write(batch)
-        if not has_retreated(found, retreat, repr(self)):
+        if has_retreated(found, retreat, repr(self)):
+            return
+        if retreat.undoing is None:
             self._place.write((), SinkMark(retreat.job, retreat.number))
+        else:
+            self._write(retreat.undoing(found.number))
 
     def _there(self, found: SinkMark | None, url: str) -> SinkMark:
         if found is None:

@@ -81,9 +81,10 @@ class LogSink:
         """Append the rows of a batch and its mark. Fenced, StagedMissing, StorageError."""
         self._change(lambda writer: self._deliver(writer, batch))
 
-    def resume(self, retreat: Retreat) -> None:
-        """Continue after a rollback: rows appended since stay. Fenced, StorageError."""
-        self._change(lambda writer: self._resume(writer, retreat))
+    def undo(self, retreat: Retreat) -> None:
+        """Append rows that take back what was appended since the target of a rollback, or none if that stays. Fenced,
+        StagedMissing, StorageError."""
+        self._change(lambda writer: self._undo(writer, retreat))
 
     def newest(self, job: str) -> int:
         """The number of the last batch of this job here, -1 if there is none."""
@@ -133,12 +134,17 @@ class LogSink:
         if not is_published(found, batch, repr(self)):
             self._write(writer, batch)
 
-    def _resume(self, writer: LogWriter, retreat: Retreat) -> None:
+    def _undo(self, writer: LogWriter, retreat: Retreat) -> None:
         for batch in retreat.staged:
             if not is_settled(self._there(writer, retreat.url), batch, repr(self)):
                 self._write(writer, batch)
-        if not has_retreated(self._there(writer, retreat.url), retreat, repr(self)):
+        found = self._there(writer, retreat.url)
+        if has_retreated(found, retreat, repr(self)):
+            return
+        if retreat.undoing is None:
             self._append(writer, [], SinkMark(retreat.job, retreat.number))
+        else:
+            self._write(writer, retreat.undoing(found.number))
 
     def _there(self, writer: LogWriter, url: str) -> SinkMark:
         found = _mark(writer.mark, self)

@@ -185,11 +185,10 @@ class _OfBatches:
 
     def publish(self, batches: Sequence[OutputBatch], retreat: Retreat | None) -> None:
         retract: Callable[[Retreat], None] | None = getattr(self.sink, "retract", None)
-        resume: Callable[[Retreat], None] | None = getattr(self.sink, "resume", None)
-        if retreat is not None and retract is not None:
-            retract(retreat)
-        elif retreat is not None and resume is not None:
-            resume(retreat)
+        others = (getattr(self.sink, name, None) for name in ("undo", "resume"))
+        go_back: Callable[[Retreat], None] | None = retract or next((one for one in others if one is not None), None)
+        if retreat is not None and go_back is not None:
+            go_back(retreat)
         else:
             for batch in batches:
                 self.sink.deliver(batch)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from monoids.groupby.sorting import Mask
 from persistent.checkpoint.names import Staged
 
-ABILITIES = ("mark", "newest", "retract", "staged", "tidy")
+ABILITIES = ("mark", "newest", "retract", "staged", "tidy", "undo")
 """The optional methods of a sink. A checkpoint records which of them its sink has."""
 
 NUMBERED = {b"persistent": b"revision"}
@@ -123,7 +123,9 @@ class Retreat:
     """A rollback, as a sink sees it: everything numbered ``first`` or above is taken back, and the mark becomes
     ``number``, the one before the next batch. ``first`` is None if the outputs stay. ``staged``: batches below
     ``first`` that may be unpublished, oldest first: they count, so they are published first. ``key``, ``id``, ``url``:
-    as in a batch.
+    as in a batch. ``undoing``: for a sink that can only append, what it appends once all of ``staged`` is published,
+    which then has later batches too: for its mark, the batch of this ``number`` whose rows take back those from
+    ``first`` on. None if the outputs stay, or the sink takes them back in place.
     """
 
     job: str
@@ -133,6 +135,7 @@ class Retreat:
     key: tuple[str, ...]
     id: int
     url: str
+    undoing: Callable[[int], OutputBatch] | None = None
 
 
 @dataclass(frozen=True)
@@ -180,6 +183,9 @@ class BatchSink(Protocol):
     ``retract(retreat)``: publish ``retreat.staged``, take back the later batches, and move the mark to
     ``retreat.number``, so that no fenced driver can publish outputs that were taken back. Marks never decrease.
     A second call has no effect.
+    ``undo(retreat)``, for a sink with a mark that can only append: publish ``retreat.staged``; then what
+    ``retreat.undoing`` gives for its mark, as a batch, or, if the outputs stay, only move the mark to
+    ``retreat.number``. Its rows are kept as long as a rollback can go back to before them.
     ``resume(retreat)``, for a sink that cannot take back: publish ``retreat.staged`` and move the mark to
     ``retreat.number``; later outputs stay, so ``retreat.first`` is None.
     ``look(known, on_progress)``: as for a ``Sink``.

@@ -130,13 +130,15 @@ class RabbitStreamSink:
         if not is_published(found.mark, batch, repr(self)):
             self._write(batch, found)
 
-    def resume(self, retreat: Retreat) -> None:
-        """Continue after a rollback: rows appended since stay. Fenced, StorageError."""
+    def undo(self, retreat: Retreat) -> None:
+        """Append rows that take back what was appended since the target of a rollback, if that is not to stay."""
         found = self._there(retreat.url)
         for batch in retreat.staged:
             if not is_settled(found.mark, batch, repr(self)):
                 found = self._write(batch, found)
-        if not has_retreated(found.mark, retreat, repr(self)):
+        if not has_retreated(found.mark, retreat, repr(self)) and retreat.undoing is not None:
+            self._write(retreat.undoing(found.mark.number), found)
+        elif not has_retreated(found.mark, retreat, repr(self)):
             mark = SinkMark(retreat.job, retreat.number)
             found = self._place.note(PlaceMark(mark, self._sequence(found)))
             has_retreated(found.mark, retreat, repr(self))

@@ -28,6 +28,7 @@ from persistent.checkpoint.names import (
     plan_name,
     published_id,
 )
+from persistent.checkpoint.output_parts import undoable
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.set_aside import aside_names
 from persistent.checkpoint.successor import Entry
@@ -66,7 +67,7 @@ def _forgive_collected(found: Verification, log: Log) -> None:
             kept.append(log.read(id).manifest)
     if not kept:
         return
-    named = {name for one in kept for name in one.files()} | kept[0].unpublished()
+    named = {name for one in kept for name in (*one.files(), *undoable(one.sinks))} | kept[0].unpublished()
 
     def is_collected(finding: Finding) -> bool:
         folder, _, name = finding.place.rpartition("/")

@@ -6,19 +6,17 @@ of their panes are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from monoids.groupby.sorting import Integers
-from monoids.groupby.summing import GroupSums
 from monoids.text import Words
 from persistent.codec.runs import of_hashes
 from persistent.lateness import RETRACT
 from persistent.session_window import SessionWindow
 from persistent.state_rows import fold
-from persistent.views.difference import Comparison, RowDifference, between, differences, marked_rows
+from persistent.views.difference import Comparison, marked_rows
 from persistent.views.keys import KeyView, LifeView
 from persistent.views.rows import COUNT, counted, hashes_of, over
 from persistent.views.sessions import FOR_EVER, SessionView, late_hashes
@@ -143,32 +141,3 @@ def unpublished_count(node: Node, item: CloseShard) -> int:
     view = SessionView(window, node.state.panes.step, item.final, item.final, item.final, item.close_at, nothing)
     found = marked_rows(view, over(kept, COUNT), before, delta) if delta else ()
     return sum(int(marks.sum()) for _, marks in found)
-
-
-def undone_sessions(node: Node, steps: Sequence[CloseShard]) -> Iterator[RowDifference]:
-    """The sessions to take back, and those to publish again, so that readers hold what they held before these steps,
-    which a rollback has undone and left to be seen. ``steps``: what each of them has closed and corrected, oldest
-    first.
-
-    The steps are looked at once more, from the runs that their checkpoints name. All of them together have come to what
-    readers hold and the state does not: ``shown``, and what was ``lost``: published before, and taken back by them.
-    """
-    kept, sets = node.state.monoid, list[GroupSums]()
-    for comparison in (comparison for step in steps for comparison in comparisons_of(node, step)):
-        for found in differences(comparison, kept):
-            shown, lost = sets or [found.new.rows.slice(0, 0)] * 2
-            is_replaced = np.isin(found.old.at, found.new.at)
-            # Of either kind the rows are in the order of their keys.
-            for chosen in (np.flatnonzero(~is_replaced), np.flatnonzero(is_replaced)):
-                old = found.old.rows.take(chosen)
-                here, there = comparison.view.same(old, shown)
-                lost, shown = fold(kept, [lost, _without(old, here)], 1), _without(shown, there)
-            sets = [fold(kept, [shown, found.new.rows], 1), lost]
-    if sets:
-        shown, lost = sets
-        yield between(comparison.view, [shown], lost, lost, both_signs=True)
-
-
-def _without(rows: GroupSums, numbers: Integers) -> GroupSums:
-    """The rows of other numbers."""
-    return rows.take(np.setdiff1d(np.arange(len(rows)), numbers))

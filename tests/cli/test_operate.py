@@ -112,11 +112,8 @@ def test_a_correction_by_files_is_applied_once(done: Path) -> None:
     assert refused.exit_code == 1 and "of other records" in refused.stderr
     assert "2 added, 1 removed" in command(*words).stdout
     assert command("verify", VISITS, "--source").exit_code == 0
-    json_of("rollback", "checkpoint", str(made["checkpoint"] - 1), "--outputs=again")
-    assert "nothing changed, published again" in command("correct", VISITS, "undo", "--undone", "ticket-42").stdout
+    json_of("rollback", "checkpoint", str(made["checkpoint"] - 1), "--outputs=retract")
     assert not [one for one in json_of("state", VISITS) if "10:05" in one["window_start"] and one["visits"]]
-    refused = command("correct", VISITS, "undo-all", "--undone", "1")
-    assert refused.exit_code == 1 and "is to be that rollback" in refused.stderr
 
 
 def test_rollback_pin_compact_and_gc(done: Path) -> None:

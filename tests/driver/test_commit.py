@@ -369,7 +369,7 @@ def test_another_state_under_the_same_name_is_refused_and_shown() -> None:
     ("base", "says"),
     [
         (0, r"Nothing is committed there yet: the next run adopts the new task.*or delete url \("),
-        (1, r"Restore the old task; or migrate its state, Pipeline\(evolve="),
+        (1, "Restore the old task; or give the new task a new checkpoint, and read the source again"),
     ],
 )
 def test_what_to_do_about_it_depends_on_what_is_there(base: int, says: str) -> None:

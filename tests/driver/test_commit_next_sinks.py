@@ -271,7 +271,7 @@ def test_a_rollback_asks_the_sink_of_late_records_too() -> None:
     job = Job()
     job.run(FunctionSink(lambda table, id: None), end=False)
     with pytest.raises(Refused, match="the sink 'late' of this job cannot take back"):
-        rollback(job.storage, 3, outputs="retract")
+        rollback(job.storage, job.newest.base, outputs="retract")
 
 
 def test_a_rollback_publishes_no_totals_again_because_late_records_have_a_new_sink() -> None:
@@ -281,7 +281,7 @@ def test_a_rollback_publishes_no_totals_again_because_late_records_have_a_new_si
     source = MemorySource([{"ts": 1, "page": "a", "id": "x"}], timestamp="ts", ordered=True)
     options = {"source": source, "dedupe": Dedupe.by_id("id", within=10), "sink": rows}
     job.run(MemorySink(), Totals(), **options)
-    rollback(job.storage, job.newest.base, outputs="again")
+    rollback(job.storage, job.newest.base, outputs="retract")
     job.run(MemorySink(), Totals(), **options)
     assert len(rows.rows()) == 1
 

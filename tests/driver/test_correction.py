@@ -373,33 +373,6 @@ def test_a_rollback_undoes_it_and_its_name_is_free_again() -> None:
     assert verify(job.storage).ok
 
 
-@pytest.mark.parametrize(
-    ("window", "options"),
-    [(tumbling(20), {"allowed_lateness": 1_000}), (None, {}), (None, {"emit": "change"})],
-    ids=["windows", "totals", "changes"],
-)
-def test_a_rollback_that_leaves_it_to_be_seen_says_so(window: Any, options: Any, caplog: Any) -> None:
-    """Nobody reads its records again: what to do about its rows is said at once, and it helps."""
-    job = Job(Task(window, **options))
-    job.run(end=True)
-    target, table = job.newest.base, job.table()
-    job.correct(add=[row(5, "a", 100), row(6, "new", 1)])
-    job.run(end=True)
-    rollback(job.storage, target, outputs="again")
-    assert "no longer holds the correction ticket; their rows stay where they were published" in caplog.text
-    assert "then another one with add and remove exchanged" in caplog.text
-    job.run(end=True)
-    records = [row(5, "a", 100), row(6, "new", 1)]
-    job.correct(add=records)
-    job.correct("undone", remove=records)
-    job.run(end=True)
-    assert job.table() == table and job.state() == ({} if window else table)
-    caplog.clear()
-    rollback(job.storage, job.newest.base, outputs="again")
-    rollback(job.storage, target, outputs="retract")
-    assert "no longer holds" not in caplog.text
-
-
 def test_an_heir_is_corrected_before_it_has_read_anything() -> None:
     """A run with nothing to read makes no checkpoint of windows, so it could not be told to run first."""
     task = Task(tumbling(20), allowed_lateness=1_000)
@@ -445,42 +418,6 @@ def test_an_heir_of_several_states_runs_on_after_it_was_corrected_first() -> Non
     assert verify(heir).ok
     for storage in (first, heir):
         storage.clear()
-
-
-@pytest.mark.parametrize("options", [{"emit": "change"}, {"early": "1 s"}], ids=str)
-def test_sessions_that_a_rollback_has_left_are_taken_back_after_one_of_another_state(options: dict[str, Any]) -> None:
-    """Only the next checkpoint knows that sinks have them; a correction that they refuse is that one."""
-
-    class Both(PersistentTask):
-        key = "key"
-
-        def persistent_state(self) -> Any:
-            return {"all": NonWindowState(Sum()), "stays": WindowState(Sum(), session(10), **options)}
-
-        def process_message(self, state: Any, message: Any) -> None:
-            for one in state.values():
-                one.update(message.timestamp, message.value["value"])
-
-    storage, sinks = MemoryStorage(new_nonce()), {"all": MemorySink(), "stays": MemorySink()}
-    rows = [row(8, "q", 1), row(9, "q", 1), row(10, "x", 1), row(12, "y", 1), row(15, "x", 1)]
-
-    def pipeline(count: int, step_rows: int) -> Pipeline:
-        source = MemorySource(rows[:count], timestamp="ts", max_out_of_orderness=5)
-        return Pipeline(source=source, task=Both(), checkpoint=storage, step_rows=step_rows, sink=sinks)
-
-    kept = pipeline(3, 1).run(engine="embedded").checkpoint
-    pipeline(4, 1).run(engine="embedded", end_of_input=options != {"emit": "change"})
-    rollback(storage, kept, outputs="again")
-    made = pipeline(4, 1).correct(name="ticket", add=[row(1, "z", 1)], engine="embedded")
-    assert made.refused == ("stays",)
-    pipeline(5, 2).run(engine="embedded", end_of_input=True)
-    held: dict[tuple[Any, ...], int] = {}
-    for one in sorted(sinks["stays"].rows(), key=lambda one: (one["revision"], not one["retracted"])):
-        place = one["key"], one["window_start"], one["window_end"]
-        held.pop(place, None) if one["retracted"] else held.update({place: one["value"]})
-    assert sorted((key, value) for (key, _, _), value in held.items()) == [("q", 2), ("x", 2), ("y", 1)]
-    assert verify(storage).ok
-    storage.clear()
 
 
 @pytest.mark.parametrize("options", [{"emit": "change"}, {"early": "7 ms"}], ids=str)

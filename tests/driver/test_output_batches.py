@@ -369,12 +369,14 @@ def test_numbers_are_revisions() -> None:
     five, seven = batches_of(job, one, "ledger", lambda staged: pa.table({}))
     assert (five.number, five.before, five.oldest, five.id, five.rows) == (45, 38, 43, 5, 1)
     assert (seven.number, seven.before, seven.rows, list(seven.tables())) == (47, 45, 0, [])
-    assert retreat_of(job, one, "ledger", [five]) is None
+    log = Log(job.storage)
+    assert retreat_of(job, log, one, "ledger", five.read) is None
     back = manifest(9, kind="rollback", sinks={"ledger": part}, revision_base=40, target=6, retract=(7, 9))
-    retreat = retreat_of(job, back, "ledger", [five])
-    assert retreat is not None and (retreat.number, retreat.first, retreat.staged) == (49, 47, (five,))
+    retreat = retreat_of(job, log, back, "ledger", five.read)
+    assert retreat is not None and (retreat.number, retreat.first, retreat.undoing) == (49, 47, None)
+    assert [batch.number for batch in retreat.staged] == [45, 47]
     assert (claim_of(job, back, "ledger").shown, claim_of(job, back, "ledger").began) == (0, False)
-    assert retreat_of(job_of(MemorySink()), back, "memory", []) is None
+    assert retreat_of(job_of(MemorySink()), log, back, "memory", five.read) is None
 
 
 @pytest.mark.parametrize("task", [Visits(), AllVisits()])

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from monoids import Count, Max, Monoid, Sum
 from persistent.checkpoint.log import Log
+from persistent.worker.output_tables import marks_of
 from tests.proof.emission import Emission, Place, Sums, drawn_emission
 
 TASK = "Visits"
@@ -84,6 +85,11 @@ class Folding(Emission):
     def monoids(self) -> tuple[Monoid[Any], ...]:
         total: Monoid[Any] = {"exact": Sum(), "inexact": Sum(float), "raising": Capped()}[self.folds]
         return Count(), total, Max(), Count()
+
+    @property
+    def has_signs(self) -> bool:
+        """Whether rows say that they are taken back."""
+        return any(field.name == "retracted" for field in marks_of(self.state(), 0))
 
     def evolved(self) -> Folding:
         """With a new column, which holds nothing."""

@@ -98,6 +98,8 @@ class World:
         self.start_from: str | None = None
         self.stores: list[MemoryStorage] = []
         self.in_tables = drawn.random() < 0.3
+        signed = all(emission.has_signs for emission in self.emissions.values())
+        self.in_logs = signed and not self.in_tables and random.Random(f"log {seed} {name}").random() < 0.5
         self.folder = tempfile.mkdtemp(prefix="law-")
         self.checkpoint = self.storage()
         self.sinks = {state: {f"{state}-0": self.reader()} for state in self.emissions}
@@ -239,7 +241,7 @@ class World:
         self.tell(f"savepoint of {at}")
         if self.refuses(lambda: setattr(self, "start_from", savepoint(self.checkpoint, name, at=None))):
             return
-        new = not self.in_tables or self.drawn.random() < 0.3
+        new = not (self.in_tables or self.in_logs) or self.drawn.random() < 0.3
         self.tell(f"heir with {'new sinks' if new else 'the same sinks'}")
         self.count("heir, new sinks" if new else "heir, same sinks")
         if new:
@@ -285,6 +287,8 @@ class World:
         for state, reader in self.readers():
             reader.evolve("more")
             reader.may_differ("evolution", reader.places(self.emissions[state]))
+            if self.emissions[state].folds == "raising":
+                reader.may_differ("raising after an evolution", reader.places(self.emissions[state]))
 
     def refuses(self, operation: Any) -> bool:
         """Whether the operation says that it cannot."""
@@ -335,8 +339,13 @@ class World:
                 moment = self.moments[id] = target if clock is None else self._as_of(target, found, clock)
                 for state, reader in self.readers():
                     reader.go_back(found.target, id, moment.views[state], self.emissions[state])
+                    reader.lags = reader.lags and log.read(id).manifest.retract is not None
             elif found.kind in ("checkpoint", "correction"):
                 self.moments[id] = self._after(before, found, added)
+                for state, reader in self.readers():
+                    emission = self.emissions[state]
+                    closes = emission.has_windows and not emission.of_changes and found.kind == "checkpoint"
+                    reader.lags = reader.lags and not (closes or found.is_published[state])
             else:
                 self.moments[id] = before.evolved(found) if found.kind == "migration" else before
             self.seen = id
@@ -404,7 +413,8 @@ class World:
     def reader(self, state: str | None = None) -> Reader:
         """A new sink; ``state``: one that has begun."""
         storage = self.storage(private=False)
-        reader = Reader(storage, f"{self.folder}/{self.name('t')}.db" if self.in_tables else None)
+        table = f"{self.folder}/{self.name('t')}.db" if self.in_tables else None
+        reader = Reader(storage, table, self.in_logs)
         if state is not None:
             reader.join(self.seen, self.moments[self.seen].views[state], self.emissions[state])
         return reader

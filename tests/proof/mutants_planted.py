@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tests.proof.mutants_bench import Bench, Mirror
 
 _COMMIT_CHANGE = "tests/checkpoint/test_commit_change.py"
+_UNDOING = "tests/driver/test_undoing.py"
 _STATES = "tests/test_several_states.py"
 _LIVES = "tests/test_time_to_live.py"
 _EXPIRING = "tests/test_several_states_that_expire.py"
@@ -48,6 +49,41 @@ class Planted:
 
 
 PLANTED = (
+    Planted(
+        "what the abandoned checkpoints owed is published before it is taken back by rows",
+        "persistent.driver.output_batches",
+        "staged = (*retreat.staged, *(_batch(job, manifest, sink, batch, read) for batch, _ in since))",
+        "staged = retreat.staged",
+        (f"{_UNDOING}::test_what_is_owed_is_published_and_taken_back",),
+    ),
+    Planted(
+        "what a rollback has taken back by rows counts no more for the next one",
+        "persistent.driver.output_batches",
+        "if by is None or manifest.revision_base + by > mark]",
+        "]",
+        (f"{_UNDOING}::test_one_rollback_after_another_takes_back_once",),
+    ),
+    Planted(
+        "the rows of kept checkpoints stay, so that they can be taken back by rows",
+        "persistent.driver.publish",
+        "waited = last.unpublished() - manifest.unpublished() - undoable(last.sinks)",
+        "waited = last.unpublished() - manifest.unpublished()",
+        (f"{_UNDOING}::test_the_rows_of_kept_checkpoints_are_kept_and_no_others",),
+    ),
+    Planted(
+        "the rows of a checkpoint leave with it",
+        "persistent.driver.publish",
+        "sorted(old.files() | undoable(old.sinks))",
+        "sorted(old.files())",
+        (f"{_UNDOING}::test_the_rows_of_kept_checkpoints_are_kept_and_no_others",),
+    ),
+    Planted(
+        "a sink whose readers replace is given again what was taken back by rows",
+        "persistent.operations.rolling_back",
+        "if name in turned or (name",
+        "if (name",
+        (f"{_UNDOING}::test_readers_are_brought_back_wherever_the_next_run_dies",),
+    ),
     Planted(
         "publishing is fused with mapping",
         "persistent.driver.publish_after",

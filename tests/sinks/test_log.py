@@ -143,7 +143,7 @@ def test_a_rollback_appends_and_takes_nothing_back() -> None:
 
     back = Retreat(first.job, 5, None, (owed,), owed.key, 5, owed.url)
     for _ in range(2):
-        LogSink(place).resume(back)
+        LogSink(place).undo(back)
     with pytest.raises(Fenced):
         first.publish(3, 2, asleep)
     last = driver(place)

@@ -1,0 +1,205 @@
+"""In sinks that can only append, a rollback takes back by rows."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from persistent import KafkaSink, LogSink, Refused, Retention, SegmentedLog
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.names import STAGED
+from persistent.driver.undoing import batches_since, undoing_rows
+from persistent.errors import CorruptCheckpoint
+from persistent.operations import pin, rollback
+from persistent.sinks.outlet import abilities
+from persistent.storage import MemoryStorage
+from tests.faults import DEATHS, FaultyStorage, Killed, Operations
+from tests.single import only
+from tests.taken_back import ABANDONED, FIRST, INSTEAD, Rolled, held, totals
+
+
+class Logged(Rolled):
+    """A job that publishes to a log, whose storage and checkpoint may fail."""
+
+    def __init__(self, changes: str | None) -> None:
+        self.place, self.operations = MemoryStorage(uuid.uuid4().hex), Operations()
+        super().__init__(lambda: LogSink(FaultyStorage(self.place, self.operations)), changes, None)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [json.loads(text) for batch in SegmentedLog(self.place).read() for text in batch.records.to_pylist()]
+
+    def killed(self, at: int, how: str, numbers: list[tuple[str, int]]) -> bool:
+        """Whether a run dies at an operation of the log or the checkpoint."""
+        self.operations = Operations(at, how)
+        with suppress(Killed):
+            self.run(numbers, checkpoint=FaultyStorage(self.storage, self.operations))
+            return False
+        return True
+
+
+@pytest.mark.parametrize("changes", ["retract", "update"])
+def test_readers_are_brought_back_wherever_the_next_run_dies(changes: str) -> None:
+    """Half of it, or twice of it, would stay with the readers for ever."""
+    for at in range(0, 200, 3):
+        job = Logged(changes)
+        job.go_back()
+        is_killed = job.killed(at, DEATHS[at % len(DEATHS)], FIRST + INSTEAD)
+        job.operations = Operations()
+        job.run(FIRST + INSTEAD)
+        assert held(job.rows(), changes) == totals(FIRST + INSTEAD)
+        if not is_killed:
+            break
+    assert at > 30
+
+
+def test_rows_that_add_up_are_exact_before_anything_is_read() -> None:
+    """A reader between the rollback and the next step would hold what no checkpoint has."""
+    job = Logged("retract")
+    target = job.go_back()
+    job.run(FIRST)
+    assert held(job.rows(), "retract") == totals(FIRST) and job.newest > target
+
+
+def test_one_rollback_after_another_takes_back_once() -> None:
+    """What the first has taken back would be taken back twice, if it was run in between; else not at all."""
+    for runs_between in (False, True):
+        job = Logged("retract")
+        target = job.go_back()
+        if runs_between:
+            job.run(FIRST + INSTEAD)
+        rollback(job.storage, target - 2, outputs="retract")
+        job.run(FIRST + INSTEAD)
+        assert held(job.rows(), "retract") == totals(FIRST + INSTEAD)
+
+
+def test_what_is_owed_is_published_and_taken_back() -> None:
+    """Half of a batch may be in the log, of which no mark tells."""
+    owed = 0
+    for at in range(20, 120, 2):
+        job = Logged("retract")
+        job.run(FIRST)
+        target = job.newest
+        job.killed(at, DEATHS[0], FIRST + ABANDONED)
+        entry = Log(job.storage).newest()
+        assert entry is not None
+        owed += LogSink(job.place).newest(entry.manifest.job) < (only(entry.manifest.sinks).last or 0)
+        job.operations = Operations()
+        rollback(job.storage, target, outputs="retract", take_over=True)
+        job.run(FIRST)
+        assert held(job.rows(), "retract") == totals(FIRST)
+    assert owed
+
+
+def test_the_rows_of_kept_checkpoints_are_kept_and_no_others() -> None:
+    """Without them nothing can be taken back; kept for good they would fill the store."""
+    job = Logged("retract")
+    job.run(FIRST + ABANDONED, retention=Retention(last=2))
+    entry = Log(job.storage).newest()
+    assert entry is not None
+    assert len(job.storage.list(STAGED)) == 2 == len(entry.manifest.bases)
+
+
+def test_a_target_with_a_gap_behind_it_is_refused() -> None:
+    """What the sink was given by the checkpoints that are gone would stay."""
+    job = Logged("retract")
+    job.run(FIRST)
+    target = job.newest
+    pin(job.storage, target)
+    for count in range(1, 5):
+        job.run((FIRST + ABANDONED + INSTEAD)[: len(FIRST) + count], retention=Retention(last=2))
+    with pytest.raises(Refused, match=r"is not kept, so what it was given since then is not known.*--outputs=again"):
+        rollback(job.storage, target, outputs="retract")
+
+
+def test_rows_that_are_lost_refuse_it_before_anything_is_changed() -> None:
+    """The next run, and every later one, would be refused."""
+    job = Logged("retract")
+    job.run(FIRST)
+    target = job.newest
+    job.run(FIRST + ABANDONED)
+    last, before = sorted(job.storage.list(STAGED))[-1], Log(job.storage).newest()
+    data = job.storage.read(f"{STAGED}/{last}").to_pybytes()
+    job.storage.delete(f"{STAGED}/{last}")
+    with pytest.raises(Refused, match=rf"the sink 'log' .* only by further rows, and .*{last} is missing"):
+        rollback(job.storage, target, outputs="retract")
+    job.storage.write(f"{STAGED}/{last}", data[:-1])
+    with pytest.raises(CorruptCheckpoint, match=last):
+        rollback(job.storage, target, outputs="retract")
+    assert Log(job.storage).newest() == before
+
+
+def test_rows_without_a_sign_cannot_be_taken_back() -> None:
+    """A reader would add the row that takes back."""
+    job = Logged(None)
+    job.run(FIRST)
+    with pytest.raises(Refused, match=r"by checkpoint .* have no column 'retracted'.*--outputs=again"):
+        rollback(job.storage, 1, outputs="retract")
+    rollback(job.storage, job.newest, outputs="retract")
+    job.run(FIRST)
+
+
+def table(*rows: tuple[str, int, bool]) -> pa.Table:
+    columns = list(zip(*rows))
+    return pa.table(
+        {
+            "page": pa.array(columns[0]),
+            "n": pa.array(columns[1]),
+            "revision": pa.array([1] * len(rows)),
+            "retracted": pa.array(columns[2]),
+        }
+    )
+
+
+def undone(
+    tables: list[pa.Table], key: tuple[str, ...] = ("page",), *, both_signs: bool = True
+) -> list[tuple[Any, ...]]:
+    rows = undoing_rows(tables, key, 9, both_signs=both_signs).to_pylist()
+    assert {row["revision"] for row in rows} <= {9}
+    return sorted((row["page"], row["n"], row["retracted"]) for row in rows)
+
+
+def test_of_each_place_come_the_last_row_and_that_of_the_target() -> None:
+    """Those between would leave a reader that goes by the revision with any of them."""
+    tables = [
+        table(("a", 1, True), ("a", 2, False), ("b", 1, False)),
+        table(("a", 3, False), ("a", 2, True)),
+        table(("b", 1, True), ("c", 1, True)),
+    ]
+    assert undone(tables) == [("a", 1, False), ("a", 3, True), ("c", 1, False)]
+    assert undone(tables, both_signs=False) == [("a", 3, True)]
+
+
+def test_rows_that_do_not_alternate_are_turned_one_by_one() -> None:
+    """After an evolution all rows are published once more, and none is taken back."""
+    tables = [table(("a", 1, False), ("b", 1, False)), table(("a", 2, False), ("b", 1, True))]
+    assert undone(tables) == [("a", 1, True), ("a", 2, True)]
+
+
+def test_a_key_may_be_null_or_none() -> None:
+    """A place would be taken for another, and its rows stay."""
+    tables = [table((None, 1, False), ("a", 1, False)), table((None, 1, True), (None, 2, False))]  # type: ignore[arg-type]
+    rows = undoing_rows(tables, ("page",), 9, both_signs=True).to_pylist()
+    assert {(row["page"], row["n"], row["retracted"]) for row in rows} == {(None, 2, True), ("a", 1, True)}
+    whole = [table(("x", 1, False)), table(("x", 1, True), ("x", 2, False))]
+    assert undone(whole, ()) == [("x", 2, True)]
+
+
+def test_a_checkpoint_that_is_not_there_is_an_error() -> None:
+    """The batches before it would stay."""
+    job = Logged("retract")
+    job.run(FIRST)
+    entry = Log(job.storage).newest()
+    assert entry is not None
+    with pytest.raises(KeyError):
+        list(batches_since({}.__getitem__, entry.manifest, "log", 0))
+
+
+def test_sinks_that_append_can_undo() -> None:
+    """A rollback decides by what the checkpoint says of the sink."""
+    for sink in (LogSink(MemoryStorage(uuid.uuid4().hex)), KafkaSink("localhost:1", "topic")):
+        assert "undo" in abilities(sink) and "retract" not in abilities(sink)
