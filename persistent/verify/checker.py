@@ -311,8 +311,8 @@ class _Checker:
             self._check({run.name: (run, self.newest) for run in appended if run.name not in known})
 
     def _strays(self) -> None:
-        known = {name for entry in self.entries.values() for name in entry.manifest.files()}
-        known |= self.newest.unpublished()
+        kept = [entry.manifest for entry in self.entries.values()]
+        known = {name for one in kept for name in (*one.files(), *undoable(one.sinks))} | self.newest.unpublished()
         pending = self._pending()
         known |= pending.files() if pending else set()
         folders = {folder for entry in self.entries.values() for folder in entry.manifest.folders()}

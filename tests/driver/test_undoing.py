@@ -15,9 +15,10 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import STAGED
 from persistent.driver.undoing import batches_since, undoing_rows
 from persistent.errors import CorruptCheckpoint
-from persistent.operations import pin, rollback
+from persistent.operations import collect_garbage, pin, rollback
 from persistent.sinks.outlet import abilities
 from persistent.storage import MemoryStorage
+from persistent.verify import verify
 from tests.faults import DEATHS, FaultyStorage, Killed, Operations
 from tests.single import only
 from tests.taken_back import ABANDONED, FIRST, INSTEAD, Rolled, held, totals
@@ -102,6 +103,17 @@ def test_the_rows_of_kept_checkpoints_are_kept_and_no_others() -> None:
     entry = Log(job.storage).newest()
     assert entry is not None
     assert len(job.storage.list(STAGED)) == 2 == len(entry.manifest.bases)
+
+
+def test_the_rows_that_are_kept_are_no_strays() -> None:
+    """Whoever deletes what is told to belong to nobody could not go back any more."""
+    job = Logged("retract")
+    job.go_back()
+    for _ in range(2):
+        assert not verify(job.storage).findings
+        collect_garbage(job.storage)
+        job.run(FIRST + INSTEAD)
+    assert held(job.rows(), "retract") == totals(FIRST + INSTEAD)
 
 
 def test_a_target_with_a_gap_behind_it_is_refused() -> None:
