@@ -197,12 +197,17 @@ def _check_can_undo(log: Log, manifests: Manifests, target: Manifest) -> None:
     others = {name: part for name, part in sinks.items() if name not in by_rows}
     check_can_take_back(replace(newest, sinks=others), "retract", url)
     first, waiting = _first_undone(manifests, target), frozenset[str]()
-    for name in by_rows:
-        fault = ""
+    since = [one.manifest for id, one in manifests.entries.items() if id >= first]
+    # A restart opens windows again that were final at the target, and so are given to no sink again.
+    is_left = any(manifest.kind == "rollback" and manifest.retract is None for manifest in since)
+    for name, part in by_rows.items():
+        replaces = part.node is None or part.node not in target.nodes or not adds_up(target.nodes[part.node])
+        fault = "a rollback or restart since then has left what it was given" if is_left and replaces else ""
         try:
             batches = [batch for batch, _ in batches_since(_entries(manifests), newest, name, first)]
         except KeyError as error:
-            batches, fault = [], f"checkpoint {error} is not kept, so what it was given since then is not known"
+            batches = []
+            fault = fault or f"checkpoint {error} is not kept, so what it was given since then is not known"
         waiting = waiting or frozenset(log.storage.list(STAGED) if batches else ())
         for batch in batches:
             gone = [staged.name for staged in batch.staged if staged.name.rpartition("/")[2] not in waiting]

@@ -145,6 +145,24 @@ def test_rows_that_are_lost_refuse_it_before_anything_is_changed() -> None:
     assert Log(job.storage).newest() == before
 
 
+def test_what_was_left_is_taken_back_where_rows_add_up() -> None:
+    """Readers that replace would lose windows that were final at the target, and that a restart has published again."""
+    for changes in ("retract", "update"):
+        job = Logged(changes)
+        job.run(FIRST)
+        target = job.newest
+        job.run(FIRST + ABANDONED)
+        rollback(job.storage, target, outputs="again")
+        job.run(FIRST + INSTEAD)
+        if changes == "update":
+            with pytest.raises(Refused, match="a rollback or restart since then has left what it was given"):
+                rollback(job.storage, target, outputs="retract")
+            continue
+        rollback(job.storage, target, outputs="retract")
+        job.run(FIRST)
+        assert held(job.rows(), changes) == totals(FIRST)
+
+
 def test_rows_without_a_sign_cannot_be_taken_back() -> None:
     """A reader would add the row that takes back."""
     job = Logged(None)
