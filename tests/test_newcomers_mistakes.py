@@ -638,7 +638,7 @@ MISTAKES = {
         lambda: (files("a.csv", *CSV), run(source=files("b.csv", "when,page,n", "2024-05-06T10:00Z,a,1"))),
         "no column 'time'",
         "/views/b.csv",
-        "give the columns with schema=",
+        "give schema= with only those columns that every file has",
     ),
     "a file that grows": Mistake(
         lambda: twice(

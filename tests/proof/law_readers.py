@@ -26,7 +26,7 @@ Rows = list[tuple[Any, ...]]
 
 KNOWN: dict[str, frozenset[str]] = {
     # After a rollback with outputs="again" a sink is taken back sessions of the target that are published as they
-    # change, whether it had them or not.
+    # change, and keys that expire, whether it had them or not.
     "never had": frozenset({"both signs lacks"}),
     # Rows that a rollback or a restart with outputs="again" has left stay, and are published a second time.
     "left": frozenset({"replace stale", "both signs lacks", "both signs repeats", "once repeats"}),

@@ -179,7 +179,7 @@ class World:
         self._left(outputs)
         for state, reader in self.readers():
             emission = self.emissions[state]
-            if outputs == "again" and emission.has_sessions and emission.of_changes:
+            if outputs == "again" and (emission.has_sessions or emission.has_lives) and emission.of_changes:
                 view = self.moments[target].views[state]
                 for shown in (view, replace(view, counted=view.published[0])):
                     reader.may_differ("never had", shown.places(emission))
