@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from monoids import Count, Sum, record
-from persistent import MemorySource, NonWindowState, PersistentTask, Pipeline, WindowState, tumbling
+from persistent import MemorySource, NonWindowState, PersistentTask, Pipeline, Retention, WindowState, tumbling
 from persistent.checkpoint.log import Log
 from persistent.operations import rollback
 from persistent.storage import MemoryStorage
@@ -33,7 +33,8 @@ class Totals(PersistentTask):
         return NonWindowState(monoid, emit="change", changes=self.changes)
 
     def process_message(self, state: Any, message: Any) -> None:
-        state.update(message.timestamp, {"n": 1, "sum": message.value["n"]})
+        if message.value["n"]:
+            state.update(message.timestamp, {"n": 1, "sum": message.value["n"]})
 
 
 class Rolled:
@@ -46,8 +47,9 @@ class Rolled:
     def pipeline(self, numbers: Iterable[tuple[str, int]], **options: Any) -> Pipeline:
         rows = [{"ts": ts, "page": page, "n": n} for ts, (page, n) in enumerate(numbers)]
         source = MemorySource(rows, timestamp="ts", ordered=True)
-        given = {"source": source, "sink": self.sink(), "checkpoint": self.storage, "step_rows": 1, **options}
-        return Pipeline(task=Totals(self.changes), **given)
+        given = {"source": source, "sink": self.sink(), "checkpoint": self.storage, "step_rows": 1}
+        given |= {"retention": Retention(last=50), **options}
+        return Pipeline(**{"task": Totals(self.changes), **given})
 
     def run(self, numbers: Iterable[tuple[str, int]], **options: Any) -> None:
         self.pipeline(numbers, **options).run(engine="embedded", end_of_input=False)

@@ -90,18 +90,19 @@ def retreat_of(job: Job, log: Log, manifest: Manifest, sink: str, read: Callable
     )
     if manifest.retract is None or not SinkPart(abilities(job.all_sinks[sink])).is_undone_by_rows:
         return retreat
-    since = list(batches_since(lambda id: log.read(id).manifest, manifest, sink, manifest.retract[0]))[::-1]
-    staged = (*retreat.staged, *(_batch(job, manifest, sink, batch, read) for batch, _ in since))
+    before = log.read(manifest.base).manifest.parent
+    assert before is not None
+    left = log.read(before[0]).manifest
+    since = list(batches_since(lambda id: log.read(id).manifest, left, sink, manifest.retract[0]))[::-1]
+    staged = (*retreat.staged, *(_batch(job, manifest, sink, batch, read) for batch in since))
 
     def undoing(mark: int) -> OutputBatch:
-        # One that an earlier rollback has taken back counts no more.
-        batches = [batch for batch, by in since if by is None or manifest.revision_base + by > mark]
-        tables = [read(staged) for batch in batches for staged in batch.staged]
+        tables = [read(staged) for batch in since for staged in batch.staged]
         node = manifest.sinks[sink].node
         signed = node is not None and adds_up(manifest.nodes[node])
         places = [name for name in retreat.key if name != RETRACTED]
         rows = undoing_rows(tables, places, retreat.number, both_signs=signed) if tables else None
-        files = (replace(batches[0].staged[0], rows=len(rows)),) if rows else ()
+        files = (replace(since[0].staged[0], rows=len(rows)),) if rows else ()
         empty = _batch(job, manifest, sink, SinkBatch(manifest.base), lambda _: rows)
         return dataclasses.replace(empty, before=mark, staged=files)
 

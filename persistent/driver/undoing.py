@@ -6,7 +6,7 @@ of each place (a key, or a key and window) is appended what brings its reader ba
 both signs   the row that stood there at the target, and the last row, with ``retracted``
 replace      the last row, with ``retracted``; the next publication gives the sink every row again
 
-The staged rows of kept checkpoints are kept for that. A batch that another rollback has undone counts no more.
+The staged rows of kept checkpoints are kept for that.
 """
 
 from __future__ import annotations
@@ -30,27 +30,20 @@ def adds_up(node: NodePart) -> bool:
     return node.late == RETRACT
 
 
-def batches_since(
-    read: Callable[[int], Manifest], manifest: Manifest, sink: str, first: int, by: int | None = None
-) -> Iterator[tuple[SinkBatch, int | None]]:
-    """The batches of a sink from id ``first`` on, newest first, up to ``manifest``, each with the rollback that was to
-    take it back, if there was one. A batch is listed by its own checkpoint, with the id of the one before. Raises what
-    ``read`` raises if one of these cannot be read."""
+def batches_since(read: Callable[[int], Manifest], manifest: Manifest, sink: str, first: int) -> Iterator[SinkBatch]:
+    """The batches of a sink from id ``first`` on that count, newest first, up to ``manifest``. A batch is listed by its
+    own checkpoint, with the id of the one before; what a rollback has taken back is passed over. Raises what ``read``
+    raises if one of these checkpoints cannot be read."""
     last = _last(manifest, sink)
     while last is not None and last >= first:
         found = read(last)
         own = [batch for batch in found.sinks[sink].owed if batch.id == last]
-        if own:
-            yield own[0], by
-            last = own[0].before
-            continue
-        if found.kind != "rollback" or found.target is None or found.parent is None:
+        if not own and (found.retract is None or found.target is None):
             raise KeyError(last)
-        before = read(found.parent[0])
-        if found.retract is None:
-            last = _last(before, sink)
+        yield from own
+        if own or found.target is None:
+            last = own[0].before
         else:
-            yield from batches_since(read, before, sink, max(first, found.target + 1), found.id)
             last = _last(read(found.target), sink) if found.target >= first else None
 
 
@@ -75,18 +68,17 @@ def undoing_rows(tables: Sequence[pa.Table], key: Sequence[str], revision: int, 
         )
     chosen = np.concatenate([shown, given]) if both_signs else shown
     takes_back = np.arange(len(chosen)) < len(shown)
-    marks = {REVISION: np.full(len(chosen), revision), RETRACTED: takes_back}
-    undoing = rows.take(pa.array(order[chosen]))
-    for name, values in marks.items():
-        at = undoing.column_names.index(name) if name == RETRACTED else len(undoing.column_names) - 2
+    undoing, end = rows.take(pa.array(order[chosen])), len(rows.column_names)
+    for at, values in ((end - 2, np.full(len(chosen), revision)), (end - 1, takes_back)):
         undoing = undoing.set_column(at, undoing.schema.field(at), pa.array(values, undoing.schema.field(at).type))
     return undoing
 
 
-def has_signs(outputs: pa.Table) -> bool:
-    """Whether rows can say that they are taken back."""
+def has_signs(node: NodePart, outputs: pa.Table) -> bool:
+    """Whether rows of a node can say that they are taken back. Windows that are published once have fields alone, which
+    may have these names."""
     names: list[str] = outputs.column_names
-    return names[-2:] == [REVISION, RETRACTED]
+    return names[-2:] == [REVISION, RETRACTED] and not (node.has_windows and node.late is None)
 
 
 def _places(keys: Sequence[pa.ChunkedArray], rows: int) -> Integers:

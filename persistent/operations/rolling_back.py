@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,11 +12,11 @@ from persistent.checkpoint.copies import Target, copied, verified_runs
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, commits_of
 from persistent.checkpoint.names import STAGED
-from persistent.checkpoint.output_parts import SinkPart, named_after
+from persistent.checkpoint.output_parts import SinkBatch, SinkPart, named_after
 from persistent.checkpoint.parts import Account, Accounts, NodePart, SourcePart, TaskPart
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Instant, instant_ms, wall_ms
-from persistent.codec import decode_table
+from persistent.codec import canonical_json, decode_table
 from persistent.driver.evolution import to_tell_anew
 from persistent.driver.output_batches import has_nothing
 from persistent.driver.undoing import adds_up, batches_since, has_signs
@@ -198,32 +198,53 @@ def _check_can_undo(log: Log, manifests: Manifests, target: Manifest) -> None:
     check_can_take_back(replace(newest, sinks=others), "retract", url)
     first, waiting = _first_undone(manifests, target), frozenset[str]()
     since = [one.manifest for id, one in manifests.entries.items() if id >= first]
-    # A restart opens windows again that were final at the target, and so are given to no sink again.
-    is_left = any(manifest.kind == "rollback" and manifest.retract is None for manifest in since)
     for name, part in by_rows.items():
-        replaces = part.node is None or part.node not in target.nodes or not adds_up(target.nodes[part.node])
-        fault = "a rollback or restart since then has left what it was given" if is_left and replaces else ""
+        fault, batches = _why_not_known(manifests, since, target, name, part), list[SinkBatch]()
         try:
-            batches = [batch for batch, _ in batches_since(_entries(manifests), newest, name, first)]
+            batches += [] if fault else batches_since(_entries(manifests), newest, name, first)
         except KeyError as error:
-            batches = []
-            fault = fault or f"checkpoint {error} is not kept, so what it was given since then is not known"
+            fault = f"checkpoint {error} is not kept, so what it was given since then is not known"
         waiting = waiting or frozenset(log.storage.list(STAGED) if batches else ())
         for batch in batches:
             gone = [staged.name for staged in batch.staged if staged.name.rpartition("/")[2] not in waiting]
+            fault = fault or (f"{gone[0]} is missing, which holds rows that it was given" if gone else "")
             place = f"{url}/{batch.staged[0].name}"
-            if gone:
-                fault = fault or f"{gone[0]} is missing, which holds rows that it was given"
-            elif not has_signs(decode_table(log.storage.read(batch.staged[0].name), batch.staged[0].sha256, place)):
-                fault = fault or f"the rows that it was given by checkpoint {batch.id} have no column 'retracted'"
-        if manifests.is_lost and not fault:
-            fault = "a checkpoint is lost, and nobody knows what it was given by that"
+            if not fault and not (
+                part.node is not None
+                and has_signs(
+                    target.nodes[part.node],
+                    decode_table(log.storage.read(batch.staged[0].name), batch.staged[0].sha256, place),
+                )
+            ):
+                fault = f"the rows that it was given by checkpoint {batch.id} have no column 'retracted'"
         if fault:
             raise Refused(
                 f"{url}: the sink {name!r} can take back its published outputs only by further rows, and {fault}. "
                 'Nothing was changed. outputs="again" (--outputs=again) publishes them a second time, to every sink; '
                 "or go back to a later checkpoint"
             )
+
+
+def _why_not_known(manifests: Manifests, since: Sequence[Manifest], target: Manifest, name: str, part: SinkPart) -> str:
+    """Why it is not known what a sink was given since the target, or what it would be given; empty if it is."""
+    newest = manifests.newest.manifest
+    if manifests.is_lost:
+        return "a checkpoint is lost, and nobody knows what it was given by that"
+    if newest.retract is not None:
+        return "the last rollback is not done: run the job, until it has made a step, and then go back"
+    if any(manifest.kind == "rollback" and manifest.retract is None for manifest in since):
+        return "a rollback or restart since then has left what it was given"
+    if name not in newest.sinks:
+        return "it was left out since then"
+    if any(
+        not batch.staged for manifest in since if name in manifest.sinks for batch in manifest.sinks[name].unpublished
+    ):
+        return "a run without a sink has discarded what it was to be given since then"
+    nodes = [manifest.nodes.get(part.node or "") for manifest in (target, *since, newest)]
+    texts = {None if node is None else canonical_json(node.described()) for node in nodes}
+    if part.node is not None and (None in texts or len(texts) > 1):
+        return "its state was added, or had another definition, since then"
+    return ""
 
 
 def _entries(manifests: Manifests) -> Callable[[int], Manifest]:

@@ -10,10 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from persistent import KafkaSink, LogSink, Refused, Retention, SegmentedLog
+from monoids import Count, Sum, record
+from persistent import Evolution, KafkaSink, LogSink, NonWindowState, Refused, Retention, SegmentedLog
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import STAGED
-from persistent.driver.undoing import batches_since, undoing_rows
+from persistent.checkpoint.parts import NodePart
+from persistent.driver.undoing import batches_since, has_signs, undoing_rows
 from persistent.errors import CorruptCheckpoint
 from persistent.operations import collect_garbage, pin, rollback
 from persistent.sinks.outlet import abilities
@@ -21,7 +23,7 @@ from persistent.storage import MemoryStorage
 from persistent.verify import verify
 from tests.faults import DEATHS, FaultyStorage, Killed, Operations
 from tests.single import only
-from tests.taken_back import ABANDONED, FIRST, INSTEAD, Rolled, held, totals
+from tests.taken_back import ABANDONED, FIRST, INSTEAD, Rolled, Totals, held, totals
 
 
 class Logged(Rolled):
@@ -66,16 +68,18 @@ def test_rows_that_add_up_are_exact_before_anything_is_read() -> None:
     assert held(job.rows(), "retract") == totals(FIRST) and job.newest > target
 
 
-def test_one_rollback_after_another_takes_back_once() -> None:
-    """What the first has taken back would be taken back twice, if it was run in between; else not at all."""
-    for runs_between in (False, True):
-        job = Logged("retract")
-        target = job.go_back()
-        if runs_between:
-            job.run(FIRST + INSTEAD)
+@pytest.mark.parametrize("changes", ["retract", "update"])
+def test_one_rollback_after_another_takes_back_once(changes: str) -> None:
+    """What the first has taken back would be taken back twice."""
+    job = Logged(changes)
+    target = job.go_back()
+    with pytest.raises(Refused, match="the last rollback is not done: run the job, until it has made a step"):
         rollback(job.storage, target - 2, outputs="retract")
+    job.run(FIRST + INSTEAD)
+    for back in (target, target - 2):
+        rollback(job.storage, back, outputs="retract")
         job.run(FIRST + INSTEAD)
-        assert held(job.rows(), "retract") == totals(FIRST + INSTEAD)
+        assert held(job.rows(), changes) == totals(FIRST + INSTEAD)
 
 
 def test_what_is_owed_is_published_and_taken_back() -> None:
@@ -145,22 +149,56 @@ def test_rows_that_are_lost_refuse_it_before_anything_is_changed() -> None:
     assert Log(job.storage).newest() == before
 
 
-def test_what_was_left_is_taken_back_where_rows_add_up() -> None:
-    """Readers that replace would lose windows that were final at the target, and that a restart has published again."""
-    for changes in ("retract", "update"):
-        job = Logged(changes)
-        job.run(FIRST)
-        target = job.newest
-        job.run(FIRST + ABANDONED)
-        rollback(job.storage, target, outputs="again")
-        job.run(FIRST + INSTEAD)
-        if changes == "update":
-            with pytest.raises(Refused, match="a rollback or restart since then has left what it was given"):
-                rollback(job.storage, target, outputs="retract")
-            continue
+@pytest.mark.parametrize("changes", ["retract", "update"])
+def test_over_rows_that_were_left_it_is_refused(changes: str) -> None:
+    """A restart publishes windows again that were final at the target; and what a rollback was to take back before it
+    was done stays with the readers."""
+    job = Logged(changes)
+    job.run(FIRST)
+    target = job.newest
+    job.run(FIRST + ABANDONED)
+    rollback(job.storage, target, outputs="again")
+    job.run(FIRST + INSTEAD)
+    with pytest.raises(Refused, match="a rollback or restart since then has left what it was given"):
         rollback(job.storage, target, outputs="retract")
-        job.run(FIRST)
-        assert held(job.rows(), changes) == totals(FIRST)
+    late = job.newest
+    job.run(FIRST + INSTEAD + ABANDONED)
+    rollback(job.storage, late, outputs="retract")
+    job.run(FIRST + INSTEAD)
+
+
+@pytest.mark.parametrize("changes", ["retract", "update"])
+def test_a_sink_that_was_left_out_since_is_refused(changes: str) -> None:
+    """Nothing would be taken back from it, and it would stay wrong for ever."""
+    job, other = Logged(changes), MemoryStorage(uuid.uuid4().hex)
+    both = {"log": LogSink(job.place), "other": LogSink(other)}
+    job.run(FIRST, sink=both)
+    target = job.newest
+    nothing = [*FIRST, *ABANDONED, ("a", 0)]
+    job.run(nothing, sink=both)
+    job.run(nothing + INSTEAD, sink={"log": both["log"]})
+    with pytest.raises(Refused, match=r"the sink 'other' .* and it was left out since then"):
+        rollback(job.storage, target, outputs="retract")
+
+
+class Evolved(Totals):
+    """With another column."""
+
+    name = "Totals"
+
+    def persistent_state(self) -> Any:
+        return NonWindowState(record(n=Count(), sum=Sum(), more=Count()), emit="change", changes=self.changes)
+
+
+def test_over_another_definition_of_the_state_it_is_refused() -> None:
+    """Rows of other columns would be turned."""
+    job = Logged("retract")
+    job.run(FIRST)
+    target = job.newest
+    job.run(FIRST + ABANDONED)
+    job.run(FIRST + ABANDONED + INSTEAD, task=Evolved("retract"), evolve=Evolution())
+    with pytest.raises(Refused, match="its state was added, or had another definition, since then"):
+        rollback(job.storage, target, outputs="retract")
 
 
 def test_rows_without_a_sign_cannot_be_taken_back() -> None:
@@ -171,6 +209,8 @@ def test_rows_without_a_sign_cannot_be_taken_back() -> None:
         rollback(job.storage, 1, outputs="retract")
     rollback(job.storage, job.newest, outputs="retract")
     job.run(FIRST)
+    named = table(("a", 1, True))
+    assert has_signs(NodePart({}), named) and not has_signs(NodePart({"window": {}}), named)
 
 
 def table(*rows: tuple[str, int, bool]) -> pa.Table:

@@ -35,7 +35,6 @@ MODULES = (
     "persistent.checkpoint.positions",
     "persistent.checkpoint.successor",
     "persistent.driver.commit",
-    "persistent.driver.open_job",
     "persistent.driver.next_step",
     "persistent.driver.open_job",
     "persistent.driver.publish",
