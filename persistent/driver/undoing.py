@@ -18,9 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monoids.groupby.sorting import Integers
+from persistent.checkpoint.commit_change import Manifests
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import STAGED
 from persistent.checkpoint.output_parts import SinkBatch, SinkPart
 from persistent.checkpoint.parts import NodePart
+from persistent.codec import canonical_json, decode_table
 from persistent.lateness import RETRACT
 from persistent.worker.output_tables import RETRACTED, REVISION
 
@@ -45,6 +49,50 @@ def batches_since(read: Callable[[int], Manifest], manifest: Manifest, sink: str
             last = own[0].before
         else:
             last = _last(read(found.target), sink) if found.target >= first else None
+
+
+def why_not(log: Log, manifests: Manifests, target: Manifest, first: int, name: str, part: SinkPart) -> str:
+    """Why a sink cannot be given rows that take back what it was given from id ``first`` on; empty if it can."""
+    newest = manifests.newest.manifest
+    fault = _why_not_known(manifests, target, first, name, part)
+    if fault:
+        return fault
+    try:
+        batches = list(batches_since(lambda id: manifests.entries[id].manifest, newest, name, first))
+    except KeyError as error:
+        return f"checkpoint {error} is not kept, so what it was given since then is not known"
+    waiting = frozenset(f"{STAGED}/{staged}" for staged in log.storage.list(STAGED)) if batches else frozenset()
+    for batch in batches:
+        gone = [staged.name for staged in batch.staged if staged.name not in waiting]
+        if gone:
+            return f"{gone[0]} is missing, which holds rows that it was given"
+        staged = batch.staged[0]
+        outputs = decode_table(log.storage.read(staged.name), staged.sha256, f"{log.storage.url}/{staged.name}")
+        if part.node is None or not has_signs(target.nodes[part.node], outputs):
+            return f"the rows that it was given by checkpoint {batch.id} have no column 'retracted'"
+    return ""
+
+
+def _why_not_known(manifests: Manifests, target: Manifest, first: int, name: str, part: SinkPart) -> str:
+    """Why it is not known what a sink was given since the target, or what it would be given; empty if it is."""
+    newest = manifests.newest.manifest
+    since = [entry.manifest for id, entry in manifests.entries.items() if id >= first]
+    if manifests.is_lost:
+        return "a checkpoint is lost, and nobody knows what it was given by that"
+    if newest.retract is not None:
+        return "the last rollback is not done: run the job, until it has made a step, and then go back"
+    if any(manifest.kind == "rollback" and manifest.retract is None for manifest in since):
+        return "a rollback or restart since then has left what it was given"
+    if name not in newest.sinks:
+        return "it was left out since then"
+    given = [batch for manifest in since if name in manifest.sinks for batch in manifest.sinks[name].unpublished]
+    if not all(batch.staged for batch in given):
+        return "a run without a sink has discarded what it was to be given since then"
+    nodes = [manifest.nodes.get(part.node or "") for manifest in (target, *since, newest)]
+    texts = {None if node is None else canonical_json(node.described()) for node in nodes}
+    if part.node is not None and (None in texts or len(texts) > 1):
+        return "its state was added, or had another definition, since then"
+    return ""
 
 
 def undoing_rows(tables: Sequence[pa.Table], key: Sequence[str], revision: int, *, both_signs: bool) -> pa.Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -11,15 +11,13 @@ from persistent.checkpoint.commit_change import Decision, Location, Manifests, c
 from persistent.checkpoint.copies import Target, copied, verified_runs
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, commits_of
-from persistent.checkpoint.names import STAGED
-from persistent.checkpoint.output_parts import SinkBatch, SinkPart, named_after
+from persistent.checkpoint.output_parts import SinkPart, named_after
 from persistent.checkpoint.parts import Account, Accounts, NodePart, SourcePart, TaskPart
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Instant, instant_ms, wall_ms
-from persistent.codec import canonical_json, decode_table
 from persistent.driver.evolution import to_tell_anew
 from persistent.driver.output_batches import has_nothing
-from persistent.driver.undoing import adds_up, batches_since, has_signs
+from persistent.driver.undoing import adds_up, why_not
 from persistent.errors import CorruptCheckpoint, NewerFormat, Refused, UnknownCheckpoint
 from persistent.sources.offsets import begun, begun_anew, gone_back
 from persistent.text.figures import utc_text
@@ -196,59 +194,15 @@ def _check_can_undo(log: Log, manifests: Manifests, target: Manifest) -> None:
     by_rows = {name: part for name, part in sinks.items() if part.is_undone_by_rows}
     others = {name: part for name, part in sinks.items() if name not in by_rows}
     check_can_take_back(replace(newest, sinks=others), "retract", url)
-    first, waiting = _first_undone(manifests, target), frozenset[str]()
-    since = [one.manifest for id, one in manifests.entries.items() if id >= first]
+    first = _first_undone(manifests, target)
     for name, part in by_rows.items():
-        fault, batches = _why_not_known(manifests, since, target, name, part), list[SinkBatch]()
-        try:
-            batches += [] if fault else batches_since(_entries(manifests), newest, name, first)
-        except KeyError as error:
-            fault = f"checkpoint {error} is not kept, so what it was given since then is not known"
-        waiting = waiting or frozenset(log.storage.list(STAGED) if batches else ())
-        for batch in batches:
-            gone = [staged.name for staged in batch.staged if staged.name.rpartition("/")[2] not in waiting]
-            fault = fault or (f"{gone[0]} is missing, which holds rows that it was given" if gone else "")
-            place = f"{url}/{batch.staged[0].name}"
-            if not fault and not (
-                part.node is not None
-                and has_signs(
-                    target.nodes[part.node],
-                    decode_table(log.storage.read(batch.staged[0].name), batch.staged[0].sha256, place),
-                )
-            ):
-                fault = f"the rows that it was given by checkpoint {batch.id} have no column 'retracted'"
+        fault = why_not(log, manifests, target, first, name, part)
         if fault:
             raise Refused(
                 f"{url}: the sink {name!r} can take back its published outputs only by further rows, and {fault}. "
                 'Nothing was changed. outputs="again" (--outputs=again) publishes them a second time, to every sink; '
                 "or go back to a later checkpoint"
             )
-
-
-def _why_not_known(manifests: Manifests, since: Sequence[Manifest], target: Manifest, name: str, part: SinkPart) -> str:
-    """Why it is not known what a sink was given since the target, or what it would be given; empty if it is."""
-    newest = manifests.newest.manifest
-    if manifests.is_lost:
-        return "a checkpoint is lost, and nobody knows what it was given by that"
-    if newest.retract is not None:
-        return "the last rollback is not done: run the job, until it has made a step, and then go back"
-    if any(manifest.kind == "rollback" and manifest.retract is None for manifest in since):
-        return "a rollback or restart since then has left what it was given"
-    if name not in newest.sinks:
-        return "it was left out since then"
-    if any(
-        not batch.staged for manifest in since if name in manifest.sinks for batch in manifest.sinks[name].unpublished
-    ):
-        return "a run without a sink has discarded what it was to be given since then"
-    nodes = [manifest.nodes.get(part.node or "") for manifest in (target, *since, newest)]
-    texts = {None if node is None else canonical_json(node.described()) for node in nodes}
-    if part.node is not None and (None in texts or len(texts) > 1):
-        return "its state was added, or had another definition, since then"
-    return ""
-
-
-def _entries(manifests: Manifests) -> Callable[[int], Manifest]:
-    return lambda id: manifests.entries[id].manifest
 
 
 def _first_undone(manifests: Manifests, target: Manifest) -> int:

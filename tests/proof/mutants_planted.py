@@ -65,14 +65,14 @@ PLANTED = (
     ),
     Planted(
         "another rollback waits until the last one is done by rows",
-        "persistent.operations.rolling_back",
+        "persistent.driver.undoing",
         "if newest.retract is not None:",
         "if False:",
         (f"{_UNDOING}::test_one_rollback_after_another_takes_back_once",),
     ),
     Planted(
         "over a rollback that has left outputs nothing is taken back by rows",
-        "persistent.operations.rolling_back",
+        "persistent.driver.undoing",
         'manifest.kind == "rollback" and manifest.retract is None for',
         "False for",
         (f"{_UNDOING}::test_over_rows_that_were_left_it_is_refused",),
