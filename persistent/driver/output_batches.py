@@ -19,10 +19,12 @@ from persistent.checkpoint.names import Staged
 from persistent.checkpoint.output_parts import LATE_SINK, Inheritance, SinkBatch, SinkPart
 from persistent.codec import Run, type_of
 from persistent.driver.undoing import adds_up, batches_since, undoing_rows
+from persistent.errors import SinkMismatch
 from persistent.lateness import CHANGE
 from persistent.sinks.outlet import abilities
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat, replaces
 from persistent.task import key_names
+from persistent.text.shell import shell_word
 from persistent.worker.job import Job, Node
 from persistent.worker.output_tables import RETRACTED, empty_outputs, marks_of, newest_rows, output_key
 
@@ -97,6 +99,13 @@ def retreat_of(job: Job, log: Log, manifest: Manifest, sink: str, read: Callable
     staged = (*retreat.staged, *(_batch(job, manifest, sink, batch, read) for batch in since))
 
     def undoing(mark: int) -> OutputBatch:
+        last = _number(manifest, sink, part_of(left, sink).last)
+        if mark > last:
+            raise SinkMismatch(
+                f"{job.all_sinks[sink]!r} is at batch {mark}, beyond {last}, the last that the checkpoint knows: a "
+                "checkpoint was lost, and what it published cannot be taken back by rows. Roll back again with "
+                f"'persistent rollback {shell_word(job.storage.url)} {manifest.base} --outputs=again'"
+            )
         tables = [read(staged) for batch in since for staged in batch.staged]
         node = manifest.sinks[sink].node
         signed = node is not None and adds_up(manifest.nodes[node])

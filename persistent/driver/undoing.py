@@ -108,7 +108,7 @@ def undoing_rows(tables: Sequence[pa.Table], key: Sequence[str], revision: int, 
     first, last = np.flatnonzero(np.append(True, ~is_next)), np.flatnonzero(np.append(~is_next, True))
     given, shown = first[retracted[first]], last[~retracted[last]]
     if both_signs:
-        # Where rows do not alternate, as after an evolution, each of them is turned.
+        # Where rows do not alternate, each of them is turned.
         odd = np.isin(places, places[1:][is_next & (retracted[1:] == retracted[:-1])])
         given, shown = (
             np.union1d(chosen[~odd[chosen]], np.flatnonzero(odd & which))

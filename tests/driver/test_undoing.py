@@ -13,10 +13,10 @@ import pytest
 from monoids import Count, Sum, record
 from persistent import Evolution, KafkaSink, LogSink, NonWindowState, Refused, Retention, SegmentedLog
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import STAGED
+from persistent.checkpoint.names import STAGED, manifest_name
 from persistent.checkpoint.parts import NodePart
 from persistent.driver.undoing import batches_since, has_signs, undoing_rows
-from persistent.errors import CorruptCheckpoint
+from persistent.errors import CorruptCheckpoint, SinkMismatch
 from persistent.operations import collect_garbage, pin, rollback
 from persistent.sinks.outlet import abilities
 from persistent.storage import MemoryStorage
@@ -201,6 +201,41 @@ def test_over_another_definition_of_the_state_it_is_refused() -> None:
         rollback(job.storage, target, outputs="retract")
 
 
+def test_over_a_lost_checkpoint_it_is_refused() -> None:
+    """Nobody knows what the sink was given by it: its rows would stay."""
+    job = Logged("retract")
+    job.run(FIRST)
+    target = job.newest
+    job.run(FIRST + ABANDONED)
+    job.storage.delete(manifest_name(job.newest))
+    rollback(job.storage, target, outputs="retract", take_over=True)
+    with pytest.raises(SinkMismatch, match="a checkpoint was lost, and what it published cannot be taken back by row"):
+        job.run(FIRST)
+    rollback(job.storage, job.newest, outputs="again", take_over=True)
+    job.run(FIRST)
+
+
+def test_what_a_run_without_a_sink_has_discarded_is_not_taken_back() -> None:
+    """It was never published, and would be subtracted."""
+    refused = 0
+    for at in range(20, 120, 4):
+        job = Logged("retract")
+        job.run(FIRST)
+        target = job.newest
+        job.killed(at, DEATHS[0], FIRST + ABANDONED)
+        job.operations = Operations()
+        job.run(FIRST + ABANDONED, sink=None, discard_closed=True)
+        manifests = [entry.manifest for entry in map(Log(job.storage).read, Log(job.storage).ids())]
+        job.run(FIRST + ABANDONED + INSTEAD)
+        if any(
+            not batch.staged for manifest in manifests for sink in manifest.sinks.values() for batch in sink.unpublished
+        ):
+            with pytest.raises(Refused, match="a run without a sink has discarded what it was to be given since then"):
+                rollback(job.storage, target, outputs="retract")
+            refused += 1
+    assert refused
+
+
 def test_rows_without_a_sign_cannot_be_taken_back() -> None:
     """A reader would add the row that takes back."""
     job = Logged(None)
@@ -245,7 +280,7 @@ def test_of_each_place_come_the_last_row_and_that_of_the_target() -> None:
 
 
 def test_rows_that_do_not_alternate_are_turned_one_by_one() -> None:
-    """After an evolution all rows are published once more, and none is taken back."""
+    """Rows that were published as a whole take nothing back, so one that stood there still counts."""
     tables = [table(("a", 1, False), ("b", 1, False)), table(("a", 2, False), ("b", 1, True))]
     assert undone(tables) == [("a", 1, True), ("a", 2, True)]
 
