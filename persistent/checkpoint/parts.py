@@ -16,6 +16,7 @@ from persistent.checkpoint.positions import ORDINAL_OFFSET, Codec
 from persistent.clock import Clock
 from persistent.codec import Run
 from persistent.fields import (
+    INT64_MAX,
     MANY,
     PARTS_MAX,
     AnyPositions,
@@ -40,6 +41,8 @@ NodeName = Annotated[
 ]
 """The name of a node: of its task, or ``task/state`` if the states of the task have names."""
 RunList = Annotated[tuple[Run, ...], Meta(max_length=MANY)]
+NOTHING = -1
+"""Of runs, published: a number below that of every run."""
 _MODULUS = 1 << 64
 _FOREIGN = re.compile(r"[^A-Za-z0-9._=@+-]+")
 _NAME_LENGTH_MAX = 200
@@ -181,11 +184,12 @@ class NodePart(Part, frozen=True):
     oldest first.
 
     ``published``: the id of the checkpoint that last published a state without windows, or one that is published as it
-    changes: only what is in later runs is not published yet. ``lowest``: the smallest pane that an open window still
-    needs, None if the state is empty. ``known_from``: with ``history=``, the clock from which its panes are kept apart,
-    however long they were kept before; None without. ``zone``: the rules of the time zone by which its windows have
-    their borders; None without a calendar. ``final_at``: every window that ends at or before it is final, and its panes
-    are gone; None if all closed ones are. ``late``: how late records, or changes, revise what is published; None if the
+    changes: only what is in later runs is not published yet; ``NOTHING`` if all is to be published, even the runs
+    number 0 of a job that started from a savepoint. ``lowest``: the smallest pane that an open window still needs, None
+    if the state is empty. ``known_from``: with ``history=``, the clock from which its panes are kept apart, however
+    long they were kept before; None without. ``zone``: the rules of the time zone by which its windows have their
+    borders; None without a calendar. ``final_at``: every window that ends at or before it is final, and its panes are
+    gone; None if all closed ones are. ``late``: how late records, or changes, revise what is published; None if the
     rows carry no revision. ``emit``: ``CHANGE`` if each step publishes what it has changed, ``EARLY`` if some do.
     ``passed``: with early results, the clock of the last step. ``added``: the clock at which it was added to a job that
     had begun: it lacks all that the job had read; None if it lacks nothing. ``shown_at``: with a time to live, the
@@ -198,7 +202,7 @@ class NodePart(Part, frozen=True):
     key_types: Annotated[tuple[Annotated[str, Meta(max_length=60)], ...], Meta(max_length=PARTS_MAX)] = ()
     runs: RunList = ()
     lowest: Whole | None = None
-    published: Natural = 0
+    published: Annotated[int, Meta(ge=NOTHING, le=INT64_MAX)] = 0
     known_from: Whole | None = None
     zone: Zone | None = None
     final_at: Whole | None = None
@@ -234,17 +238,15 @@ class NodePart(Part, frozen=True):
     def shown_to(self, runs: Sequence[Run]) -> int | None:
         """The clock up to which the sinks know which keys of these of its runs have expired; None if no sink has any of
         them."""
-        return self.shown_at if not self.published or any(run.first <= self.published for run in runs) else None
+        return self.shown_at if self.published <= 0 or any(run.first <= self.published for run in runs) else None
 
     def shown_after(self, closed: int, *, publishes: bool) -> int | None:
         """``shown_at`` after a step that closes up to ``closed``. ``publishes``: it publishes all that has changed."""
         return closed if publishes and self.has_time_to_live else self.shown_at
 
     def unpublished(self) -> NodePart:
-        """The same node, of which every key is to be published. A job that started from a savepoint may have a run
-        number 0, which would count as published."""
-        runs = (replace(run, first=max(run.first, 1), last=max(run.last, 1)) for run in self.runs)
-        return replace(self, runs=tuple(runs), published=0)
+        """The same node, of which every key is to be published."""
+        return replace(self, published=NOTHING)
 
     def shown_since(self, closed: int) -> NodePart:
         """The same node, whose sinks keep later outputs: with a time to live they may know keys that expire after

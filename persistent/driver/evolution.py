@@ -216,7 +216,7 @@ def _check_answer(was: NodePart, now: NodePart, url: str) -> None:
 def to_tell_anew(node: NodePart, closed: int) -> NodePart:
     """A state of which every key is to be published. Of sessions it stays known what was published of them: those that
     have grown since are taken back."""
-    if node.has_sessions and node.published:
+    if node.has_sessions and node.published > 0:
         return node
     return node.unpublished().shown_since(closed)
 

@@ -189,7 +189,7 @@ def _leaves_outputs(manifest: Manifest) -> bool:
 def _was_published(manifest: Manifest, node: str) -> bool:
     state = manifest.nodes[node]
     # Runs of number 0 were published by the job whose savepoint this one started from.
-    is_fresh = not state.published and len(state.fresh()) == len(state.runs)
+    is_fresh = state.published <= 0 and len(state.fresh()) == len(state.runs)
     return is_fresh and any(part.last is not None for part in manifest.sinks_of(node).values())
 
 

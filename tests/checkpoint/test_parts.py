@@ -146,11 +146,11 @@ def test_sinks_know_only_of_what_was_published() -> None:
     assert NodePart({}).shown_after(9, publishes=True) is None, "without a time to live nothing expires"
 
 
-def test_what_is_to_be_published_has_a_number_above_zero() -> None:
-    """Run 0 of a savepoint would count as published; the others keep their numbers, by which they are in order."""
+def test_run_0_of_a_savepoint_is_published_anew_under_its_number() -> None:
+    """The others were; with another number, a manifest before would describe the same run in another way."""
     runs = (run(first=0, last=0), run(first=1, last=1), run(first=2, last=4))
-    anew = NodePart({}, runs=runs, published=4).unpublished()
-    assert [(one.first, one.last) for one in anew.runs] == [(1, 1), (1, 1), (2, 4)] and anew.published == 0
+    node = NodePart({}, runs=runs, published=4)
+    assert not node.fresh() and node.unpublished().fresh() == runs
 
 
 def test_sinks_that_keep_later_outputs_know_no_earlier_end() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name, new_nonce
 from persistent.checkpoint.output_parts import SinkPart
 from persistent.checkpoint.retention import Retention
-from persistent.operations import pin, rollback
+from persistent.operations import pin, rollback, savepoint
 from persistent.operations.rolling_back import check_can_take_back
 from persistent.storage import MemoryStorage
 from persistent.verify import verify
@@ -111,9 +111,9 @@ def test_back_twice_and_back_to_a_rollback(folder: Path) -> None:
     check_sound(world)
 
 
-@pytest.mark.parametrize("times", [1, 2, 3])
-def test_what_is_owed_to_a_sink_is_not_forgotten_by_going_back_again(times: int) -> None:
-    """Outputs that a rollback had to take back stayed for good if it was repeated before the next run."""
+@pytest.fixture
+def totals_by_key() -> Iterator[Callable[..., Pipeline]]:
+    """Jobs whose sums are published as they change, over the same rows."""
 
     class Totals(PersistentTask):
         key = "key"
@@ -124,22 +124,55 @@ def test_what_is_owed_to_a_sink_is_not_forgotten_by_going_back_again(times: int)
         def process_message(self, state: Any, message: Any) -> None:
             state.update(message.timestamp, message.value["value"])
 
-    storage, sink = MemoryStorage(new_nonce()), MemorySink()
+    storages = []
     rows = [{"ts": time, "key": "ab"[time % 2], "value": time} for time in range(30)]
 
-    def pipeline() -> Pipeline:
+    def pipeline(storage: MemoryStorage, sink: MemorySink, start_from: str | None = None) -> Pipeline:
+        storages.append(storage)
         source = MemorySource(rows, timestamp="ts", ordered=True)
         kept = Retention(last=1_000)
-        return Pipeline(source=source, task=Totals(), sink=sink, checkpoint=storage, step_rows=4, retention=kept)
+        options: dict[str, Any] = {"step_rows": 4, "retention": kept, "start_from": start_from}
+        return Pipeline(source=source, task=Totals(), sink=sink, checkpoint=storage, **options)
 
-    pipeline().run(engine="embedded")
+    yield pipeline
+    for storage in storages:
+        storage.clear()
+
+
+def added_up(sink: MemorySink) -> dict[str, int]:
+    """What readers that add come to."""
+    shown = [(one["key"], -one["value"] if one["retracted"] else one["value"]) for one in sink.rows()]
+    return {key: sum(value for k, value in shown if k == key) for key in "ab"}
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_what_is_owed_to_a_sink_is_not_forgotten_by_going_back_again(
+    times: int, totals_by_key: Callable[..., Pipeline]
+) -> None:
+    """Outputs that a rollback had to take back stayed for good if it was repeated before the next run."""
+
+    storage, sink = MemoryStorage(new_nonce()), MemorySink()
+    totals_by_key(storage, sink).run(engine="embedded")
     first = rollback(storage, 2, outputs="retract").manifest
     for _ in range(times):
         assert rollback(storage, first.id, outputs="retract").manifest.retract[0] == first.retract[0]  # type: ignore[index]
-    pipeline().run(engine="embedded")
-    shown = [(one["key"], -one["value"] if one["retracted"] else one["value"]) for one in sink.rows()]
-    assert {key: sum(value for k, value in shown if k == key) for key in "ab"} == {"a": 210, "b": 225}
-    storage.clear()
+    totals_by_key(storage, sink).run(engine="embedded")
+    assert added_up(sink) == {"a": 210, "b": 225}
+
+
+def test_published_again_by_a_job_that_began_with_what_another_had_published(
+    totals_by_key: Callable[..., Pipeline],
+) -> None:
+    """Every key is published again, and runs are called what they were: `verify` took their new numbers for damage."""
+    first, storage, sink = MemoryStorage(new_nonce()), MemoryStorage(new_nonce()), MemorySink()
+    totals_by_key(first, MemorySink()).run(engine="embedded")
+    url = savepoint(first, "end")
+    totals_by_key(storage, sink, url).run(engine="embedded")
+    rollback(storage, min(Log(storage).newest().manifest.bases), outputs="again")  # type: ignore[union-attr]
+    assert verify(storage).ok
+    assert totals_by_key(storage, sink, url).run(engine="embedded").steps == 1
+    assert added_up(sink) == {"a": 420, "b": 450}
+    assert verify(storage).ok
 
 
 def test_back_to_a_clock(folder: Path) -> None:
@@ -154,6 +187,18 @@ def test_back_to_a_clock(folder: Path) -> None:
         assert rollback(other.checkpoint, clock=clock, outputs="retract").manifest.target == target
     with pytest.raises(UnknownCheckpoint, match="at most -1 ms; the earliest is at 1970-01-01 00:00:00Z"):
         rollback(world.checkpoint, clock=-1, outputs="retract")
+
+
+def test_back_to_a_clock_passes_over_what_is_taken_back(folder: Path) -> None:
+    """The newest of them all was refused, though one that can be gone back to has that clock as well."""
+    world = ended(OPEN, folder)
+    ids = bases(world)
+    first = rollback(world.checkpoint, ids[1], outputs="retract").manifest
+    log = Log(world.checkpoint)
+    clock = log.read(ids[-1]).manifest.clock.watermark
+    assert rollback(world.checkpoint, clock=clock, outputs="retract").manifest.target == first.id
+    clock = log.read(ids[0]).manifest.clock.watermark
+    assert rollback(world.checkpoint, clock=clock, outputs="retract").manifest.target == ids[0]
 
 
 def killed_before_publishing(folder: Path) -> World:

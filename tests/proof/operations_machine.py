@@ -240,7 +240,8 @@ class Machine(RuleBasedStateMachine):
     @rule(which=NUMBER, outputs=OUTPUTS, by_clock=st.booleans(), crash=CRASH)
     def rollback(self, which: int, outputs: str, by_clock: bool, crash: Any) -> None:
         model = self.world.model
-        kept = sorted(model.bases) if by_clock else model.kept()
+        # By the clock, only those that one can go back to are looked at.
+        kept = [id for id in sorted(model.bases) if not model.is_taken_back(id)] if by_clock else model.kept()
         target = kept[which % len(kept)]
         where: dict[str, Any] = {"to": target}
         if by_clock:

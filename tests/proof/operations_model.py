@@ -68,7 +68,8 @@ class Snapshot:
     the clock of early results stood; ``shows``: whether any step has published some since.
     ``marked``: whether a rollback has come; then they are not held back until some are published. Of keys that expire,
     ``shown``: what readers hold, as they were told at the clock ``told``. ``anew``: whether all is published anew, to
-    readers who may hold it; of keys that expire, and of sessions, of which ``shown`` is then what they may hold."""
+    readers who may hold it; of keys that expire, and of sessions, of which ``shown`` is then what they may hold.
+    ``lacks``: whether readers were given nothing of windows that could be corrected, and are with the next step."""
 
     emission: Emission
     source: int
@@ -89,6 +90,7 @@ class Snapshot:
     shown: Mapping[Place, Sums] = field(default_factory=dict)
     told: int | None = None
     anew: bool = False
+    lacks: bool = False
 
     @staticmethod
     def empty(emission: Emission, source: int, partitions: Sequence[str]) -> Snapshot:
@@ -197,6 +199,7 @@ class Snapshot:
             ended=plan.ends or (self.ended and not reads and not joins),
             known_from=max(self.known_from, _summed_up(self.watermark)),
             unlisted=False,
+            lacks=False,
             passed=None if self.emission.early is None else self._early_clock()[0],
             shows=self.shows or publishes,
             **({**told, "anew": False} if told or self.emission.has_sessions else {}),
@@ -256,6 +259,7 @@ class Snapshot:
         """The first content of another job: nothing of it is published yet."""
         anew = self.emission.has_lives or self.anew or not self.unlisted
         begun = replace(self, source=0, rows=self._all_fresh(), unlisted=True, shows=False, marked=False, anew=anew)
+        begun = replace(begun, lacks=self.emission.late is not None)
         if not self.emission.has_sessions or (self.anew and self.unlisted):
             return begun
         return replace(begun, shown=self._folded(row for row in self.rows if not row.fresh))
@@ -264,6 +268,8 @@ class Snapshot:
         """What a rollback to it makes: a sink that came since lacks the totals, even if the input had ended; and
         changes are published ``again`` as a whole."""
         changes = self.emission.of_changes
+        if again and self.lacks and not newest.unlisted:
+            return replace(self, lacks=False).gone_back(newest, again=again)
         if again and self.emission.has_lives and not newest.unlisted:
             told = self.closed if self.told is None else self.told
             rows = self._all_fresh()
@@ -355,7 +361,7 @@ class Snapshot:
     def _published(self, plan: Plan, own: Sequence[Held], judged: int) -> Counter[tuple[Any, ...]]:
         """What a step publishes that has counted its ``own`` rows."""
         rows, emission = (*self.rows, *own), self.emission
-        before, changed = self.rows, own
+        before, changed = ((), self.open(rows, self.final)) if self.lacks else (self.rows, own)
         if emission.has_lives:
             publishes = plan.ends or (emission.of_changes and self._publishes(plan, own, judged))
             return self._published_lives(plan, rows) if publishes else Counter()
