@@ -301,6 +301,8 @@ class FileSource:
     def _inspect(self, file: InputFile, layout: Layout) -> Facts:
         layout.require_folders(file.path)
         facts = self._format(layout).inspect(file, layout.file_schema)
+        if facts.rows != 0 and any(name in layout.schema.names for name in layout.folders):
+            layout.require_one_meaning(self._format(layout).fields(file))
         if layout.times_in_folders and facts.rows != 0:
             return replace(facts, smallest=layout.folder_time(file.path))
         return facts
@@ -325,7 +327,7 @@ class FileSource:
                     raise last_fault from error
                 continue
             if schema is not None:
-                schema = with_folders(schema, folders, file.where)
+                schema = with_folders(schema, folders)
                 return self._checked(given.layout(name, schema, folders), file.where)
         if last_fault is not None:
             raise last_fault

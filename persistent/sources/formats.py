@@ -237,6 +237,9 @@ class Format(Protocol):
     def inspect(self, file: InputFile, schema: pa.Schema) -> Facts:
         """What a quick inspection finds. ``Unreadable`` if the file is broken or does not fit the schema."""
 
+    def fields(self, file: InputFile) -> Sequence[str]:
+        """The names of the fields that the file has itself: as far as its header shows, or its first record."""
+
     def take(self, file: InputFile, start: int, rows: int, *, exact: bool, at_least_one: bool) -> Taken:
         """About ``rows`` records from ``start`` on; exactly that many if ``exact``.
 

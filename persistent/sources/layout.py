@@ -10,7 +10,7 @@ All but the first two are refused if they differ from before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from persistent.codec.decimals import from_text
-from persistent.errors import InvalidPipeline, SourceError
+from persistent.errors import InvalidPipeline
 from persistent.sources import options, schemas
 from persistent.sources.csv_dialect import USUAL, CsvDialect
 from persistent.sources.protocol import NO_TIMESTAMP
@@ -78,6 +78,15 @@ class Layout:
         for name in self.folders:
             if name in self.schema.names:
                 _folder_scalar(found[name], self.schema.field(name))
+
+    def require_one_meaning(self, fields: Iterable[str]) -> None:
+        """Raise ``Unreadable`` if a file has a field of its own that its folders name as well."""
+        both = [repr(name) for name in fields if name in self.folders and name in self.schema.names]
+        if both:
+            raise Unreadable(
+                f"{', '.join(both)} is both a column of the file and the name of a folder; give schema= without "
+                "it, or rename the folder"
+            )
 
     @property
     def times_in_folders(self) -> bool:
@@ -168,15 +177,11 @@ def folder_values(path: str) -> dict[str, str | None]:
     return {unquote(name): None if value == _NULL_FOLDER else unquote(value) for name, value in pairs}
 
 
-def with_folders(schema: pa.Schema, folders: Sequence[str], where: str) -> pa.Schema:
+def with_folders(schema: pa.Schema, folders: Sequence[str]) -> pa.Schema:
     """The columns of the files, followed by those of the folders."""
-    both = [repr(name) for name in folders if name in schema.names]
-    if both:
-        raise SourceError(
-            f"{where}: {', '.join(both)} is both a column of the file and the name of a folder; give schema= without "
-            "it, or rename the folder"
-        )
-    return pa.schema([*schema, *(pa.field(name, pa.string()) for name in folders)])
+    return pa.schema(
+        [*(field for field in schema if field.name not in folders), *(pa.field(name, pa.string()) for name in folders)]
+    )
 
 
 def _folder_scalar(value: str | None, field: pa.Field) -> pa.Scalar:

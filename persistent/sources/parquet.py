@@ -105,6 +105,9 @@ class Parquet:
         smallest = _least(self._smallest_per_group(metadata))
         return Facts(metadata.num_rows, metadata.num_rows, smallest)
 
+    def fields(self, file: InputFile) -> Sequence[str]:
+        return _schema(_metadata(file)).names
+
     def take(self, file: InputFile, start: int, rows: int, *, exact: bool, at_least_one: bool) -> Taken:
         total = file.rows or 0
         if start == 0 and total * 4 <= rows:

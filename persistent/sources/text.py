@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Protocol
 
@@ -139,6 +140,17 @@ class Text:
         if names and (fault := self._dialect.misfit(names, schema)):
             raise Unreadable(fault)
         return self._counted(file, start)
+
+    def fields(self, file: InputFile) -> Sequence[str]:
+        names, start = self._dialect.header(file)
+        for block in self._blocks(file, start, TO_THE_END) if not names else ():
+            numbers, _ = self._dialect.sort(block)
+            if len(numbers):
+                # A record that cannot be read says nothing of the file.
+                with suppress(Unreadable):
+                    return self._dialect.infer(block[numbers[:1]], names).names
+                break
+        return names
 
     def _counted(self, file: InputFile, start: int) -> Facts:
         if codec_of(file.path) is None and file.size > _SAMPLE_BYTES:

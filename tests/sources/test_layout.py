@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.csv import write_csv
 
 from persistent.errors import SourceError
 from persistent.sources import NO_TIMESTAMP, Budget, FileSource, SourceState
@@ -16,14 +19,12 @@ from tests.sources.written import START, rows, write
 DAYS = {"a/day=1970-01-04": 2, "b/day=1970-01-02": 1, "b/day=1970-01-03": 2, "c/day=__HIVE_DEFAULT_PARTITION__": 1}
 
 
-@pytest.mark.parametrize("column", ["none", "null", "later"])
 @pytest.mark.parametrize("unit", ["date32", "string", "timestamp[us]"])
-def test_where_folders_tell_the_time_the_clock_goes_by_them(tmp_path, column, unit):
-    """Without it a column of that name, which nobody reads, made on-time records late; without one the clock stood."""
+def test_where_folders_tell_the_time_the_clock_goes_by_them(tmp_path, unit):
+    """The files have no column of times, without which the clock stood."""
     for folder, count in DAYS.items():
         (tmp_path / folder).mkdir(parents=True)
-        days = {} if column == "none" else {"day": pa.array([None if column == "null" else 99] * count, pa.date32())}
-        pq.write_table(pa.table({"k": ["x"] * count, **days}), tmp_path / folder / "x.parquet")
+        pq.write_table(pa.table({"k": ["x"] * count}), tmp_path / folder / "x.parquet")
     source = FileSource(tmp_path, timestamp="day", schema={"k": "string", "day": unit})
     drained = drain(source, 1, True)
     assert [row[2] for row in drained.rows[:-1]] == [day * 86_400_000 for day in (3, 3, 1, 2, 2)]
@@ -35,13 +36,13 @@ def test_where_folders_tell_the_time_the_clock_goes_by_them(tmp_path, column, un
 def test_a_folder_is_a_decimal_exactly_or_refused(tmp_path):
     """Arrow reads -44 as -9.97, which would be the value of every record in the folder."""
     for value in ("-4", "-44"):
-        write(tmp_path / value / f"v={value}" / "x.jsonl", rows(0, 1))
+        write(tmp_path / value / f"w={value}" / "x.jsonl", rows(0, 1))
     sources = {
-        value: FileSource(tmp_path / value, timestamp="ts", schema={"ts": "string", "v": pa.decimal128(38, 37)})
+        value: FileSource(tmp_path / value, timestamp="ts", schema={"ts": "string", "w": pa.decimal128(38, 37)})
         for value in ("-4", "-44")
     }
-    assert [row["v"] for row in drain(sources["-4"]).values] == [-4]
-    with pytest.raises(SourceError, match=r"v=-44 is not of type decimal128\(38, 37\)"):
+    assert [row["w"] for row in drain(sources["-4"]).values] == [-4]
+    with pytest.raises(SourceError, match=r"w=-44 is not of type decimal128\(38, 37\)"):
         drain(sources["-44"])
 
 
@@ -70,13 +71,47 @@ def test_folders_are_columns(tmp_path):
             FileSource(root, timestamp="ts").plan(SourceState({}), Budget(1))
 
 
+@pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv"])
+def test_a_column_that_a_folder_names_too_is_refused_with_declared_columns_as_well(ending: str, tmp_path: Path) -> None:
+    """The folder's value was taken for the file's own, without a word."""
+
+    def save(name: str, *own: str) -> None:
+        path = tmp_path / "in" / name / f"x.{ending}"
+        path.parent.mkdir(parents=True)
+        table = pa.table({"ts": [1, 2], **{column: ["zug", "zug"] for column in own}})
+        if ending == "parquet":
+            pq.write_table(table, path)
+        elif ending == "csv":
+            write_csv(table, path)
+        else:
+            path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+
+    schema = {"ts": "int64", "shop": "string"}
+    source = FileSource(tmp_path / "in", timestamp="ts", timestamp_unit="s", schema=schema)
+    save("shop=bern")
+    assert [row["shop"] for row in drain(source).values] == ["bern", "bern"]
+    save("shop=chur", "shop")
+    with pytest.raises(SourceError, match=r"shop=chur/x.*'shop' is both a column of the file and the name of a folder"):
+        drain(FileSource(tmp_path / "in", timestamp="ts", timestamp_unit="s", schema=schema))
+    without = FileSource(tmp_path / "in", timestamp="ts", timestamp_unit="s", schema={"ts": "int64"})
+    assert drain(without).values == [{"ts": 1}, {"ts": 2}] * 2
+
+
+def test_a_first_record_that_cannot_be_read_is_no_fault_of_a_file_in_a_folder_with_a_name(tmp_path: Path) -> None:
+    (tmp_path / "in" / "shop=bern").mkdir(parents=True)
+    (tmp_path / "in" / "shop=bern" / "x.jsonl").write_text('{"ts": 1,}\n{"ts": 2}\n')
+    schema = {"ts": "int64", "shop": "string"}
+    source = FileSource(tmp_path / "in", timestamp="ts", timestamp_unit="s", schema=schema)
+    assert drain(source).values == [{"ts": 2, "shop": "bern"}]
+
+
 def test_a_decimal_in_a_folder_name_that_its_type_cannot_hold_is_a_bad_file(tmp_path):
     """44 was read as 9.97, because Arrow does not notice that it overflows."""
     for value in ("44", "5"):
-        folder = tmp_path / f"v={value}"
+        folder = tmp_path / f"w={value}"
         folder.mkdir()
         (folder / "a.csv").write_text("ts\n1\n")
-    schema = {"ts": "int64", "v": pa.decimal128(38, 37)}
+    schema = {"ts": "int64", "w": pa.decimal128(38, 37)}
     options = {"timestamp": "ts", "timestamp_unit": "ms", "schema": schema, "on_bad_file": "dead-letter"}
     drained = drain(FileSource(tmp_path, **options))
-    assert [row["v"] for row in drained.values] == [5] and "v=44 is not of type" in drained.dead[0].reason
+    assert [row["w"] for row in drained.values] == [5] and "w=44 is not of type" in drained.dead[0].reason
