@@ -145,8 +145,8 @@ def verification_of(found: Verification) -> dict[str, Any]:
     findings = sorted(found.findings, key=lambda one: (one.severity != FAULT, one.severity != WARNING))
     return {
         "ok": found.ok,
-        "newest": found.newest,
         "newest_good": found.newest_good,
+        "verdict": None if found.ok else without_secrets(found.verdict),
         "url": place_text(found.url),
         "parts": [
             {"name": name, **asdict(part), "faults": found.faults_of(name)} for name, part in found.parts.items()

@@ -105,6 +105,7 @@ class _Checker:
         good = [entry.manifest for id, entry in self.entries.items() if id not in self.bad_ids]
         whole = [one.id for one in good if one.is_base and not one.files() & self.bad_runs]
         self.found.newest_good = max(whole, default=None)
+        self.found.base = next((one.base for one in good if one.id == self.found.newest), None)
         return self.found
 
     @property

@@ -35,12 +35,14 @@ class Checked:
 
 @dataclass
 class Verification:
-    """What was checked, the findings, and ``newest_good``: the newest checkpoint without a fault."""
+    """What was checked, the findings, the ``newest`` manifest, the ``base`` that it names, if it can be read, and
+    ``newest_good``: the newest checkpoint without a fault."""
 
     url: str
     parts: dict[str, Checked] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     newest: int | None = None
+    base: int | None = None
     newest_good: int | None = None
 
     @property
@@ -55,7 +57,7 @@ class Verification:
         back = f"'persistent rollback {url} {good} --outputs=retract'"
         if good is None:
             return "no checkpoint verifies: restore the folder from a copy, or let a new job start from a savepoint"
-        if good != self.newest:
+        if good != self.base:
             return f"checkpoint {good} is the newest that verifies: {back} goes back to it"
         whole = f"checkpoint {good} is the newest, and itself verifies"
         if self.faults_of(FORMAT_PART):

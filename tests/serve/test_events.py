@@ -111,7 +111,7 @@ def test_a_verification() -> None:
     """A damaged checkpoint would be shown as a good one."""
     shown = ran("verified")
     found = verified(shown)
-    assert found["ok"] and found["newest_good"] == found["newest"]
+    assert found["ok"] and found["newest_good"] == shown.entry().manifest.base and found["verdict"] is None
     assert {one["name"] for one in found["parts"]} >= {"state runs", "dead letters"}
     storage = MemoryStorage("serve-verified")
     run = shown.entry().manifest.state_runs()[-1].name
@@ -120,6 +120,7 @@ def test_a_verification() -> None:
     storage._files[run] = pa.py_buffer(bytes(data))
     found = verified(shown)
     assert not found["ok"] and found["findings"][0]["severity"] == "fault" and found["findings"][0]["place"] == run
+    assert "--outputs=retract' goes back to it" in found["verdict"]
 
 
 def test_a_verification_of_a_pipeline_looks_at_its_sinks(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name
-from persistent.operations import rollback
+from persistent.operations import pin, rollback
 from persistent.storage import LocalStorage
 from persistent.verify import Verification, verify
 from tests.verify.checkpoints import faults, look
@@ -59,6 +59,18 @@ def test_the_verdict_says_how_to_continue(checkpoint: Path) -> None:
     assert f"'persistent show {checkpoint}' says how to write FORMAT again" in look(checkpoint).verdict
     nothing = Verification("s3://bucket/job", newest=7)
     assert nothing.verdict.endswith("restore the folder from a copy, or let a new job start from a savepoint")
+
+
+def test_a_fence_is_not_newer_than_what_it_stands_on(checkpoint: Path) -> None:
+    """A rollback was advised to the checkpoint that the next run continues from, after each start anew."""
+    storage = LocalStorage(checkpoint)
+    good = Log(storage).newest().manifest.base  # type: ignore[union-attr]
+    next((checkpoint / "dead").glob("*.arrow")).write_bytes(b"torn")
+    told = look(checkpoint).verdict
+    pin(storage, good)
+    found = look(checkpoint)
+    assert found.newest == good + 1 and not found.ok
+    assert found.verdict == told == f"checkpoint {good} is the newest, and itself verifies"
 
 
 def test_a_fault_has_its_place_once() -> None:

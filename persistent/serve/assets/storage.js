@@ -100,6 +100,5 @@ function result(found) {
     { name: "size", kind: "num", cell: (one) => format.bytes(one.bytes) }, { name: "faults", kind: "num", cell: (one) => (one.faults ? h("span", { class: "tag bad" }, format.number(one.faults)) : "0") },
   ];
   const faults = found.findings.map((one) => h("p", {}, h("span", { class: `tag ${one.severity === "fault" ? "bad" : "warn"}` }, one.severity), h("code", {}, one.place), ` ${one.text}`));
-  const good = found.newest_good === null ? "No checkpoint verifies: restore the folder from a copy." : found.newest_good === found.newest ? `Checkpoint ${found.newest_good} is the newest, and itself verifies.` : `Checkpoint ${found.newest_good} is the newest that verifies: 'persistent rollback ${found.url} ${found.newest_good} --outputs=retract' goes back to it.`;
-  return [found.ok ? h("p", {}, h("span", { class: "tag good" }, "✓ verifies"), `Checkpoint ${found.newest_good} is whole, to the last byte.`) : notice({ title: "There are faults", text: good }), h("br"), table(columns, found.parts, { label: "checked" }), ...faults, found.findings_more > 0 && h("p", { class: "soft" }, `and ${found.findings_more} more`)].filter(Boolean);
+  return [found.ok ? h("p", {}, h("span", { class: "tag good" }, "✓ verifies"), `Checkpoint ${found.newest_good} is whole, to the last byte.`) : notice({ title: "There are faults", text: found.verdict }), h("br"), table(columns, found.parts, { label: "checked" }), ...faults, found.findings_more > 0 && h("p", { class: "soft" }, `and ${found.findings_more} more`)].filter(Boolean);
 }
