@@ -115,7 +115,7 @@ def _published_to_all(
     lacking = {name: _lacking(target, name, taking[name], turned, again=again) for name in target.nodes}
     anew = {name: found for name, found in lacking.items() if found is not None}
     emptied = frozenset[str]() if again else frozenset().union(*anew.values())
-    anew = {name: found for name, found in anew.items() if _shows_all(target.nodes[name])}
+    anew = {name: found for name, found in anew.items() if _shows_all(target.nodes[name]) and target.nodes[name].runs}
     if not anew:
         return target, emptied
     nodes = {name: target.nodes[name] for name in anew}
@@ -151,9 +151,9 @@ def _lacking(
     new = frozenset(name for name in sinks if name in turned or (name not in known and has_nothing(target, name)))
     if again and sinks and state.has_time_to_live:
         return new
-    if not state.runs or not is_shown or not (new or (again and state.emit)):
-        return None
-    return new
+    is_lacking = bool(new) or (again and state.emit is not None)
+    # A sink that was given nothing by then lacks all, also what the state will hold.
+    return new if is_shown and is_lacking and (state.runs or not again) else None
 
 
 def _with_acknowledged(target: Manifest, newest: Manifest, *, is_known: bool) -> Manifest:

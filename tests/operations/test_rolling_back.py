@@ -24,6 +24,8 @@ from persistent import (
     Pipeline,
     Refused,
     UnknownCheckpoint,
+    WindowState,
+    session,
 )
 from persistent.checkpoint.commit_change import look_at_all
 from persistent.checkpoint.log import Log
@@ -143,6 +145,42 @@ def added_up(sink: MemorySink) -> dict[str, int]:
     """What readers that add come to."""
     shown = [(one["key"], -one["value"] if one["retracted"] else one["value"]) for one in sink.rows()]
     return {key: sum(value for k, value in shown if k == key) for key in "ab"}
+
+
+def test_sessions_that_were_held_back_after_a_rollback_to_nothing_are_not_taken_back() -> None:
+    """Their sink was given something once, which is taken back; a second rollback took back what it never had."""
+
+    class Visits(PersistentTask):
+        key = "key"
+
+        def persistent_state(self) -> WindowState:
+            return WindowState(Sum(), session("8 ms"), early="30 ms", late="retract")
+
+        def process_message(self, state: Any, message: Any) -> None:
+            state.update(message.timestamp, message.value["value"])
+
+    storage, sink = MemoryStorage(new_nonce()), MemorySink()
+    rows = [{"ts": time, "key": "a", "value": 1} for time in (1, 2, 3, 4, 9, 12, 15, 90, 200)]
+
+    def run(stop: int) -> None:
+        source = MemorySource(rows[:stop], timestamp="ts", ordered=True)
+        kept = Retention(last=1_000)
+        pipeline = Pipeline(source=source, task=Visits(), sink=sink, checkpoint=storage, retention=kept)
+        pipeline.run(engine="embedded")
+
+    run(8)
+    run(9)
+    assert sink.rows()
+    back = rollback(storage, 0, outputs="retract").manifest.id
+    run(2)
+    log = Log(storage)
+    held = next(log.read(id).manifest for id in log.newest().manifest.bases if id > back)  # type: ignore[union-attr]
+    assert held.nodes["Visits"].runs and held.nodes["Visits"].published == 0, "a step that publishes nothing"
+    rollback(storage, held.id, outputs="retract")
+    run(8)
+    run(9)
+    assert [(one["value"], one["retracted"]) for one in sink.rows()] == [(7, False), (1, False), (1, False)]
+    storage.clear()
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
