@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args
 
 import msgspec
 import pyarrow as pa
@@ -150,15 +150,20 @@ def _holds(value: Any, words: tuple[str, ...]) -> bool:
 @cache
 def _marked_fields(kind: type[Part], mark: type) -> tuple[tuple[str, tuple[Any, ...], bool, Any], ...]:
     """Name, marks and default of the fields of a part that have such a mark, or hold parts with some."""
-    hints, found = get_type_hints(kind, include_extras=True), []
-    for field in msgspec.structs.fields(kind):
-        within = list(terms(hints[field.name]))
+    found = []
+    for field in _fields(kind):
+        within = list(terms(field.type))
         marks = tuple(one for one in within if isinstance(one, mark))
         inner = any(_marked_fields(one, mark) for one in within if isinstance(one, type) and issubclass(one, Part))
         if marks or inner:
             made = field.default_factory
             found.append((field.name, marks, inner, field.default if made is msgspec.NODEFAULT else made()))
     return tuple(found)
+
+
+@cache
+def _fields(kind: type[Part]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
 
 
 def terms(hint: Any) -> Iterator[Any]:

@@ -313,7 +313,7 @@ def _budget(bench: Workbench, rows: int, replan: int) -> Budget:
     smaller = 0 if bench.adopts else replan
     wanted = exact if exact is not None else max(1, (rows >> (3 * smaller)) // bench.busy)
     splits = max(1, bench.engine.parallelism // bench.busy)
-    return Budget(wanted, exact is not None, splits, bench.options.end_of_input)
+    return Budget(wanted, exact is not None, splits, bench.options.end_of_input, split_rows=bench.split_rows)
 
 
 def check_places_apart(planned: Mapping[str, SourcePlan]) -> None:

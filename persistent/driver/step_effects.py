@@ -43,7 +43,11 @@ def perform(bench: Workbench, step: Step) -> tuple[Step, StepReport]:
         step = _performed(bench, step, effect)
         ended = monotonic_s()
         began, seconds[effect] = ended, ended - began
-    return step, step.report(seconds, wall_ms(), bench.reached(step.entry.manifest))
+    report = step.report(seconds, wall_ms(), bench.reached(step.entry.manifest))
+    bench.keep_pace(
+        report.rows, sum(len(one.splits) for one in step.plan.sources.values()), seconds.get(Effect.MAP, 0.0)
+    )
+    return step, report
 
 
 def _performed(bench: Workbench, step: Step, effect: Effect) -> Step:

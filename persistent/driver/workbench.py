@@ -37,6 +37,9 @@ from persistent.zone import Zone
 
 logger = logging.getLogger("persistent.driver")
 
+_SPLIT_SECONDS = 0.02
+"""What a split takes at least, or it is not worth one."""
+
 
 class NodeBench:
     """What a driver has learned of one node: its zone, and the panes of its runs. ``work``: of the whole job, whose
@@ -84,9 +87,10 @@ class Workbench:
     the id of the last checkpoint that this driver has put. ``unfolded``: runs whose fold raised, with the error; this
     driver does not try them again. ``adopts``: whether the task changed before anything was committed; the next plan
     then has a new number. ``corrects``: base and number of a plan that was put with other options, which one with the
-    next number replaces. ``busy``: how many sources the last plan reads. ``quiet``: how long nothing was found to read.
-    ``measured``, ``losing``, ``confirming``: the sources with these abilities, by name; each is asked once, not at
-    every step. ``nodes``: the bench of each node."""
+    next number replaces. ``busy``: how many sources the last plan reads. ``split_rows``: how many records are worth a
+    split of their own, by what they took in the last step. ``quiet``: how long nothing was found to read. ``measured``,
+    ``losing``, ``confirming``: the sources with these abilities, by name; each is asked once, not at every step.
+    ``nodes``: the bench of each node."""
 
     def __init__(self, job: Job, engine: Engine, options: Options) -> None:
         self.job = job
@@ -103,6 +107,7 @@ class Workbench:
         self.adopts = False
         self.corrects: tuple[int, int] | None = None
         self.busy = len(job.sources)
+        self.split_rows = 1
         self.quiet = QuietWatch()
         self.measured = {name: one for name, one in job.sources.items() if isinstance(one, MeasuredSource)}
         self.losing = {name: one for name, one in job.sources.items() if isinstance(one, LosingSource)}
@@ -117,6 +122,12 @@ class Workbench:
             self.work = replace(self.work, job=self.job)
             for one in self.nodes.values():
                 one.work = self.work
+
+    def keep_pace(self, rows: int, splits: int, seconds: float) -> None:
+        """Store how long the splits of a step took that has read so many records: a split costs a run, and its files,
+        so records that are mapped at once are not spread over several."""
+        if rows and seconds > 0:
+            self.split_rows = max(1, int(rows * _SPLIT_SECONDS / (seconds * splits)))
 
     def learn(self, results: Results) -> None:
         """Store the panes of the runs that a step has written."""

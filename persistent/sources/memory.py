@@ -85,7 +85,7 @@ class MemorySource:
         return (_PARTITION,)
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
-        """The new rows, up to the budget, in ``budget.splits`` slices."""
+        """The new rows, up to the budget, in as many slices as it says."""
         start = state.positions.get(_PARTITION, (0, 0))[1]
         total = len(self.rows)
         if start > total:
@@ -100,7 +100,7 @@ class MemorySource:
         if start == total:
             return SourcePlan((), {_PARTITION: (0, start)}, {_PARTITION: None}, state.recorded)
         schema = self._fixed_schema(state.recorded)
-        pieces = min(max(budget.splits, 1), stop - start)
+        pieces = min(budget.splits_of(stop - start), stop - start)
         cuts = [start + (stop - start) * piece // max(pieces, 1) for piece in range(pieces + 1)]
         splits = tuple(Split(_PARTITION, (Span(0, a, b),)) for a, b in pairwise(cuts))
         cap = {_PARTITION: self._cap(stop, schema)}

@@ -79,7 +79,7 @@ class OffsetPlans:
         idle = _but_the_last(asleep, kept, state.largest)
         end = {partition: offset + shares.get(partition, 0) for partition, offset in at.items()}
         return SourcePlan(
-            splits=tuple(_splits(at, end, budget.splits)),
+            splits=tuple(_splits(at, end, budget.splits_of(sum(shares.values())))),
             end=end,
             cap=dict.fromkeys(partition for partition in kept if partition not in idle),
             recorded={**state.recorded, **begun.recorded()},

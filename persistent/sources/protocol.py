@@ -53,9 +53,14 @@ class Budget:
     """The limits of what a step reads.
 
     ``rows`` is exact if ``exact`` (as far as the listing goes), otherwise an approximate limit. ``splits`` is the
-    number of workers that can read at once: a plan has about that many splits of about equal size. ``ends``: the
-    run declares that the input is complete. ``ahead``: the partitions of which nothing is read, because others are far
-    behind; new inputs are listed all the same. A source that ignores it is read all the same.
+    number of workers that can read at once: a plan has about that many splits of about equal size; fewer, if there are
+    no ``split_rows`` records for each. ``ends``: the run declares that the input is complete. ``ahead``: the partitions
+    of which nothing is read, because others are far behind; new inputs are listed all the same. A source that ignores
+    it is read all the same.
+
+    >>> budget = Budget(1_000, splits=4, split_rows=100)
+    >>> budget.splits_of(1_000), budget.splits_of(250), budget.splits_of(1)
+    (4, 2, 1)
     """
 
     rows: int
@@ -63,6 +68,11 @@ class Budget:
     splits: int = 1
     ends: bool = False
     ahead: frozenset[str] = frozenset()
+    split_rows: int = 1
+
+    def splits_of(self, rows: int) -> int:
+        """How many splits so many records are worth."""
+        return max(1, min(self.splits, rows // self.split_rows))
 
 
 @dataclass(frozen=True)

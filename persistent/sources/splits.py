@@ -34,12 +34,14 @@ class Piece:
 
 
 def splits_of(partition: str, format: Format, pieces: Sequence[Piece], budget: Budget) -> tuple[Split, ...]:
-    """The pieces, cut where they are too large, as about ``budget.splits`` runs of about equal size."""
-    aim = max(sum(piece.extent.rows for piece in pieces) / max(budget.splits, 1), 1)
+    """The pieces, cut where they are too large, as about as many runs of about equal size as the budget says."""
+    rows = sum(piece.extent.rows for piece in pieces)
+    splits = budget.splits_of(rows)
+    aim = max(rows / splits, 1)
     runs: list[list[Piece]] = []
     passed, last = 0.0, -1
     for piece in _cut(format, pieces, aim, budget.exact):
-        place = min(int((passed + piece.extent.rows / 2) / aim), max(budget.splits, 1) - 1)
+        place = min(int((passed + piece.extent.rows / 2) / aim), splits - 1)
         passed += piece.extent.rows
         if place != last:
             runs.append([])

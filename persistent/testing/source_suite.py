@@ -42,7 +42,14 @@ from persistent.storage import MemoryStorage
 from persistent.task import PersistentTask
 from persistent.testing.faults import FaultyStorage, Killed, Operations
 
-_BUDGETS = (Budget(1_000_000), Budget(1, splits=3), Budget(7, splits=2), Budget(3, exact=True), Budget(50, splits=5))
+_BUDGETS = (
+    Budget(1_000_000),
+    Budget(1, splits=3),
+    Budget(7, splits=2),
+    Budget(3, exact=True),
+    Budget(50, splits=5),
+    Budget(50, splits=5, split_rows=20),
+)
 _STEPS_MAX = 100_000
 _DEATHS = 12
 

@@ -525,6 +525,7 @@ def bench(**values: Any) -> Any:
     fields = {
         "busy": 2,
         "adopts": False,
+        "split_rows": 1,
         "corrects": None,
         "options": options,
         "engine": SimpleNamespace(parallelism=4),
