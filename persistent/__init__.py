@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from persistent.assigned_window import Assigner, assigned
     from persistent.calendar_window import calendar
     from persistent.checkpoint.corrections import Correction
-    from persistent.checkpoint.retention import Retention
+    from persistent.checkpoint.manifest import Retention
     from persistent.clients.rabbit_topology import Binding, Exchange, Queue, Topology
     from persistent.dedupe import Dedupe
     from persistent.driver.evolution import Evolution
@@ -86,7 +86,7 @@ else:
             "persistent.assigned_window": "Assigner assigned",
             "persistent.calendar_window": "calendar",
             "persistent.checkpoint.corrections": "Correction",
-            "persistent.checkpoint.retention": "Retention",
+            "persistent.checkpoint.manifest": "Retention",
             "persistent.clients.rabbit_topology": "Binding Exchange Queue Topology",
             "persistent.dedupe": "Dedupe",
             "persistent.driver.evolution": "Evolution",

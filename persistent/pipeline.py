@@ -13,9 +13,8 @@ from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.copies import checkpoint_at, read_while_running
 from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import check_name
+from persistent.checkpoint.manifest import Retention, check_name
 from persistent.checkpoint.names import new_nonce
-from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.set_aside import read_aside
 from persistent.checkpoint.subfolder import open_checkpoint
 from persistent.checkpoint.successor import Entry

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
 
 from msgspec import Meta
 from msgspec.structs import replace
 
-from persistent.checkpoint.positions import ORDINAL_OFFSET, Codec
+from persistent.checkpoint.positions import CODECS, ORDINAL_OFFSET, Codec
 from persistent.clock import Clock
 from persistent.codec import Run
+from persistent.codec.documents import canonical_json
 from persistent.fields import (
     INT64_MAX,
     MANY,
@@ -33,6 +35,7 @@ from persistent.fields import (
     Whole,
 )
 from persistent.lateness import Answer, Emission
+from persistent.sources.protocol import Position
 from persistent.zone import Zone
 
 NodeName = Annotated[
@@ -257,3 +260,50 @@ class NodePart(Part, frozen=True):
     def described(self) -> dict[str, Any]:
         """The fingerprint with the key, for the text of a change."""
         return {**self.fingerprint, "key": list(self.key_names)}
+
+
+_CHANGING: Final = ("schema", "reader")
+"""The recorded facts about columns that can change."""
+_KEPT_MAX: Final = 16
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The way in which the records ``low <= position < high`` of a partition became columns, by options that can
+    change, such as ``schema=``: ``recorded`` replaces what is recorded now; None if that is forgotten. ``high`` None:
+    the present reading.
+
+    Records that were read before a change stay counted as they were read. So the checkpoint keeps the earlier readings
+    too, each with the positions at which it ended; ``verify --source`` reads every record the way it was counted. Of
+    more than 16 readings the oldest are forgotten."""
+
+    low: Position
+    high: Position | None
+    recorded: Mapping[str, Any] | None
+
+
+def readings_after(source: SourcePart, recorded: Mapping[str, Any]) -> tuple[ReadBefore, ...]:
+    """The readings of ``source`` before the present one, after a step that records this."""
+    before, after, kept = _changing(source.recorded), _changing(recorded), list(source.readings)
+    # Equal values have equal spellings; so have a list that was read back and a tuple.
+    if before and before != after and canonical_json(before) != canonical_json(after):
+        read = {one: end for one, end in source.positions.items() if readings_of(source, one)[-1].low < end}
+        if read:
+            kept.append(ReadBefore(read, before))
+    while len(kept) > _KEPT_MAX:
+        kept[:2] = [ReadBefore({**kept[0].until, **kept[1].until}, {})]
+    return tuple(kept)
+
+
+def readings_of(source: SourcePart, partition: str) -> list[Reading]:
+    """How a partition was read, from its beginning; the last reading is the present one."""
+    low, found = CODECS[source.codec].first, []
+    for one in source.readings:
+        if partition in one.until:
+            found.append(Reading(low, one.until[partition], one.recorded or None))
+            low = one.until[partition]
+    return [*found, Reading(low, None, _changing(source.recorded))]
+
+
+def _changing(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: recorded[name] for name in _CHANGING if name in recorded}

@@ -13,7 +13,7 @@ What a step follows from, and leads to:
  commit             the next manifest, and its sinks, as a pure function of the last one; seen_part: its seen records
  publish            makes committed outputs visible, takes back after a rollback, collects garbage
  publish_after      publishes what depends on the step itself: late records, changes, keys that expire
- output_batches     the batches that each sink is given, and has; undoing: the rows that take back some of them
+ output_batches     the batches that each sink is given, and has, by its name; undoing: rows that take back some
  overlaps           judges copies that splits of one step have in common
  drift              a source that is far ahead waits
 
@@ -25,7 +25,7 @@ What a driver holds:
 
 What a job may be:
 
- same_job           the job of the checkpoint; naming, sink_names: its sources and sinks by name
+ same_job           the job of the checkpoint; naming: its sources and sinks by name
  destinations       each result has a place
  changes            what another value of an option leads to
  start_from         how a job starts from a savepoint

@@ -7,14 +7,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from persistent.checkpoint.manifest import Manifest, check_name, commits_of
+from persistent.checkpoint.manifest import Manifest, Retention, check_name, commits_of
 from persistent.checkpoint.names import Staged
 from persistent.checkpoint.output_parts import LATE_SINK, Aside, SinkBatch, SinkPart
-from persistent.checkpoint.parts import Account, Accounts, NodeClock, NodePart, SourcePart, TaskPart
+from persistent.checkpoint.parts import Account, Accounts, NodeClock, NodePart, SourcePart, TaskPart, readings_after
 from persistent.checkpoint.plan import SourceStep, StepPlan
 from persistent.checkpoint.positions import codec_of
-from persistent.checkpoint.readings import readings_after
-from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import first, succeed
 from persistent.clock import bound_of, later_of
 from persistent.codec import Run, common_key_types

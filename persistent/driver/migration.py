@@ -18,9 +18,8 @@ from monoids.groupby.summing import GroupSums
 from monoids.monoid import check_schema
 from monoids.record import RecordMonoid
 from persistent.checkpoint.compaction import shards
-from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.manifest import Manifest, commits_of
-from persistent.checkpoint.names import Attempt, runs_folder
+from persistent.checkpoint.names import Attempt, garbage, runs_folder
 from persistent.checkpoint.parts import NodePart
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice, write_new
 from persistent.codec import Run, is_wide

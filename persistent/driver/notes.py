@@ -21,7 +21,8 @@ from persistent.session_window import SessionWindow
 from persistent.sources.protocol import Reached
 from persistent.task import STATE, is_of_several, state_name
 from persistent.text.figures import utc_text
-from persistent.worker.late_windows import LateWindows, added
+from persistent.worker.job import LateWindows
+from persistent.worker.judge_records import added
 
 logger = logging.getLogger("persistent.driver")
 

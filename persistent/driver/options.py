@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from persistent.checkpoint.retention import Retention
+from persistent.checkpoint.manifest import Retention
 from persistent.clock import Duration, duration_ms
 from persistent.driver.evolution import Evolutions
 from persistent.driver.observer import Observer

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.log import Log, Trace
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import (
@@ -24,6 +23,7 @@ from persistent.checkpoint.names import (
     Staged,
     aside_name,
     entry_id,
+    garbage,
     is_retracted,
     manifest_name,
     plan_name,
@@ -32,8 +32,17 @@ from persistent.checkpoint.names import (
 )
 from persistent.checkpoint.output_parts import LATE_SINK, Inheritance, SinkPart, undoable
 from persistent.checkpoint.plan import StepPlan
-from persistent.driver.output_batches import batches_of, claim_of, has_nothing, holder, part_of, retreat_of
-from persistent.driver.sink_names import check_inherits, check_named_as_before, check_takes_as_before
+from persistent.driver.output_batches import (
+    batches_of,
+    check_inherits,
+    check_named_as_before,
+    check_takes_as_before,
+    claim_of,
+    has_nothing,
+    holder,
+    part_of,
+    retreat_of,
+)
 from persistent.errors import CorruptCheckpoint, Fenced, InvalidPipeline, PersistentError, SinkMismatch, StagedMissing
 from persistent.sinks.outlet import Outlet
 from persistent.sinks.protocol import AnySink, BatchSink, OutputBatch

@@ -14,7 +14,8 @@ from persistent.plots import plotted
 from persistent.sources.protocol import Reached
 from persistent.storage.failures import without_secrets
 from persistent.text.figures import bytes_text, clock_text, count_text
-from persistent.worker.late_windows import LateWindows, missed_text
+from persistent.worker.job import LateWindows
+from persistent.worker.judge_records import missed_text
 
 
 @dataclass(frozen=True)

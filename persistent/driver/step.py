@@ -24,11 +24,11 @@ from persistent.driver.effects import EFFECTS, Effect, OutOfOrder
 from persistent.driver.report import StepReport
 from persistent.driver.results import Results
 from persistent.sources.protocol import Reached, Split
+from persistent.sources.timestamps import TimeLimit
 from persistent.window import AnyWindow
 from persistent.worker.job import CloseShard, FoldRuns, MapSplit, SplitOfNode
-from persistent.worker.late_windows import added
+from persistent.worker.judge_records import added
 from persistent.worker.seen_items import SeenAfter, SeenBefore, silence_ms
-from persistent.worker.time_limit import TimeLimit
 from persistent.zone import Zone
 
 SHARD_ROWS = 200_000

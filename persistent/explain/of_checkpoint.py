@@ -9,7 +9,7 @@ from persistent.driver.commit import first_manifest
 from persistent.driver.destinations import check_not_read_back
 from persistent.driver.evolution import adapted, check_emission
 from persistent.driver.options import Options
-from persistent.driver.sink_names import check_takes_as_before
+from persistent.driver.output_batches import check_takes_as_before
 from persistent.errors import PersistentError
 from persistent.explain import Section
 from persistent.sources.file import FileSource

@@ -15,7 +15,7 @@ from persistent.clock import monotonic_s
 from persistent.codec import decode_table
 from persistent.storage import Storage
 from persistent.verify.runs import UNREADABLE
-from persistent.worker.late_windows import PARTLY_LATE
+from persistent.worker.judge_records import PARTLY_LATE
 
 _BUDGET_S = 0.05
 _IN = f"{PARTLY_LATE} in "

@@ -11,11 +11,11 @@ from hashlib import sha256
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.names import (
     Staged,
     attempt_name,
     attempt_of,
+    garbage,
     is_retracted,
     published_id,
     published_name,

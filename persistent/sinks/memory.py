@@ -8,8 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from persistent.checkpoint.garbage import garbage
-from persistent.checkpoint.names import Staged, published_id, published_name, published_stem
+from persistent.checkpoint.names import Staged, garbage, published_id, published_name, published_stem
 from persistent.errors import InvalidPipeline, SinkMismatch, StagedMissing
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.text.readable import readable_list

@@ -106,7 +106,7 @@ class Parquet:
         return Facts(metadata.num_rows, metadata.num_rows, smallest)
 
     def fields(self, file: InputFile) -> Sequence[str]:
-        return _schema(_metadata(file)).names
+        return [*_schema(_metadata(file)).names]
 
     def take(self, file: InputFile, start: int, rows: int, *, exact: bool, at_least_one: bool) -> Taken:
         total = file.rows or 0

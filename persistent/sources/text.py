@@ -148,7 +148,7 @@ class Text:
             if len(numbers):
                 # A record that cannot be read says nothing of the file.
                 with suppress(Unreadable):
-                    return self._dialect.infer(block[numbers[:1]], names).names
+                    return [*self._dialect.infer(block[numbers[:1]], names).names]
                 break
         return names
 

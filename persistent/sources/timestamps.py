@@ -9,17 +9,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from monoids.groupby.sorting import Integers
+from monoids.groupby.sorting import Integers, Mask
 from persistent.errors import SourceError
 from persistent.sources import remedies
-from persistent.sources.protocol import NO_TIMESTAMP
+from persistent.sources.protocol import NO_TIMESTAMP, Records
+from persistent.text.figures import date_text
 
 UNITS: Final = ("s", "ms", "us", "ns")
 _SCALE = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}
@@ -199,3 +201,71 @@ def _beyond_microseconds(texts: pa.Array) -> pa.Array:
         return _with_zone(shortened)
     except pa.ArrowInvalid:
         return _without_zone(shortened)
+
+
+class Bounded(Protocol):
+    """What holds no later timestamp than its last."""
+
+    @property
+    def time_max(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """Which records are dead by their timestamps: without one, before 1970, or after the limit.
+
+    ``ahead``: later timestamps are too far ahead of the time of day, and of the clock. ``not_after``: later ones are
+    after the limit of a clock that was set back; None without that limit. ``of_windows``: ``ahead`` is the last time
+    that the windows can hold.
+
+    >>> limit = TimeLimit(90, not_after=70)
+    >>> limit.last, limit.covers(0, 70), limit.covers(-1, 70), limit.covers(0, 71)
+    (70, True, False, False)
+    """
+
+    ahead: int
+    not_after: int | None = None
+    of_windows: bool = field(default=False, compare=False)
+
+    @property
+    def last(self) -> int:
+        """The largest timestamp that is not dead."""
+        return self.ahead if self.not_after is None else min(self.ahead, self.not_after)
+
+    def within(self, windows: Iterable[Bounded | None]) -> TimeLimit:
+        """The same limit, for states with these windows: no timestamp is later than the last that each of them can
+        hold."""
+        held = min((one.time_max for one in windows if one is not None), default=self.ahead)
+        return replace(self, ahead=held, of_windows=True) if held < self.ahead else self
+
+    def covers(self, lowest: int, highest: int) -> bool:
+        """Whether no timestamp from ``lowest`` to ``highest`` is dead."""
+        return lowest >= 0 and highest <= self.last
+
+    def dead(self, timestamps: Integers) -> Mask:
+        """Whether each of these is dead."""
+        return (timestamps < 0) | (timestamps > self.last)
+
+    def reason(self, records: Records, row: int) -> str:
+        """Why a record is a dead letter: by its timestamp, or by what its source says of it."""
+        time = int(records.timestamps[row])
+        if time == NO_TIMESTAMP:
+            return records.unreadable(row)
+        if time < 0:
+            return "timestamp before 1970"
+        if time > self.ahead:
+            limit = "the last time that a window can hold" if self.of_windows else "the time of day plus max_future"
+            return (
+                f"timestamp too far ahead: {date_text(time)} is after {date_text(self.ahead)}, {limit}; "
+                f"{remedies.UNIT_IS_WRONG}"
+            )
+        if time <= self.last:
+            return records.unreadable(row)
+        return (
+            f"timestamp after the limit: {date_text(time)} is after {date_text(self.last)}, the limit of a clock that "
+            "was set back ('persistent clock URL --not-after none' lifts it)"
+        )
+
+    def fault(self, records: Records, row: int) -> str:
+        """The same without what to do about the source."""
+        return remedies.fault_of(self.reason(records, row))

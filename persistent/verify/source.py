@@ -28,9 +28,8 @@ from monoids.hashing import mix_records
 from persistent.checkpoint.copies import newest_of, read_while_running
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import Account, SourcePart, partition_name
+from persistent.checkpoint.parts import Account, Reading, SourcePart, partition_name, readings_of
 from persistent.checkpoint.positions import CODECS, PositionCodec
-from persistent.checkpoint.readings import Reading, readings_of
 from persistent.checkpoint.successor import Entry
 from persistent.driver.run_cache import RunCache
 from persistent.errors import InputGone, Refused, RetentionGap, SourceChanged

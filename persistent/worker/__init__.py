@@ -3,9 +3,8 @@
  job              the items of a step, and their results
  dispatch         assigns each item to its function
  map_split        reads a split, and runs the task over the records that count
- judge_records    judges every record: dead, duplicate, late or processed; time_limit: dead by its timestamp
+ judge_records    judges every record: dead, duplicate, late or processed; counts late ones by window
  duplicates       judges the records that were seen before; seen_items, seen_state: of what they are known
- late_windows     counts late records by the window that they missed
  odd_fields       finds the field of CSV that makes a column of numbers text
  stage_aside      makes and stages the rows of late records and dead letters
  publish_shard    stages what a step publishes of some key groups: the difference of two views (``persistent.views``)

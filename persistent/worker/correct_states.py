@@ -24,6 +24,7 @@ from persistent.message import Batch
 from persistent.processing import Deltas, TaskFailure, key_columns, process
 from persistent.session_window import SessionWindow, result_columns, values_of
 from persistent.sources.protocol import Records
+from persistent.sources.timestamps import TimeLimit
 from persistent.state_rows import fold
 from persistent.task import check_key, key_names
 from persistent.text.figures import utc_text
@@ -32,7 +33,6 @@ from persistent.worker.correct_lives import Points, by_moment, judged_points, st
 from persistent.worker.correct_records import CORRECT_IT, NOTHING, Given, record_text
 from persistent.worker.job import Job, Node
 from persistent.worker.merge_runs import monoid_errors
-from persistent.worker.time_limit import TimeLimit
 
 Late = tuple[int, str]
 """Time and text of a record."""

@@ -1,6 +1,6 @@
 """A failing key is a key, or one window of it, without a result: its fold raises, or the monoid cannot present its sum.
 
-It is found by halves (``persistent.views.isolation``): of the rows to present, or to fold. All other keys get their
+It is found by halves (``persistent.views.difference``): of the rows to present, or to fold. All other keys get their
 results.
 """
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from monoids.groupby.cells import Integers
+from monoids.groupby.sorting import Integers
 from monoids.text import Words
 from persistent.agenda import Agenda
 from persistent.checkpoint.compaction import Merge
@@ -26,13 +26,15 @@ from persistent.dedupe import Dedupe
 from persistent.sinks.outlet import Outlet, outlet
 from persistent.sinks.protocol import AnySink
 from persistent.sources.protocol import Source, Split
+from persistent.sources.timestamps import TimeLimit
 from persistent.state import PersistentState
 from persistent.storage import Storage
 from persistent.task import STATE, PersistentTask, node_name, state_name, task_name
-from persistent.worker.late_windows import LateWindows
 from persistent.worker.seen_items import SeenAfter, SeenBefore
-from persistent.worker.time_limit import TimeLimit
 from persistent.zone import Zone
+
+LateWindows = Mapping[int | None, int]
+"""Late records by the start of their window (ms); None: of all other windows, or of a state that has none."""
 
 
 @dataclass(frozen=True)

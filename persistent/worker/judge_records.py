@@ -1,11 +1,14 @@
 """Judging the records of a batch: each is dead, duplicate, late or processed, by the first of these that it is.
 
-After every batch ``read = processed + late + dead + duplicate``.
+After every batch ``read = processed + late + dead + duplicate``. Late records are counted by the window that they
+missed: the last one that holds each. The number of windows is bounded: of many, those with most records are named, and
+the others are one sum, under None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,10 +19,10 @@ from monoids.hashing import mix_records
 from persistent.checkpoint.parts import Account
 from persistent.sources.protocol import NO_TIMESTAMP, Records
 from persistent.task import state_name
+from persistent.text.figures import utc_text
 from persistent.time_to_live import Judge, TimeToLive
 from persistent.worker.duplicates import Duplicates, Fate
-from persistent.worker.job import MapSplit
-from persistent.worker.late_windows import PARTLY_LATE, LateWindows, added, windows_missed
+from persistent.worker.job import LateWindows, MapSplit
 from persistent.worker.stage_aside import RowsAside
 
 Clocks = Mapping[str, tuple[Judge | None, int]]
@@ -202,3 +205,60 @@ def _refusing(refused: RefusedRows, rows: Integers) -> list[str]:
         for place in np.flatnonzero((late | partly)[rows]).tolist():
             names[place].append(state_name(id))
     return [f"{PARTLY_LATE} in {', '.join(some)}" for some in names]
+
+
+PARTLY_LATE = "partly-late"
+"""The reason of a record that counts, but not in each window that holds its time, or not in each state of its task."""
+WINDOWS_MAX = 1_000
+_SHOWN_MAX = 3
+
+
+def windows_missed(window: Judge, times: Integers) -> LateWindows:
+    """How many of these times are in each window.
+
+    >>> from persistent.window import tumbling
+    >>> windows_missed(tumbling(10), np.array([3, 12, 4]))
+    {0: 2, 10: 1}
+    """
+    if isinstance(window, TimeToLive):
+        return {None: len(times)}
+    starts, counts = np.unique(window.last_start(times), return_counts=True)
+    return dict(zip(starts.tolist(), counts.tolist()))
+
+
+def added(counted: Iterable[LateWindows], most: int = WINDOWS_MAX) -> LateWindows:
+    """The sum, with at most so many windows: those with most records, and of these the first, in the order of time.
+
+    >>> added([{0: 2, 10: 1}, {20: 5, 0: 1}], 2), added([{0: 1, None: 4}, {10: 1}])
+    ({0: 3, 20: 5, None: 1}, {0: 1, 10: 1, None: 4})
+    """
+    counted = [one for one in counted if one]
+    if not counted:
+        return {}
+    sums: Counter[int | None] = Counter()
+    for one in counted:
+        sums.update(one)
+    others = sums.pop(None, 0)
+    ranked = sorted(((start, count) for start, count in sums.items() if start is not None), key=_most_first)
+    others += sum(count for _, count in ranked[most:])
+    return {**dict(sorted(ranked[:most])), **({None: others} if others else {})}
+
+
+def missed_text(missed: LateWindows) -> str:
+    """The windows that most records have missed, in the order of time; without windows, how many are late.
+
+    >>> missed_text({0: 3, 10: 1, 20: 1_200, 30: 1, None: 4})
+    '3 of 1970-01-01 00:00:00Z, 1 of 1970-01-01 00:00:00.010Z, 1,200 of 1970-01-01 00:00:00.020Z, 5 of other windows'
+    >>> missed_text({None: 1_200})
+    '1,200'
+    """
+    if missed.keys() == {None}:
+        return f"{missed[None]:,}"
+    shown = added([missed], _SHOWN_MAX)
+    return ", ".join(
+        f"{count:,} of {'other windows' if start is None else utc_text(start)}" for start, count in shown.items()
+    )
+
+
+def _most_first(pair: tuple[int, int]) -> tuple[int, int]:
+    return -pair[1], pair[0]

@@ -20,9 +20,8 @@ from persistent.state import PersistentState
 from persistent.task import key_names
 from persistent.time_to_live import Judge
 from persistent.worker.duplicates import Duplicates
-from persistent.worker.job import Job, Mapped, MappedNode, MapSplit, Node, SplitOfNode
-from persistent.worker.judge_records import SplitTally, judge
-from persistent.worker.late_windows import PARTLY_LATE, LateWindows
+from persistent.worker.job import Job, LateWindows, Mapped, MappedNode, MapSplit, Node, SplitOfNode
+from persistent.worker.judge_records import PARTLY_LATE, SplitTally, judge
 from persistent.worker.merge_runs import monoid_errors, write_run
 from persistent.worker.odd_fields import odd_field
 from persistent.worker.seen_items import SeenAfter

@@ -14,8 +14,7 @@ from persistent.codec import type_of
 from persistent.session_window import SessionWindow
 from persistent.sinks.outlet import stage_accepted
 from persistent.task import key_names
-from persistent.views.difference import RowDifference, differences
-from persistent.views.isolation import NOT_OF_A_ROW, isolated, isolated_differences
+from persistent.views.difference import NOT_OF_A_ROW, RowDifference, differences, isolated, isolated_differences
 from persistent.worker.failing_keys import (
     FailingKey,
     Failures,

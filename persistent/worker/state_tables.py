@@ -17,8 +17,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.codec import KEY_GROUPS, groups_of, type_of
 from persistent.session_window import SessionWindow
 from persistent.task import key_names
-from persistent.views.difference import Comparison, differences
-from persistent.views.isolation import NOT_OF_A_ROW, isolated, isolated_differences
+from persistent.views.difference import NOT_OF_A_ROW, Comparison, differences, isolated, isolated_differences
 from persistent.views.sessions import SessionView
 from persistent.views.windows import WindowView
 from persistent.window import WindowRange

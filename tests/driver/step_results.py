@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from monoids import Count
 from persistent import Dedupe, NonWindowState, WindowState
-from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.manifest import Manifest, Retention
 from persistent.checkpoint.parts import Account
 from persistent.checkpoint.plan import StepPlan
-from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry
 from persistent.driver.commit import next_manifest
 from persistent.driver.results import Fold, NodeResults, Results

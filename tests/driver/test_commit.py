@@ -11,11 +11,10 @@ from msgspec import structs
 
 from persistent import Dedupe, MemorySink, MemorySource, tumbling
 from persistent.checkpoint.compaction import Merge
-from persistent.checkpoint.manifest import Manifest, commits_of
+from persistent.checkpoint.manifest import Manifest, Retention, commits_of
 from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.output_parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.parts import Account, NodeClock, NodePart, SeenColumns, SourcePart
-from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS

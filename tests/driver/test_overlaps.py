@@ -22,11 +22,11 @@ from persistent.driver.options import Options
 from persistent.driver.overlaps import set_apart, shared_hashes
 from persistent.driver.workbench import Workbench
 from persistent.sources.protocol import Budget, SourceState
+from persistent.sources.timestamps import TimeLimit
 from persistent.storage import MemoryStorage
 from persistent.worker.job import Mapped, MapSplit, SplitOfNode
 from persistent.worker.seen_items import SeenBefore, SeenSpan
 from persistent.worker.seen_state import seen_monoid
-from persistent.worker.time_limit import TimeLimit
 from tests.few import examples
 
 BY_NUMBER = Dedupe(origin="origin", sequence="n")

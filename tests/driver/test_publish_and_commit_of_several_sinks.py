@@ -23,13 +23,12 @@ from persistent import (
     tumbling,
 )
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.manifest import Manifest, Retention
 from persistent.checkpoint.names import STAGED, new_nonce
 from persistent.checkpoint.output_parts import SinkPart
-from persistent.checkpoint.retention import Retention
 from persistent.driver.commit import first_manifest
+from persistent.driver.output_batches import check_named_as_before
 from persistent.driver.publish import _named, claim, joining_sinks, newest_ids, publish, shown
-from persistent.driver.sink_names import check_named_as_before
 from persistent.engines.embedded import Embedded
 from persistent.errors import Fenced, InvalidPipeline, Refused, SinkMismatch, StorageError
 from persistent.operations import collect_garbage, pin, restart, rollback, savepoint

@@ -29,7 +29,7 @@ from persistent import (
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import new_nonce
-from persistent.checkpoint.readings import readings_of
+from persistent.checkpoint.parts import readings_of
 from persistent.checkpoint.running import put_mark
 from persistent.operations import collect_garbage, merge, rollback
 from persistent.sources.protocol import Budget, Positions, Records, SourcePlan, SourceState, Split

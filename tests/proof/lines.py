@@ -26,10 +26,9 @@ from tests.proof.result import Result, in_turn
 from tests.proof.worlds import FILES, LONG, TOTALS, VISITS, DiskJob, drawn_names
 
 MODULES = (
-    "persistent.checkpoint.garbage",
+    "persistent.checkpoint.names",
     "persistent.checkpoint.log",
     "persistent.checkpoint.manifest",
-    "persistent.checkpoint.names",
     "persistent.checkpoint.parts",
     "persistent.checkpoint.plan",
     "persistent.checkpoint.positions",

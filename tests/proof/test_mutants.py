@@ -81,7 +81,7 @@ def test_what_is_only_told_is_not_changed() -> None:
 
 def test_every_change_changes_something() -> None:
     """A mutant that is the original survives for ever; one that is made twice counts twice."""
-    mirror = MIRRORS["persistent.checkpoint.retention"]
+    mirror = MIRRORS["persistent.checkpoint.manifest"]
     source = mirror.path.read_text()
     texts = [ast.unparse(mutated(source, one.number)) for one in mirror.mutations()]
     assert ast.unparse(ast.parse(source)) not in texts and len(set(texts)) == len(texts) > 20

@@ -23,6 +23,7 @@ from persistent import (
 )
 from persistent.checkpoint.names import Attempt
 from persistent.sources.protocol import DeadRecord, Records, Split
+from persistent.sources.timestamps import TimeLimit
 from persistent.storage import MemoryStorage
 from persistent.time_to_live import TimeToLive
 from persistent.window import sliding, tumbling
@@ -30,7 +31,6 @@ from persistent.worker.duplicates import Fate
 from persistent.worker.job import MapSplit
 from persistent.worker.judge_records import Clocks, SplitTally, judge
 from persistent.worker.stage_aside import RowsAside
-from persistent.worker.time_limit import TimeLimit
 
 
 class Seen:

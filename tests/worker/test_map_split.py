@@ -35,11 +35,11 @@ from persistent import (
 from persistent.checkpoint.names import Attempt
 from persistent.codec import decode_table
 from persistent.sources.protocol import Budget, SourceState
+from persistent.sources.timestamps import TimeLimit
 from persistent.storage import MemoryStorage
 from persistent.testing import ManualClock
 from persistent.worker.job import MapSplit, SplitOfNode
 from persistent.worker.map_split import map_split
-from persistent.worker.time_limit import TimeLimit
 from tests.visits import GOOD, Visits, pipeline_of, run, says, visits_of, write_lines
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persistent.checkpoint.garbage import garbage, is_abandoned
-from persistent.checkpoint.names import attempt_name
+from persistent.checkpoint.names import attempt_name, garbage, is_abandoned
 
 NONCE = "0123456789abcdef" * 2
 

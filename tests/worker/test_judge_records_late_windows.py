@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persistent.window import sliding, tumbling
-from persistent.worker.late_windows import added, windows_missed
+from persistent.worker.judge_records import added, windows_missed
 from tests.late import Run, disordered, run_of
 
 counts = st.dictionaries(st.none() | st.integers(0, 9), st.integers(1, 50), max_size=6)

@@ -15,8 +15,7 @@ from monoids.groupby.summing import GroupSums
 from persistent.errors import StorageError, UserCodeError
 from persistent.state_rows import OPEN_PANE, fold
 from persistent.storage import MemoryStorage
-from persistent.views.difference import Comparison, RowDifference
-from persistent.views.isolation import isolated, isolated_differences
+from persistent.views.difference import Comparison, RowDifference, isolated, isolated_differences
 from persistent.views.keys import KeyView
 from persistent.views.windows import WindowView
 from persistent.window import Panes, Window, WindowRange, sliding, tumbling

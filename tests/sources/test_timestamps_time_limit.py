@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from persistent.sources.protocol import NO_TIMESTAMP, Records
+from persistent.sources.timestamps import TimeLimit
 from persistent.window import tumbling
-from persistent.worker.time_limit import TimeLimit
 
 TIMES = np.array([NO_TIMESTAMP, -1, 0, 49, 50, 51, 70, 71])
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from persistent.checkpoint.parts import ReadBefore, SourcePart
-from persistent.checkpoint.readings import Reading, readings_after, readings_of
+from persistent.checkpoint.parts import ReadBefore, Reading, SourcePart, readings_after, readings_of
 from tests.checkpoint.samples import json_of, read_back
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from persistent import InvalidPipeline, MemorySink
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import Inheritance, SinkPart
-from persistent.driver.sink_names import check_takes_as_before
+from persistent.driver.output_batches import check_takes_as_before
 from tests.several import KINDS, World
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persistent.checkpoint.retention import Retention
+from persistent.checkpoint.manifest import Retention
 from persistent.errors import InvalidPipeline
 
 
