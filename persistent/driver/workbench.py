@@ -37,7 +37,7 @@ from persistent.zone import Zone
 
 logger = logging.getLogger("persistent.driver")
 
-_SPLIT_SECONDS = 0.02
+SPLIT_SECONDS: float = 0.02
 """What a split takes at least, or it is not worth one."""
 
 
@@ -127,7 +127,7 @@ class Workbench:
         """Store how long the splits of a step took that has read so many records: a split costs a run, and its files,
         so records that are mapped at once are not spread over several."""
         if rows and seconds > 0:
-            self.split_rows = max(1, int(rows * _SPLIT_SECONDS / (seconds * splits)))
+            self.split_rows = max(1, int(rows * SPLIT_SECONDS / (seconds * splits)))
 
     def learn(self, results: Results) -> None:
         """Store the panes of the runs that a step has written."""

@@ -10,6 +10,7 @@ import pytest
 from monoids import Count
 from persistent import MemorySink, MemorySource, NonWindowState, PersistentTask, Pipeline
 from persistent.checkpoint.names import new_nonce
+from persistent.driver import workbench
 from persistent.driver.next_step import _budget
 from persistent.engines.embedded import Embedded
 from persistent.sources.protocol import Budget
@@ -48,9 +49,12 @@ class Timed(Embedded):
     ("ms", "splits"),
     [(1, [4, 1, 1, 1]), (10, [4, 2, 1, 1]), (30, [4, 4, 4, 4]), (60_000, [4, 4, 4, 4]), (0, [4, 4, 4, 4])],
 )
-def test_what_is_mapped_at_once_is_not_spread_over_workers(ms: int, splits: list[int]) -> None:
+def test_what_is_mapped_at_once_is_not_spread_over_workers(
+    ms: int, splits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each split costs a run and its files: a small step took a third longer on two workers than on one. Where each
     record takes long, all of them are needed."""
+    monkeypatch.setattr(workbench, "SPLIT_SECONDS", 0.02)
     rows = [{"ts": time, "page": "ab"[time % 2]} for time in range(400)]
     storage, sink = MemoryStorage(new_nonce()), MemorySink()
     with ManualClock() as clock:

@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 from msgspec import structs
 
-from persistent.checkpoint import garbage
+from persistent.checkpoint import names
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SeenPart
@@ -155,7 +155,7 @@ MUTANTS: Mapping[str, Patch] = {
     "a list is put before its files are there": (FileSink, "_published_all", lambda self, id, staged: None),
     "garbage is collected without a look at bases": (Manifest, "keeps", lambda self, id: id >= self.base),
     "a step does not publish": (step_effects, "publish", lambda job, log, manifest: None),
-    "garbage is whatever is not live": (garbage, "is_abandoned", lambda name, epoch, id: True),
+    "garbage is whatever is not live": (names, "is_abandoned", lambda name, epoch, id: True),
     "only what the newest manifest names is live": (publish, "_live", lambda manifest, kept: manifest.files()),
     "a fold does not replace its inputs": (commit, "runs_after", _inputs_stay),
     "what was seen is not committed": (commit, "seen_after", lambda seen, *rest: seen),
