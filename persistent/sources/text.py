@@ -146,7 +146,7 @@ class Text:
         for block in self._blocks(file, start, TO_THE_END) if not names else ():
             numbers, _ = self._dialect.sort(block)
             if len(numbers):
-                # A record that cannot be read says nothing of the file.
+                # A record whose names cannot be told says nothing of the file.
                 with suppress(Unreadable):
                     return [*self._dialect.infer(block[numbers[:1]], names).names]
                 break

@@ -228,14 +228,13 @@ def test_back_to_a_clock(folder: Path) -> None:
 
 
 def test_back_to_a_clock_passes_over_what_is_taken_back(folder: Path) -> None:
-    """The newest of them all was refused, though one that can be gone back to has that clock as well."""
+    """The newest of them all was refused, though an older one, that can be gone back to, has that clock as well."""
     world = ended(OPEN, folder)
     ids = bases(world)
-    first = rollback(world.checkpoint, ids[1], outputs="retract").manifest
-    log = Log(world.checkpoint)
-    clock = log.read(ids[-1]).manifest.clock.watermark
-    assert rollback(world.checkpoint, clock=clock, outputs="retract").manifest.target == first.id
-    clock = log.read(ids[0]).manifest.clock.watermark
+    clock = Log(world.checkpoint).read(ids[0]).manifest.clock.watermark
+    left = rollback(world.checkpoint, ids[0], outputs="again").manifest
+    assert left.clock.watermark == clock
+    rollback(world.checkpoint, ids[2], outputs="retract")
     assert rollback(world.checkpoint, clock=clock, outputs="retract").manifest.target == ids[0]
 
 
