@@ -109,7 +109,12 @@ class CsvLines:
         return {name: str(column[0]) for name, column in found.items() if len(column)}
 
     def decode(
-        self, lines: Block, names: Sequence[str], schema: pa.Schema, ignored: set[str] | None = None
+        self,
+        lines: Block,
+        names: Sequence[str],
+        schema: pa.Schema,
+        ignored: set[str] | None = None,
+        of_folders: tuple[str, ...] = (),
     ) -> pa.RecordBatch:
         if ignored is not None:
             ignored |= {*names} - {*schema.names, ""}

@@ -301,8 +301,8 @@ class FileSource:
     def _inspect(self, file: InputFile, layout: Layout) -> Facts:
         layout.require_folders(file.path)
         facts = self._format(layout).inspect(file, layout.file_schema)
-        if facts.rows != 0 and any(name in layout.schema.names for name in layout.folders):
-            layout.require_one_meaning(self._format(layout).fields(file))
+        if facts.rows != 0 and layout.of_folders and (fault := layout.misfit(self._format(layout).fields(file))):
+            raise Unreadable(fault)
         if layout.times_in_folders and facts.rows != 0:
             return replace(facts, smallest=layout.folder_time(file.path))
         return facts
@@ -320,15 +320,15 @@ class FileSource:
             if self._schema is not None:
                 return self._checked(given.layout(name, self._schema, folders), file.where)
             try:
-                schema = attempted(file, self._formats[name].infer)
+                if (schema := attempted(file, self._formats[name].infer)) is not None:
+                    layout = given.layout(name, with_folders(schema, folders), folders)
+                    if fault := layout.misfit(schema.names):
+                        raise Unreadable(fault)
+                    return self._checked(layout, file.where)
             except Unreadable as error:
                 last_fault = bad_file(file, str(error))
                 if self._bad_file_raises:
                     raise last_fault from error
-                continue
-            if schema is not None:
-                schema = with_folders(schema, folders)
-                return self._checked(given.layout(name, schema, folders), file.where)
         if last_fault is not None:
             raise last_fault
         return None

@@ -20,6 +20,7 @@ from persistent.codec.decimals import is_exact
 from persistent.errors import SourceError
 from persistent.sources import remedies
 from persistent.sources.formats import InputFile
+from persistent.sources.layout import of_folder_too
 from persistent.sources.lines import Block, LineEnds, ends_of_lines
 from persistent.sources.reader import Unreadable
 from persistent.sources.schemas import is_inferred_double, is_rounded, large_rows, timeless, unified, why_rounded
@@ -88,10 +89,15 @@ class JsonLines:
             raise Unreadable(f"its columns cannot be inferred: a field name is not UTF-8 ({error})") from error
 
     def decode(
-        self, lines: Block, names: Sequence[str], schema: pa.Schema, ignored: set[str] | None = None
+        self,
+        lines: Block,
+        names: Sequence[str],
+        schema: pa.Schema,
+        ignored: set[str] | None = None,
+        of_folders: tuple[str, ...] = (),
     ) -> pa.RecordBatch:
         try:
-            table = _parse_noting(lines, _wire(schema), ignored)
+            table = _parse_noting(lines, _wire(schema, of_folders), ignored)
             if table.num_rows != len(lines):
                 raise ValueError("the line is not one JSON object")
             batch = _typed(table, schema)
@@ -99,7 +105,7 @@ class JsonLines:
         except ValueError as error:
             if len(lines) > 1:
                 raise
-            raise ValueError(_reason(str(error), lines, schema)) from error
+            raise ValueError(_reason(str(error), lines, schema, of_folders)) from error
         return batch
 
     def rounded(self, lines: Block, names: Sequence[str], decoded: pa.RecordBatch) -> dict[int, str]:
@@ -179,8 +185,10 @@ def _parse(text: memoryview | bytes, schema: pa.Schema | None, unexpected: str =
     )
 
 
-def _reason(message: str, line: Block, schema: pa.Schema) -> str:
+def _reason(message: str, line: Block, schema: pa.Schema, of_folders: Sequence[str]) -> str:
     """Why a line is no record, from the parser's message about it."""
+    if (field := _COLUMN.search(message)) and field[1] in of_folders:
+        return of_folder_too([field[1]])
     if _TOO_BIG in message:
         record = _record(line.line(0), _number) or {}
         where = "".join(f"column {name!r}: " for name, value in record.items() if _is_too_big(value))
@@ -216,10 +224,11 @@ def _fails(text: memoryview | bytes, schema: pa.Schema) -> bool:
 
 
 @lru_cache
-def _wire(schema: pa.Schema) -> pa.Schema:
+def _wire(schema: pa.Schema, of_folders: tuple[str, ...] = ()) -> pa.Schema:
     """The types to parse: dates as strings, because Arrow's JSON reader does not convert them, and decimals of 256
-    bits, because it does not notice when a value overflows 128."""
-    return pa.schema([pa.field(field.name, _wide(field.type)) for field in schema])
+    bits, because it does not notice when a value overflows 128. A field ``of_folders`` can only be null."""
+    columns = [pa.field(field.name, _wide(field.type)) for field in schema]
+    return pa.schema([*columns, *(pa.field(name, pa.null()) for name in of_folders)])
 
 
 def _wide(kind: pa.DataType, top: bool = True) -> pa.DataType:

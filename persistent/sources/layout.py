@@ -10,7 +10,8 @@ All but the first two are refused if they differ from before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -73,20 +74,23 @@ class Layout:
     def require_folders(self, path: str) -> None:
         """Raise ``Unreadable`` unless a file's folders name exactly the folder columns."""
         found = folder_values(path)
+        if twice := [name for name, count in Counter(name for name, _ in _pairs(path)).items() if count > 1]:
+            raise Unreadable(f"two of its folders name the column {_listed(twice)}: rename one")
         if set(found) != set(self.folders):
             raise Unreadable(f"its folders name {_listed(found)}, where the first file's name {_listed(self.folders)}")
         for name in self.folders:
             if name in self.schema.names:
                 _folder_scalar(found[name], self.schema.field(name))
 
-    def require_one_meaning(self, fields: Iterable[str]) -> None:
-        """Raise ``Unreadable`` if a file has a field of its own that its folders name as well."""
-        both = [repr(name) for name in fields if name in self.folders and name in self.schema.names]
-        if both:
-            raise Unreadable(
-                f"{', '.join(both)} is both a column of the file and the name of a folder; give schema= without "
-                "it, or rename the folder"
-            )
+    @cached_property
+    def of_folders(self) -> tuple[str, ...]:
+        """The columns that folders give, which a file must not have as well."""
+        return tuple(name for name in self.folders if name in self.schema.names)
+
+    def misfit(self, fields: Iterable[str]) -> str | None:
+        """Why a file with these fields, or a record, does not fit: its folders name one of them as well."""
+        both = [name for name in fields if name in self.of_folders]
+        return of_folder_too(both) if both else None
 
     @property
     def times_in_folders(self) -> bool:
@@ -173,8 +177,23 @@ def folder_values(path: str) -> dict[str, str | None]:
     >>> folder_values("day=2024-01-01/site=a%20b/part-0.parquet")
     {'day': '2024-01-01', 'site': 'a b'}
     """
-    pairs = [folder.split("=", 1) for folder in path.split("/")[:-1] if "=" in folder.strip("=")]
-    return {unquote(name): None if value == _NULL_FOLDER else unquote(value) for name, value in pairs}
+    return {name: None if value == _NULL_FOLDER else unquote(value) for name, value in _pairs(path)}
+
+
+def _pairs(path: str) -> Iterator[tuple[str, str]]:
+    """The names in the folders of a path, each with its value as written."""
+    for folder in path.split("/")[:-1]:
+        if "=" in folder.strip("="):
+            name, value = folder.split("=", 1)
+            yield unquote(name), value
+
+
+def of_folder_too(names: Sequence[str]) -> str:
+    """Why a file, or a record, with columns that its folders name as well cannot be read."""
+    return (
+        f"{_listed(names)} is both a column of the file and the name of a folder; give schema= without it, or rename "
+        "the folder"
+    )
 
 
 def with_folders(schema: pa.Schema, folders: Sequence[str]) -> pa.Schema:

@@ -160,7 +160,8 @@ class Parquet:
         with file.open() as reader:
             parquet = _opened(reader, not file.files.local, _may_hold_times(span.schema))
             bounds = _bounds(parquet.micros.metadata)
-            if fault := misfit(_schema(parquet.micros.metadata), span.schema, convertible):
+            schema = _schema(parquet.micros.metadata)
+            if fault := misfit(schema, span.schema, convertible) or span.layout.misfit(schema.names):
                 yield span.unfit(fault)
                 return
             if span.ignored is not None:

@@ -76,10 +76,15 @@ class Dialect(Protocol):
         """The columns that would be whole numbers, and in which one begins with zeros as a code does; and that one."""
 
     def decode(
-        self, lines: Block, names: Sequence[str], schema: pa.Schema, ignored: set[str] | None = None
+        self,
+        lines: Block,
+        names: Sequence[str],
+        schema: pa.Schema,
+        ignored: set[str] | None = None,
+        of_folders: tuple[str, ...] = (),
     ) -> pa.RecordBatch:
-        """A record for each line; an Arrow error, or ``ValueError`` if records and lines do not pair up. ``ignored``
-        collects the fields that the schema lacks."""
+        """A record for each line; an Arrow error, or ``ValueError`` if records and lines do not pair up, or a record
+        has a field ``of_folders``. ``ignored`` collects the fields that the schema lacks."""
 
     def rounded(self, lines: Block, names: Sequence[str], decoded: pa.RecordBatch) -> dict[int, str]:
         """The decoded lines with an integer that an inferred double has rounded, each with the reason."""
@@ -229,7 +234,7 @@ class Text:
 
     def read(self, span: OpenSpan) -> Iterator[Records]:
         names, first = self._dialect.header(span.file)
-        if names and (fault := self._dialect.misfit(names, span.schema)):
+        if names and (fault := self._dialect.misfit(names, span.schema) or span.layout.misfit(names)):
             yield span.unfit(fault)
             return
         for block in self._blocks(span.file, max(span.start, first), span.stop):
@@ -250,7 +255,7 @@ class Text:
         if not len(lines):
             return
         try:
-            batch = self._dialect.decode(lines, names, span.schema, span.ignored)
+            batch = self._dialect.decode(lines, names, span.schema, span.ignored, span.layout.of_folders)
             rounded = self._dialect.rounded(lines, names, batch)
             dead += [_dead(span, lines, row, reason) for row, reason in rounded.items()]
             kept = np.setdiff1d(np.arange(len(lines)), [*rounded]) if rounded else None

@@ -13,7 +13,7 @@ from pyarrow.csv import write_csv
 
 from persistent.errors import SourceError
 from persistent.sources import NO_TIMESTAMP, Budget, FileSource, SourceState
-from tests.sources.draining import drain
+from tests.sources.draining import after, drain
 from tests.sources.written import START, rows, write
 
 DAYS = {"a/day=1970-01-04": 2, "b/day=1970-01-02": 1, "b/day=1970-01-03": 2, "c/day=__HIVE_DEFAULT_PARTITION__": 1}
@@ -95,6 +95,51 @@ def test_a_column_that_a_folder_names_too_is_refused_with_declared_columns_as_we
         drain(FileSource(tmp_path / "in", timestamp="ts", timestamp_unit="s", schema=schema))
     without = FileSource(tmp_path / "in", timestamp="ts", timestamp_unit="s", schema={"ts": "int64"})
     assert drain(without).values == [{"ts": 1}, {"ts": 2}] * 2
+
+
+def test_a_record_with_a_field_that_its_folder_names_too_is_a_dead_letter(tmp_path: Path) -> None:
+    """Only the first record was looked at: those after it took the folder's value, without a word."""
+    options: dict[str, str] = {"timestamp": "ts", "timestamp_unit": "s"}
+    path = tmp_path / "in" / "shop=bern" / "x.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        '{"ts": 1}\n{"ts": 2, "shop": "zug"}\n{"ts": 3, "shop": null}\n{"ts": 4, "o": 1, "sh\\u006fp": []}\n'
+    )
+    schema = {"ts": "int64", "shop": "string"}
+    found = drain(FileSource(tmp_path / "in", schema=schema, **options))
+    assert found.values == [{"ts": 1, "shop": "bern"}, {"ts": 3, "shop": "bern"}]
+    clash = "'shop' is both a column of the file and the name of a folder"
+    assert [record.reason.partition(";")[0] for record in found.dead] == [clash, clash]
+    with pytest.raises(SourceError, match=f"x.jsonl.*{clash}"):
+        drain(FileSource(tmp_path / "in", **options))
+    (tmp_path / "in" / "shop=a").mkdir()
+    (tmp_path / "in" / "shop=a" / "x.jsonl").write_text('{"ts": 0}\n')
+    found = drain(FileSource(tmp_path / "in", **options))
+    assert [row["shop"] for row in found.values] == ["a", "bern", "bern"]
+    assert [record.reason.partition(";")[0] for record in found.dead] == [clash, clash]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv"])
+def test_a_column_that_is_declared_once_its_files_are_listed_is_not_taken_from_the_folder(
+    ending: str, tmp_path: Path
+) -> None:
+    """Only the listing looked for it, and the folder's value was taken, without a word."""
+    write(tmp_path / "in" / "v=1" / f"x.{ending}", rows(0, 3))
+    narrow, wide = (
+        FileSource(tmp_path / "in", timestamp="ts", schema=dict.fromkeys(names, "string"), on_bad_file="dead-letter")
+        for names in (["ts"], ["ts", "v"])
+    )
+    listed = after(SourceState({}), narrow.plan(SourceState({}), Budget(1, exact=True)))
+    found = drain(wide, state=listed)
+    assert found.values == [] and found.dead
+    assert all("'v' is both a column of the file and the name of a folder" in record.reason for record in found.dead)
+
+
+def test_a_column_that_two_folders_name_is_refused(tmp_path: Path) -> None:
+    """The inner folder won, without a word."""
+    write(tmp_path / "in" / "shop=a" / "shop=b" / "x.csv", rows(0, 1))
+    with pytest.raises(SourceError, match="two of its folders name the column 'shop': rename one"):
+        drain(FileSource(tmp_path / "in", timestamp="ts"))
 
 
 def test_a_first_record_whose_names_cannot_be_told_is_no_fault_of_its_file(tmp_path: Path) -> None:
