@@ -32,23 +32,22 @@ from rich.table import Table
 from visits import pipeline
 
 from persistent import Embedded
-from persistent.engines.spark_session import java_found, local_session
+from persistent.engines.spark_session import local_session, missing
 
 KILLS = 2
 POLL_SECONDS = 0.001
 
 
 def drive(place: Path, engine: str, step_rows: int) -> None:
-    """Run the pipeline to the end of its input; print a JSON line for each step committed."""
+    """Run the pipeline to the end of its input; print a JSON line when the engine is there, and for each step."""
 
-    def on_step(step: Any) -> None:
-        click.echo(json.dumps({"rows": step.rows, "at": time.time()}))
+    def tell(rows: int) -> None:
+        click.echo(json.dumps({"rows": rows, "at": time.time()}))
 
     visits = visits_of(place, step_rows)
-    if engine == "embedded":
-        visits.run(engine=Embedded(2), end_of_input=True, on_step=on_step)
-    else:
-        visits.run(local_session(2), end_of_input=True, on_step=on_step)
+    given = {"engine": Embedded(2)} if engine == "embedded" else {"spark": local_session(2)}
+    tell(0)
+    visits.run(**given, end_of_input=True, on_step=lambda step: tell(step.rows))
 
 
 def visits_of(place: Path, step_rows: int) -> Any:
@@ -66,10 +65,21 @@ class Driver:
     steps: Path
     errors: Path
 
-    def committed(self) -> list[dict[str, float]]:
-        """The steps it has committed: ``rows`` and ``at`` (seconds since the epoch)."""
+    def told(self) -> list[dict[str, float]]:
+        """What it has told: that its engine is there, then the steps it has committed. ``rows``, and ``at`` (seconds
+        since the epoch)."""
         lines = self.steps.read_text().split("\n")[:-1]
         return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def doing(self, step_rows: int) -> str:
+        """What it is at."""
+        told = self.told()
+        if not told:
+            return "starts Python and its engine"
+        if len(told) == 1:
+            return f"takes over, and runs its first step of {step_rows:,} rows"
+        rows = sum(step["rows"] for step in told)
+        return f"{len(told) - 1} steps, {rows:,.0f} rows; runs the next step"
 
 
 @contextmanager
@@ -94,10 +104,12 @@ def driver(place: Path, engine: str, step_rows: int, number: int) -> Iterator[Dr
 
 @dataclass(frozen=True)
 class Kill:
-    """One kill: the id that was drawn, and the seconds from the start of the next driver to its first checkpoint."""
+    """One kill: the id that was drawn; how many seconds the next driver took to start its engine, and then to take over
+    and commit a step."""
 
     id: int
-    recovery_seconds: float
+    engine_seconds: float
+    step_seconds: float
 
 
 @dataclass(frozen=True)
@@ -131,7 +143,7 @@ def run_with_kills(place: Path, engine: str, step_rows: int, steps: int, rng: ra
         with driver(place, engine, step_rows, number + 1) as running:
             intent = f", to be killed when checkpoint {kill_at} appears" if kill_at is not None else ""
             click.echo(f"driver {number + 1} started{intent}")
-            reached = watch(place / "checkpoint", running, kill_at)
+            reached = watch(place / "checkpoint", running, kill_at, step_rows)
             if reached and kill_at is not None:
                 running.process.kill()
                 click.echo(f"checkpoint {kill_at} is there: driver {number + 1} killed with -9")
@@ -143,38 +155,35 @@ def run_with_kills(place: Path, engine: str, step_rows: int, steps: int, rng: ra
                 click.echo(f"the run ended before checkpoint {kill_at}: drawn again, from the start")
                 return None
             running.process.wait()
-            drivers.append(running.committed())
+            drivers.append(running.told())
             starts.append(running.started)
     return Survived(recoveries(drawn, starts, drivers), rate(drivers))
 
 
-def watch(checkpoint: Path, running: Driver, id: int | None) -> bool:
-    """Wait until ``id`` is in the checkpoint (True) or the driver has ended (False); a line every 3 s."""
-    told = running.started
-    while running.process.poll() is None:
-        highest = newest(checkpoint)
-        if id is not None and highest >= id:
-            return True
-        if time.time() - told > 3:
-            told = time.time()
-            where = f"checkpoint {highest}" if highest >= 0 else "no checkpoint yet"
-            click.echo(f"  {told - running.started:.0f} s: {where}, {len(running.committed())} steps of this driver")
-        time.sleep(POLL_SECONDS)
+def watch(checkpoint: Path, running: Driver, id: int | None, step_rows: int) -> bool:
+    """Wait until ``id`` is in the checkpoint (True) or the driver has ended (False), and show what it does."""
+    with Console().status("") as status:
+        while running.process.poll() is None:
+            if id is not None and newest(checkpoint) >= id:
+                return True
+            status.update(f"{time.time() - running.started:.0f} s: the driver {running.doing(step_rows)}")
+            time.sleep(POLL_SECONDS)
     return False
 
 
 def recoveries(drawn: list[int], starts: list[float], drivers: list[list[dict[str, float]]]) -> list[Kill]:
     """Each kill with the time that the next driver needed to its first checkpoint."""
-    return [
-        Kill(id, drivers[number][0]["at"] - starts[number] if drivers[number] else float("nan"))
-        for number, id in enumerate(drawn, start=1)
-    ]
+    found = []
+    for number, id in enumerate(drawn, start=1):
+        engine, first = (told["at"] for told in drivers[number][:2])
+        found.append(Kill(id, engine - starts[number], first - engine))
+    return found
 
 
 def rate(drivers: list[list[dict[str, float]]]) -> float:
     """Rows a second between the first and the last step of each driver."""
-    rows = sum(step["rows"] for steps in drivers for step in steps[1:])
-    seconds = sum(steps[-1]["at"] - steps[0]["at"] for steps in drivers if steps)
+    rows = sum(step["rows"] for told in drivers for step in told[2:])
+    seconds = sum(told[-1]["at"] - told[1]["at"] for told in drivers if len(told) > 1)
     return rows / seconds if seconds else float("nan")
 
 
@@ -187,7 +196,8 @@ def show(engine: str, survived: Survived, verdict: Verdict, seconds: float) -> N
         ("rows", f"{verdict.rows:,}"),
         ("rows/s between steps", f"{survived.rows_per_second:,.0f}"),
         ("kills, at checkpoint", ", ".join(str(kill.id) for kill in survived.kills)),
-        ("recovery, seconds", ", ".join(f"{kill.recovery_seconds:.1f}" for kill in survived.kills)),
+        ("recovery: seconds to start the engine", ", ".join(f"{kill.engine_seconds:.1f}" for kill in survived.kills)),
+        ("and to take over, and commit a step", ", ".join(f"{kill.step_seconds:.1f}" for kill in survived.kills)),
         ("windows published", f"{verdict.windows:,}"),
         ("late, each below its clock", f"{verdict.late:,}"),
         ("duplicates", f"{verdict.duplicates:,}"),
@@ -226,9 +236,10 @@ def main(context: click.Context, rows: int, step_rows: int, engine: str, seed: i
         return
     begun = time.monotonic()
     if engine == "auto":
-        engine = "spark" if java_found() else "embedded"
-        if engine == "embedded":
-            click.echo("no Java found (no 'java', no JAVA_HOME): on the embedded engine instead of Spark")
+        lacks = missing()
+        engine = "embedded" if lacks else "spark"
+        if lacks:
+            click.echo(f"{lacks}: on the embedded engine instead of Spark")
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     with place_for(folder) as place:
         click.echo(f"making {rows:,} page views with seed {seed} in {place}")

@@ -11,6 +11,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from importlib import import_module
 from itertools import pairwise
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -120,17 +121,15 @@ def frame_of(table: pa.Table, library: str) -> Any:
     >>> frame_of(pa.table({"n": pa.array([2**60 + 1, None])}), "pandas")["n"].tolist()
     [1152921504606846977, <NA>]
     """
-    if library == "pandas":
-        import pandas  # type: ignore[import-untyped]
-
-        return table.to_pandas(types_mapper=pandas.ArrowDtype)
-    if library != "polars":
+    if library not in LIBRARIES:
         raise InvalidPipeline(f"state_frame({library!r}): give one of {', '.join(map(repr, LIBRARIES))}")
     try:
-        import polars
+        frames = import_module(library)
     except ImportError as error:
-        raise InvalidPipeline("state_frame('polars'): Polars is not installed: pip install polars") from error
-    return polars.from_arrow(_narrow(table))
+        raise InvalidPipeline(f"state_frame({library!r}): it is not installed: pip install {library}") from error
+    if library == "pandas":
+        return table.to_pandas(types_mapper=frames.ArrowDtype)
+    return frames.from_arrow(_narrow(table))
 
 
 def _narrow(table: pa.Table) -> pa.Table:

@@ -143,10 +143,10 @@ def _session(engine: str | None, master: str | None, say: Callable[[str], None])
     if engine == "embedded":
         yield None
         return
-    from persistent.engines.spark_session import java_found, session_at
+    from persistent.engines.spark_session import missing, session_at
 
-    if engine is None and master is None and "SPARK_REMOTE" not in os.environ and not java_found():
-        say("no Java found (in JAVA_HOME or on the path): running on the embedded engine")
+    if engine is None and master is None and "SPARK_REMOTE" not in os.environ and (lacks := missing()):
+        say(f"{lacks}: running on the embedded engine")
         yield None
         return
     session, place = session_at(master)

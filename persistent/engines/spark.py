@@ -25,11 +25,9 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from persistent.engines.shipping import dumps
-from persistent.engines.spark_session import cause
+from persistent.engines.spark_session import cause, require_pyspark
 from persistent.errors import EngineError, InvalidPipeline, PersistentError
 from persistent.storage import Storage, open_storage
 from persistent.storage.places import Reach
@@ -38,7 +36,6 @@ from persistent.worker.requirements import Needs, needs_of, process, say_where, 
 T = TypeVar("T")
 R = TypeVar("R")
 
-_RESULTS = StructType([StructField("item", LongType(), False), StructField("result", BinaryType(), False)])
 _ITEMS_PROPERTY = "persistent.items"
 _FUNCTIONS_KEPT = 4
 _ATTEMPTS = 4
@@ -65,6 +62,7 @@ class Spark:
     in_process = False
 
     def __init__(self, session: Any) -> None:
+        require_pyspark()
         self.session = session
         self._context = _classic_context(session)
         # Looked up once: over Connect this is a request, which fails once the server is lost.
@@ -201,7 +199,7 @@ class Spark:
 
     def _frame(self, payload: bytes, items: list[bytes] | None, count: int) -> Any:
         work = _work(payload, items, self._needs, not self.is_local)
-        return self.session.range(0, count, 1, count).mapInArrow(work, _RESULTS)
+        return self.session.range(0, count, 1, count).mapInArrow(work, _results())
 
     def _needs_of(self, urls: Sequence[str], paths: Sequence[str] = ()) -> Needs:
         # A Connect client and its server may have different versions.
@@ -268,6 +266,14 @@ class _Shipped:
         self.frames: dict[int, Any] = {}
 
 
+@functools.cache
+def _results() -> Any:
+    """The columns of ``_SCHEMA``, as Spark has them."""
+    from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+    return StructType([StructField("item", LongType(), False), StructField("result", BinaryType(), False)])
+
+
 # -- on the workers
 # --------------------------------------------------------------------------------------------------
 
@@ -316,6 +322,8 @@ def run_items(
 ) -> Iterator[pa.RecordBatch]:
     """The result of a Spark task, on a worker that has this package."""
     _freeze_modules(len(sys.modules))
+    from pyspark import TaskContext
+
     task = TaskContext.get()
     assert task is not None, "mapInArrow runs inside a task"
     number = task.partitionId()

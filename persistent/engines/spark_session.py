@@ -1,19 +1,30 @@
-"""A session connects to Spark: a local one, or the one that the user names."""
+"""A session connects to Spark: a local one, or the one that the user names.
+
+Any PySpark from 4.0 on will do, also a vendor's, or the client of Spark Connect alone. It is imported at first use.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
-from typing import Any
-
-from pyspark import SparkConf, SparkContext
-from pyspark.sql import SparkSession
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from persistent.errors import InvalidPipeline
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _ATTEMPTS = 4
 _FIRST_TRIES = 4
+_OLDEST = 4
+"""The first version of PySpark whose ``DataFrame`` has ``toArrow``."""
+_INSTALL = "pip install 'persistent-monoids[spark]'"
+_DETAILS = re.compile(r'^\s*details = "(.+)"$', re.MULTILINE)
+"""The cause in an error of gRPC."""
+_EMBEDDED = "run with --engine embedded, in Python: engine=Embedded()"
 
 _SparkConf = dict[str, bool | float | int | str | None]
 _QUIET: _SparkConf = {
@@ -30,18 +41,36 @@ _LOCAL: _SparkConf = {
 }
 
 
-def java_found() -> bool:
-    """Whether Spark finds Java here: in ``JAVA_HOME``, or on the path."""
-    home = os.environ.get("JAVA_HOME")
-    return shutil.which("java", path=os.path.join(home, "bin") if home else None) is not None
+def missing() -> str:
+    """What a local Spark lacks here: PySpark, a Spark in it, or Java; "" if it lacks nothing."""
+    if find_spec("pyspark") is None:
+        return "no PySpark found"
+    require_pyspark()
+    from pyspark.util import is_remote_only
+
+    if is_remote_only():
+        return "the installed PySpark is a client of Spark Connect, without a Spark of its own"
+    return "" if _java_found() else "no Java found (in JAVA_HOME or on the path)"
+
+
+def require_pyspark() -> None:
+    """InvalidPipeline unless this Python has a PySpark that the engine can use."""
+    if find_spec("pyspark") is None:
+        raise InvalidPipeline(f"no PySpark found: {_INSTALL}; or {_EMBEDDED}")
+    from pyspark import __version__ as version
+
+    if int(version.partition(".")[0]) < _OLDEST:
+        raise InvalidPipeline(f"PySpark is {version} here, and has to be {_OLDEST}.0 or later: {_INSTALL}")
 
 
 def local_session(cores: int | None = None, app_name: str = "persistent") -> SparkSession:
-    """A local Spark, quiet and tuned for short jobs. InvalidPipeline without Java.
+    """A local Spark, quiet and tuned for short jobs. InvalidPipeline without PySpark, or without Java.
 
     ``cores``: tasks at once (default: all processors). A task is tried four times.
     """
-    _require_java()
+    _require_local()
+    from pyspark.sql import SparkSession
+
     builder = SparkSession.builder.master(f"local[{cores or os.cpu_count() or 1},{_ATTEMPTS}]").appName(app_name)
     return builder.config(map=_LOCAL).getOrCreate()
 
@@ -53,11 +82,14 @@ def session_at(master: str | None = None, app_name: str = "persistent") -> tuple
     None: the one in Spark's configuration (``spark.master`` in spark-defaults.conf or PYSPARK_SUBMIT_ARGS, or
     SPARK_REMOTE), otherwise ``local_session``.
     """
+    require_pyspark()
+    from pyspark.sql import SparkSession
+
     remote = master if master is not None else os.environ.get("SPARK_REMOTE", "")
     if remote.startswith("sc://") or (master is None and remote):
         said = "as --master says" if master is not None else "as SPARK_REMOTE says"
         return _begun(SparkSession.builder.remote(remote), remote, _answers), f"Spark Connect at {remote}, {said}"
-    _require_java()
+    _require_local()
     said = "as --master says"
     if master is None:
         master, said = _configured("spark.master"), "as spark.master of Spark's configuration says"
@@ -88,32 +120,48 @@ def _begun(builder: Any, master: str, check: Callable[[Any], None] = lambda _: N
 
 def _answers(session: Any) -> None:
     """Send the Connect server a request, with few retries: by default its client would try a wrong address for ten
-    minutes."""
+    minutes. A session without an answer is stopped: at its end, it would ask the server as long to forget it."""
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     patient = session.client.get_retry_policies()
     session.client.set_retry_policies([DefaultPolicy(max_retries=_FIRST_TRIES)])
-    session.conf.get("spark.master", "")
-    session.client.set_retry_policies(patient)
+    try:
+        session.conf.get("spark.master", "")
+    except Exception:
+        session.stop()
+        raise
+    finally:
+        session.client.set_retry_policies(patient)
 
 
 def _configured(key: str) -> str:
     """A value of Spark's configuration, which is read when its Java starts."""
+    from pyspark import SparkConf, SparkContext
+
     SparkContext._ensure_initialized()
     return str(SparkConf().get(key, ""))
 
 
-def _require_java() -> None:
-    if not java_found():
-        raise InvalidPipeline(
-            "Spark needs Java, and neither JAVA_HOME nor the path has one. Install Java 17 or 21 (Debian: "
-            "apt-get install openjdk-17-jre-headless), or run with --engine embedded, in Python: engine=Embedded()."
-        )
+def _java_found() -> bool:
+    """Whether Spark finds Java here."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=os.path.join(home, "bin") if home else None) is not None
+
+
+def _require_local() -> None:
+    require_pyspark()
+    if what := missing():
+        remedy = "install Java 17 or 21 (Debian: apt-get install openjdk-17-jre-headless)"
+        if "Java" not in what:
+            remedy = f"name a server with --master sc://host:15002; or {_INSTALL}"
+        raise InvalidPipeline(f"{what}: {remedy}; or {_EMBEDDED}")
 
 
 def cause(error: Exception) -> str:
     """The line of a Spark error that states its cause."""
     text = str(error).partition("\n\nJVM stacktrace")[0]
+    if details := _DETAILS.search(text):
+        return details[1]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if not line.startswith(("at ", "SQLSTATE:"))]
     return causes[-1] if causes else type(error).__name__

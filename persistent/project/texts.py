@@ -288,7 +288,8 @@ persistent dead-letters checkpoint                                      # the re
   long as more come; with `--follow` instead, the run waits for them.
 - `persistent serve task.py:pipeline` shows the job on a page; `pip install 'persistent-monoids[serve]'` brings what it
   needs. In a notebook, `from task import pipeline` and then `pipeline` alone shows it too.
-{_late(answers)}- Leave out `--engine embedded` to run on Spark, which needs Java 17 or 21.
+{_late(answers)}- Leave out `--engine embedded` to run on Spark. It needs Java 17 or 21, and PySpark from
+  4.0 on: if there is none, `pip install 'persistent-monoids[spark]'`.
 - `task.py` may change freely until its first run. After that, delete `checkpoint` and the results, and the next run
   reads the records anew; or keep the state, with `Pipeline(evolve=...)`.
 """

@@ -46,13 +46,66 @@ def test_a_failure_of_spark_names_the_executor_and_the_remedy(engine: Any, monke
 
 def test_a_missing_java_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """PySpark's own error is "Java gateway process exited before sending its port number"."""
-    from persistent.engines.spark_session import java_found, local_session
+    from persistent.engines.spark_session import local_session, missing
 
-    assert java_found()
+    assert not missing()
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    assert not java_found()
-    with pytest.raises(InvalidPipeline, match="Install Java"):
+    assert missing() == "no Java found (in JAVA_HOME or on the path)"
+    with pytest.raises(InvalidPipeline, match="install Java 17 or 21"):
         local_session()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert not java_found()
+    assert missing()
+
+
+def test_a_missing_pyspark_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ModuleNotFoundError does not say that another engine needs none."""
+    from persistent.engines.spark import Spark
+    from persistent.engines.spark_session import local_session, missing, session_at
+
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    assert missing() == "no PySpark found"
+    told = r"no PySpark found: pip install 'persistent-monoids\[spark\]'; or run with --engine embedded"
+    for begin in (local_session, session_at, lambda: session_at("sc://host:15002"), lambda: Spark(object())):
+        with pytest.raises(InvalidPipeline, match=told):
+            begin()
+
+
+def test_a_pyspark_that_is_too_old_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its data frames it would be the first step that has no method toArrow."""
+    from persistent.engines.spark import Spark
+
+    monkeypatch.setattr("pyspark.__version__", "3.5.9")
+    with pytest.raises(InvalidPipeline, match=r"PySpark is 3\.5\.9 here, and has to be 4\.0 or later"):
+        Spark(object())
+
+
+def test_a_client_of_spark_connect_has_no_spark_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It failed for want of a SparkContext."""
+    from persistent.engines.spark_session import local_session, missing
+
+    monkeypatch.setattr("pyspark.util.is_remote_only", lambda: True)
+    assert missing() == "the installed PySpark is a client of Spark Connect, without a Spark of its own"
+    with pytest.raises(InvalidPipeline, match=r"of its own: name a server with --master sc://host:15002; or pip"):
+        local_session()
+
+
+def test_a_server_that_does_not_answer_leaves_the_retries_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session of the user's would try every later request four times only; and stopping it took ten minutes."""
+    from persistent.engines.spark_session import _answers
+
+    kept = ["the user's"]
+
+    def refused(*_: str) -> None:
+        raise ConnectionError("no answer")
+
+    client = types.SimpleNamespace(
+        get_retry_policies=lambda: [*kept], set_retry_policies=lambda new: kept.__setitem__(slice(None), new)
+    )
+    stopped: list[Any] = []
+    session = types.SimpleNamespace(
+        client=client, conf=types.SimpleNamespace(get=refused), stop=lambda: stopped.extend(kept)
+    )
+    with pytest.raises(ConnectionError):
+        _answers(session)
+    assert kept == ["the user's"] and stopped != kept

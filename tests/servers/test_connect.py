@@ -34,7 +34,7 @@ from tests.engines.test_spark import (  # noqa: F401
     test_user_errors_of_the_package_are_not_wrapped,
     test_work_is_done_by_other_processes_of_the_same_python,
 )
-from tests.servers.connect import connect_server
+from tests.servers.connect import ConnectServer, connect_server
 from tests.servers.drivers import spark_home
 from tests.servers.processes import free_port
 
@@ -42,17 +42,22 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    folder = tmp_path_factory.mktemp("connect")
+    with connect_server(folder, spark_home(folder), "local[2,4]", sys.executable) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def engine(server: ConnectServer) -> Iterator[Any]:
     from pyspark.sql.connect.session import SparkSession
 
     from persistent.engines.spark import Spark
 
-    folder = tmp_path_factory.mktemp("connect")
-    with connect_server(folder, spark_home(folder), "local[2,4]", sys.executable) as server:
-        # Not getOrCreate: a classic session of other tests may be there.
-        session = SparkSession.builder.remote(server.url).create()
-        yield Spark(session)
-        session.stop()
+    # Not getOrCreate: a classic session of other tests may be there.
+    session = SparkSession.builder.remote(server.url).create()
+    yield Spark(session)
+    session.stop()
 
 
 def test_an_interrupt_frees_the_workers(engine: Any, tmp_path: Path) -> None:
@@ -77,6 +82,54 @@ def test_an_interrupt_frees_the_workers(engine: Any, tmp_path: Path) -> None:
     assert engine.map(lambda item: item + 1, range(2)) == [1, 2]
 
 
+JOB = """
+from persistent import *
+from monoids import Count
+
+class Visits(PersistentTask):
+    key = "page"
+    def persistent_state(self):
+        return NonWindowState(Count())
+    def process_message(self, state, message):
+        state.update(message.timestamp, 1)
+
+job = Pipeline(source=FileSource("events.jsonl", timestamp="ts", timestamp_unit="ms"), task=Visits(), checkpoint="to")
+"""
+
+
+def test_the_client_of_spark_connect_alone_is_enough(server: ConnectServer, tmp_path: Path) -> None:
+    """Importing the engine failed, as that PySpark has no SparkContext."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path / "client")]
+    subprocess.run([*pip, "pyspark-client==4.2.0"], check=True, timeout=300)
+    (tmp_path / "job.py").write_text(JOB)
+    (tmp_path / "events.jsonl").write_text("".join(f'{{"ts": {n}, "page": "p{n % 2}"}}\n' for n in range(5)))
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "client")}
+
+    def persistent(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "persistent", *words],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    assert f"running on Spark Connect at {server.url}" in persistent("run", "job.py:job", "--master", server.url)
+    assert [
+        line.split()[:2]
+        for line in persistent("state", "job.py:job").splitlines()
+        if line[:1] == "p" and line[1:2].isdigit()
+    ] == [
+        ["p0", "3"],
+        ["p1", "2"],
+    ]
+    found = persistent("run", "job.py:job")
+    assert "a client of Spark Connect, without a Spark of its own: running on the embedded engine" in found
+
+
 def test_a_server_that_is_not_there_is_told_soon(tmp_path: Path) -> None:
     """A wrong port: PySpark asks it for ten minutes, and the command says nothing."""
     (tmp_path / "job.py").write_text(
@@ -88,6 +141,7 @@ def test_a_server_that_is_not_there_is_told_soon(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "persistent", "run", "job.py:job", "--master", f"sc://127.0.0.1:{free_port()}"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert done.returncode == 1 and "no Spark answers at sc://127.0.0.1" in done.stderr, done.stderr
+    assert "failed to connect to all addresses" in done.stderr, done.stderr
 
 
 def test_a_client_without_its_packages_is_told_which(tmp_path: Path) -> None:
