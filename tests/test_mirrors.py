@@ -38,6 +38,7 @@ def test_one_module_is_checked_with_its_own_tests() -> None:
     assert ["ruff", "check", "persistent/sources/text.py"] in ran
     (tests,) = (words for words in ran if "--doctest-modules" in words)
     assert tests[-1] == "tests/sources/test_text.py" and (ROOT / tests[-1]).exists()
+    assert ran[-1] == ["pytest", "-q", "tests/test_house.py", "tests/test_figures.py"]
     changed = commands(Path("tests/sources/test_text.py"))
     assert changed[-1] == ["pytest", "-q", "tests/sources/test_text.py"]
 

@@ -130,7 +130,7 @@ def main() -> None:
     print(f"a step of {STEP_ROWS} records: {step.calls} calls of Python functions, {step.syncs} fsyncs")
     for module in way.modules:
         names = [code.co_name for code in way.functions if OURS[code.co_filename] == module]
-        print(f"{len(names):4} {module}")
+        print(f"{len(names):4} {module}: {', '.join(names)}")
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def _is_ns(kind: pa.DataType) -> bool:
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The column cast to a common type."""
+    """The column as that type: nulls for one without values; as text, JSON of values that have none of their own."""
     if column.type == kind:
         return column
     if pa.types.is_null(column.type):

@@ -143,7 +143,7 @@ def _unread(source: SourcePart) -> SourcePart:
 def check_follows(manifest: Manifest, parent: Manifest) -> None:
     """Raise LawBroken unless the laws between neighbours in the log hold (I2, I9)."""
     for law in broken(manifest, parent):
-        raise LawBroken(f"manifest {manifest.id} after {parent.id} breaks the law that {law}; nothing was committed")
+        raise LawBroken(f"manifest {manifest.id} after {parent.id} breaks the law that {law}; it was not committed")
 
 
 def broken(manifest: Manifest, parent: Manifest) -> Iterator[str]:

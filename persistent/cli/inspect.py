@@ -61,7 +61,7 @@ def history(target: str, as_json: bool) -> None:
 
 
 def _kind_text(line: Mapping[str, Any]) -> str:
-    target = "" if line["target"] is None else f" to {line['target']}"
+    target = f" to {line['target']}" if line["kind"] == "rollback" else ""
     notes = [name.replace("_", " ") for name in ("end_of_input", "pinned", "kept_by_policy") if line[name]]
     return ", ".join([line["kind"] + target, *notes])
 

@@ -166,7 +166,7 @@ def compact_command(pipeline: str, take_over: bool, as_json: bool) -> None:
 def correct_command(
     pipeline: str, name: str, add: str | None, remove: str | None, take_over: bool, as_json: bool
 ) -> None:
-    """Correct the state, or each of several, by the records of files, once for each NAME.
+    """Add the records of a file to the state, or take them out; of several states, each. A NAME is applied once.
 
     The files are read as the pipeline's source reads its own. The same NAME with the same records again changes
     nothing.

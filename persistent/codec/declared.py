@@ -43,12 +43,12 @@ def write(part: P, what: str, laws: Callable[[P], None]) -> bytes:
     for facts in _marked(part, Free):
         check_facts(facts)
     if (number := format_of(part)) > FORMAT:
-        raise LawBroken(f"{what} needs format {number}, but FORMAT is {FORMAT}; nothing was committed")
+        raise LawBroken(f"{what} needs format {number}, but FORMAT is {FORMAT}; it was not committed")
     try:
         # As read back: a value that is equal to a default may be another object, and is written.
         return sealed_document(_spelled(_part_of(type(part), _spelled(part), laws)))
     except (msgspec.ValidationError, TypeError, Misfit, NewerFormat) as error:
-        raise LawBroken(f"{what} could not be read back ({error}); nothing was committed") from error
+        raise LawBroken(f"{what} could not be read back ({error}); it was not committed") from error
 
 
 def read(kind: type[P], data: bytes | pa.Buffer, place: str, what: str, laws: Callable[[P], None]) -> P:

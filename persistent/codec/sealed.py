@@ -190,7 +190,8 @@ def open_sealed(
 
 
 def _holds_any(batch: SealedBatch, following: int, hashes: Words | None) -> bool:
-    """Whether a batch may hold one of these hashes. The rows of its last one may go on in the ``following`` batch."""
+    """Whether a batch may hold rows of one of these hashes (ascending; None: yes). ``following``: the first hash of the
+    next batch, whose rows may begin in this one."""
     if hashes is None:
         return True
     place = int(np.searchsorted(hashes, np.uint64(batch.first)))

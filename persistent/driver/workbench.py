@@ -207,5 +207,5 @@ class QuietWatch:
 
 
 def _is_at_its_end(planned: SourcePlan) -> bool:
-    """Whether nothing is left to read: neither records that cannot be read yet, nor records that are gone."""
+    """Whether a plan reads nothing, waits for nothing that cannot be read yet, and skips nothing."""
     return not (planned.splits or planned.held or planned.skipped)

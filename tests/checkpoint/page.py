@@ -1,4 +1,4 @@
-"""The tables of fields on the page of the protocol, as the classes of the documents say them.
+"""The tables of fields and of succession on the page of the protocol, as the classes of the documents say them.
 
 python -m tests.checkpoint.page      writes them into docs/protocol.md; what each field means stays as it is there
 """
@@ -19,6 +19,7 @@ from persistent.checkpoint.names import Staged
 from persistent.checkpoint.parts import Account, NodeClock
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.running import Mark
+from persistent.checkpoint.successor import table_text
 from persistent.codec import Run
 from persistent.codec.declared import FIRST_FORMAT, terms
 from persistent.fields import AnyPosition, Free, Part, Since
@@ -112,7 +113,8 @@ def written(text: str) -> str:
         pattern = rf"(<!-- {document} begin -->\n).*?(<!-- {document} end -->)"
         table = _HEAD + "".join(lines)
         text = re.sub(pattern, lambda found, table=table: found[1] + table + found[2], text, flags=re.DOTALL)
-    return text
+    head = table_text().partition("\n")[0]
+    return re.sub(rf"^{re.escape(head)}\n(\|.*\n)*", table_text() + "\n", text, flags=re.MULTILINE)
 
 
 if __name__ == "__main__":

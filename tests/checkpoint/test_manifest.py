@@ -121,7 +121,7 @@ def test_a_fact_that_json_has_no_form_for_is_refused_by_name() -> None:
     """A source may state what NumPy gave it: the error was a TypeError that spoke of no checkpoint."""
     one = full_manifest()
     (name, source), *_ = one.sources.items()
-    with pytest.raises(LawBroken, match=r"could not be read back .*numpy\.str_.*; nothing was committed"):
+    with pytest.raises(LawBroken, match=r"could not be read back .*numpy\.str_.*; it was not committed"):
         replace(one, sources={name: replace(source, recorded={"x": np.str_("q")})}).encode()
 
 

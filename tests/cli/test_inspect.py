@@ -18,6 +18,14 @@ def test_history(done: Path) -> None:
     assert "2024-05-01 10:02:11Z" in table.splitlines()[-1]
 
 
+def test_only_a_rollback_goes_to_a_checkpoint(done: Path) -> None:
+    """The fence of the next run copies the target, and was shown as one that goes back too."""
+    assert command("rollback", "checkpoint", "0", "--outputs=again").exit_code == 0
+    assert command("run", "visits.py:pipeline", "--engine", "embedded").exit_code == 0
+    table = command("history", "checkpoint").stdout
+    assert table.count(" to 0") == 1 and "rollback to 0" in table
+
+
 def test_show(done: Path) -> None:
     """Without it the content of a manifest could be read only by hand."""
     shown = command("show", "checkpoint").stdout

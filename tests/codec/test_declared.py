@@ -163,14 +163,14 @@ def test_what_this_release_could_not_read_it_does_not_write(monkeypatch: pytest.
     """A field of a format that nobody has raised would make the newest manifest unreadable for good."""
     monkeypatch.setattr(declared, "FORMAT", 5)
     assert write(Sample(7, inner={"a": Inner(1, 3)}), "the sample", no_laws)
-    with pytest.raises(LawBroken, match="the sample needs format 6, but FORMAT is 5; nothing was committed"):
+    with pytest.raises(LawBroken, match="the sample needs format 6, but FORMAT is 5; it was not committed"):
         write(Sample(7, "new"), "the sample", no_laws)
 
 
 @pytest.mark.parametrize(
     ("part", "says"),
     [
-        (Sample(-1), r"the sample could not be read back \(.*`int` >= 0.*\); nothing was committed"),
+        (Sample(-1), r"the sample could not be read back \(.*`int` >= 0.*\); it was not committed"),
         (Sample(7, names=("b", "a")), "names: they do not ascend"),
         (Sample(7, inner={"a": Inner(-1)}), "`int` >= 0"),
     ],

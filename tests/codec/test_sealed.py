@@ -71,7 +71,7 @@ def test_a_trailer_alone_is_refused() -> None:
 
 
 def test_any_pane_of_64_bits_is_in_an_index() -> None:
-    """State without an end has the pane -1; a clock may be anywhere."""
+    """State without an end has the lowest of all panes; a clock may be anywhere."""
     panes = [-(1 << 63), -1, 0, (1 << 63) - 1]
     for given in (panes, panes[::-1], []):
         data, sha256 = seal([numbers(1)], None, given)

@@ -13,6 +13,7 @@ from monoids import Monoid, Sum
 from monoids.containers.sessions import Sessions
 from monoids.groupby.summing import GroupSums, group_by
 from persistent import MemorySink, MemorySource, PersistentTask, Pipeline, UserCodeError, WindowState, sliding
+from persistent.state_rows import OPEN_PANE
 from persistent.storage import MemoryStorage
 from persistent.time_to_live import TimeToLive
 from persistent.views.difference import Comparison, differences
@@ -169,7 +170,7 @@ def part_of(kept: Any, *rows: tuple[str, int, int]) -> GroupSums:
     """Key, time and value of each row."""
     keys, times, values = zip(*rows)
     elements = [kept.lift((time, value) if isinstance(kept, Sessions) else value) for time, value in zip(times, values)]
-    return group_by(kept, [pa.array(keys)], np.full(len(keys), -1), kept.pack(elements), 1)
+    return group_by(kept, [pa.array(keys)], np.full(len(keys), OPEN_PANE), kept.pack(elements), 1)
 
 
 def test_no_old_row_is_folded_for_readers_that_replace() -> None:
