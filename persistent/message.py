@@ -38,9 +38,10 @@ def _python_value(value: pa.Scalar, what: str, column: str) -> Any:
     try:
         return python_value(value)
     except (OverflowError, ValueError) as error:
+        pandas = "; or install pandas, which has one" if "pandas" in str(error) else ""
         raise ValueError(
             f"{what} holds {readable(value)} ({value.type}), for which Python has no value: read the column as Arrow "
-            f"has it, {column} in process_batch"
+            f"has it, {column} in process_batch{pandas}"
         ) from error
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import uuid
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -224,3 +226,13 @@ def test_the_times_and_offsets_of_every_batch_are_read_only() -> None:
         batch.take(np.array([2])),
     ):
         assert not part.offsets.flags.writeable and not part.timestamps.flags.writeable
+
+
+def test_nanoseconds_without_pandas_are_refused_with_the_remedy() -> None:
+    """With pandas they are its Timestamps; the error was that Python has no such value."""
+    code = (
+        "import sys; sys.modules['pandas'] = None\nimport pyarrow as pa\nfrom persistent.message import _python_value\n"
+        "_python_value(pa.scalar(1_000_000_001, pa.timestamp('ns')), 'field', 'column')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "for which Python has no value" in done.stderr and "or install pandas, which has one" in done.stderr

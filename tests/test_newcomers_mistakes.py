@@ -689,8 +689,8 @@ MISTAKES = {
     ),
     "Spark without Java": Mistake(
         lambda: without_java("run", "job.py:pipeline", "--engine", "spark"),
-        "Spark needs Java",
-        "neither JAVA_HOME nor the path",
+        "no Java found",
+        "in JAVA_HOME or on the path",
         "--engine embedded",
     ),
     "a run that ends before its window": Mistake(
