@@ -230,9 +230,20 @@ def test_the_times_and_offsets_of_every_batch_are_read_only() -> None:
 
 def test_nanoseconds_without_pandas_are_refused_with_the_remedy() -> None:
     """With pandas they are its Timestamps; the error was that Python has no such value."""
-    code = (
-        "import sys; sys.modules['pandas'] = None\nimport pyarrow as pa\nfrom persistent.message import _python_value\n"
-        "_python_value(pa.scalar(1_000_000_001, pa.timestamp('ns')), 'field', 'column')"
-    )
+    code = """
+import sys
+import pyarrow as pa
+
+class NoPandas:
+    def find_spec(name, *_):
+        if name == "pandas":
+            raise ImportError(name)
+
+sys.meta_path.insert(0, NoPandas)
+
+from persistent.message import _python_value
+
+_python_value(pa.scalar(1_000_000_001, pa.timestamp("ns")), "field", "column")
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "for which Python has no value" in done.stderr and "or install pandas, which has one" in done.stderr
