@@ -78,8 +78,7 @@ class Driver:
             return "starts Python and its engine"
         if len(told) == 1:
             return f"takes over, and runs its first step of {step_rows:,} rows"
-        rows = sum(step["rows"] for step in told)
-        return f"{len(told) - 1} steps, {rows:,.0f} rows; runs the next step"
+        return f"has read {sum(step['rows'] for step in told):,.0f} rows, and runs step {len(told)}"
 
 
 @contextmanager
@@ -161,12 +160,20 @@ def run_with_kills(place: Path, engine: str, step_rows: int, steps: int, rng: ra
 
 
 def watch(checkpoint: Path, running: Driver, id: int | None, step_rows: int) -> bool:
-    """Wait until ``id`` is in the checkpoint (True) or the driver has ended (False), and show what it does."""
-    with Console().status("") as status:
+    """Wait until ``id`` is in the checkpoint (True) or the driver has ended (False), and show what it does: on a
+    terminal in a changing line, elsewhere in a line every 3 s."""
+    console, shown = Console(), running.started
+    with console.status("") as status:
         while running.process.poll() is None:
             if id is not None and newest(checkpoint) >= id:
                 return True
-            status.update(f"{time.time() - running.started:.0f} s: the driver {running.doing(step_rows)}")
+            now = time.time()
+            if now - shown > (0.1 if console.is_terminal else 3):
+                shown, line = now, f"{now - running.started:.0f} s: the driver {running.doing(step_rows)}"
+                if console.is_terminal:
+                    status.update(line)
+                else:
+                    click.echo(f"  {line}")
             time.sleep(POLL_SECONDS)
     return False
 
