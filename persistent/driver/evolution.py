@@ -132,12 +132,12 @@ def checked_evolutions(evolve: Any, declared: Declared) -> Evolutions:
             raise InvalidPipeline(f"evolve={evolve!r}: give Evolution(...), or None")
         evolve = {STATE: evolve}
     first, *_ = states
-    if not isinstance(evolve, Mapping) or not all(isinstance(one, Evolution) for one in evolve.values()):
+    if not isinstance(evolve, Mapping) or not all(isinstance(value, Evolution) for value in evolve.values()):
         raise InvalidPipeline(f"evolve={evolve!r}: say of which state, evolve={{{first!r}: Evolution(...)}}")
-    for name, one in evolve.items():
+    for name, evolution in evolve.items():
         if name not in states:
             raise InvalidPipeline(f"evolve={{{name!r}: ...}}: the task has the states {', '.join(states)}")
-        one.check_for(states[name])
+        evolution.check_for(states[name])
     return dict(evolve)
 
 
@@ -148,36 +148,36 @@ def checked_names(names: Any, what: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def adopted(found: Manifest, expected: Manifest) -> Manifest:
-    """The checkpoint with the current task, if the task has changed and no step was committed; otherwise ``found``
-    itself. A plan of the old task is ignored: the next one has another number."""
-    if found.base != 0 or not changes(found, expected):
-        return found
-    return replace(with_nodes(found, expected.nodes), replan=found.replan + 1)
+def adopted(manifest: Manifest, expected: Manifest) -> Manifest:
+    """The checkpoint with the current task, if the task has changed and no step was committed; otherwise
+    ``manifest`` itself. A plan of the old task is ignored: the next one has another number."""
+    if manifest.base != 0 or not changes(manifest, expected):
+        return manifest
+    return replace(with_nodes(manifest, expected.nodes), replan=manifest.replan + 1)
 
 
-def changes(found: Manifest, expected: Manifest) -> str:
+def changes(manifest: Manifest, expected: Manifest) -> str:
     """How the task has changed, in words; empty if it has not."""
-    old, new = found.nodes, expected.nodes
+    old, new = manifest.nodes, expected.nodes
     if old.keys() != new.keys():
         return f"{', '.join(old)} -> {', '.join(new)}"
     texts = {name: changes_text(old[name].described(), new[name].described()) for name in new}
     return "; ".join(text if len(new) == 1 else f"{name}: {text}" for name, text in texts.items() if text)
 
 
-def adapted(found: Manifest, expected: Manifest, evolve: Evolutions, dropped: Sequence[str], url: str) -> Manifest:
-    """The manifest as it is after its states have evolved; ``found`` itself if nothing changes.
+def adapted(manifest: Manifest, expected: Manifest, evolve: Evolutions, dropped: Sequence[str], url: str) -> Manifest:
+    """The manifest as it is after its states have evolved; ``manifest`` itself if nothing changes.
 
     ``expected``: the empty checkpoint of the job. ``evolve``: by the name of the state.
     ``dropped``: the nodes whose state may go. A state that is new begins empty, at the clock. Writes nothing.
     OtherJob or FingerprintChanged, with the remedy, if a state cannot evolve to the job's.
     """
-    gone = [name for name in found.nodes if name not in expected.nodes]
-    if any(name not in dropped for name in gone) or len(found.tasks) > 1:
-        check_same_job(found, expected, url)
+    gone = [name for name in manifest.nodes if name not in expected.nodes]
+    if any(name not in dropped for name in gone) or len(manifest.tasks) > 1:
+        check_same_job(manifest, expected, url)
     nodes = {}
     for name, new in expected.nodes.items():
-        old, how = found.nodes.get(name), evolve.get(state_name(name))
+        old, how = manifest.nodes.get(name), evolve.get(state_name(name))
         if old is None:
             nodes[name] = new
         elif how is None or is_same(old, new):
@@ -185,9 +185,9 @@ def adapted(found: Manifest, expected: Manifest, evolve: Evolutions, dropped: Se
         else:
             _check_evolves(old, new, how, f"{url}: the state of {name}")
             nodes[name] = replace(old, fingerprint=new.fingerprint)
-    view = found if nodes == found.nodes else with_nodes(found, nodes)
+    view = manifest if nodes == manifest.nodes else with_nodes(manifest, nodes)
     check_same_job(view, expected, url)
-    check_seen(found, expected, dropped, url)
+    check_seen(manifest, expected, dropped, url)
     for name, new in expected.nodes.items():
         _check_answer(view.nodes[name], new, url)
     return view
@@ -221,15 +221,15 @@ def to_tell_anew(node: NodePart, closed: int) -> NodePart:
     return node.unpublished().shown_since(closed)
 
 
-def check_emission(found: Manifest, expected: Manifest, url: str, *, is_ours: bool = False) -> None:
+def check_emission(manifest: Manifest, expected: Manifest, url: str, *, is_ours: bool = False) -> None:
     """InvalidPipeline if the sinks of a checkpoint have rows of another kind of emission, beside which those of this
     one would be wrong: a window published as it changed would be published again when it closes, or a row stay that
     only its retraction takes away. Totals that replace each other can be published at either time. ``is_ours``: the
     checkpoint is taken over, and says which sinks have the rows of the job that it started from."""
     for name, state in expected.nodes.items():
-        old = found.nodes[name]
-        goes_on = is_ours and any(one.node == name and one.continues for one in found.inherits.values())
-        if not (found.sinks_of(name) or goes_on):
+        old = manifest.nodes[name]
+        goes_on = is_ours and any(place.node == name and place.continues for place in manifest.inherits.values())
+        if not (manifest.sinks_of(name) or goes_on):
             continue
         replaces = state.fingerprint["window"] is None and RETRACT not in (old.late, state.late)
         # Early results are changes, published less often.
@@ -253,26 +253,26 @@ def _emission_text(state: NodePart) -> str:
     return f'{option}, changes="{changes[0]}"' if state.emit else "another emit"
 
 
-def with_nodes(found: Manifest, nodes: Mapping[str, NodePart]) -> Manifest:
+def with_nodes(old: Manifest, nodes: Mapping[str, NodePart]) -> Manifest:
     """The same checkpoint with these nodes, which have read what the others have read. The only node of a renamed task
     begins with the clock of the one before; a node that is added begins at the clock of the others, with all windows
     closed that had ended, and knows of no record before. A sink follows the state that it takes."""
     tasks = [name.partition("/")[0] for name in nodes]
-    read, *_ = [found.tasks[name] for name in tasks if name in found.tasks] or found.tasks.values()
-    clocks, added = {name: node.clock for name, node in found.nodes.items()}, None
-    clock = NodeClock(found.clock.watermark, found.clock.watermark, found.clock.end_of_input, found.quiet_ms)
-    if len(found.nodes) == 1 and not is_of_several(nodes):
+    read, *_ = [old.tasks[name] for name in tasks if name in old.tasks] or old.tasks.values()
+    clocks, added = {name: node.clock for name, node in old.nodes.items()}, None
+    clock = NodeClock(old.clock.watermark, old.clock.watermark, old.clock.end_of_input, old.quiet_ms)
+    if len(old.nodes) == 1 and not is_of_several(nodes):
         (clock,) = clocks.values()
-    elif found.base:
+    elif old.base:
         added = clock.watermark
     return replace(
-        found,
+        old,
         tasks=dict.fromkeys(tasks, read),
         nodes={
             name: replace(node, clock=clocks[name]) if name in clocks else replace(node, clock=clock, added=added)
             for name, node in nodes.items()
         },
-        sinks=named_after(found.sinks, nodes),
+        sinks=named_after(old.sinks, nodes),
     )
 
 
@@ -291,11 +291,11 @@ def _check_evolves(old: NodePart, new: NodePart, evolve: Evolution, what: str) -
         )
     stored = old.fingerprint.get("monoid")
     if evolve.before is not None:
-        given = evolve.before.fingerprint()
-        if not _equal(given, stored):
+        fingerprint = evolve.before.fingerprint()
+        if not _equal(fingerprint, stored):
             raise FingerprintChanged(
                 f"{what} was not made by Evolution(before={evolve.before!r}): "
-                f"{changes_text({'monoid': given}, {'monoid': stored})}. Give the monoid that made it"
+                f"{changes_text({'monoid': fingerprint}, {'monoid': stored})}. Give the monoid that made it"
             )
         return
     before, after = fields_of(stored), fields_of(new.fingerprint["monoid"])

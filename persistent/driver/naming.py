@@ -18,82 +18,82 @@ from persistent.sinks.protocol import AnySink, BatchSink, Sink
 from persistent.sources.protocol import Source, parts_of
 
 
-def named_sources(given: Source | Mapping[str, Source]) -> dict[str, Source]:
+def named_sources(declared: Source | Mapping[str, Source]) -> dict[str, Source]:
     """The sources by name. InvalidPipeline for a bad name, for none, or for one that is given twice.
 
     >>> from persistent import MemorySource
     >>> list(named_sources(MemorySource([{"ts": 1}])))
     ['memory']
     """
-    sources: dict[str, Source] = _named(given, "source", lambda source: str(getattr(source, "kind", "")))
+    sources: dict[str, Source] = _named(declared, "source", lambda source: str(getattr(source, "kind", "")))
     if not sources:
-        raise InvalidPipeline(f"source={given!r} contains no source")
-    for one in sources.values():
-        _check_part("source", one, Source, "FileSource({}, timestamp=...)", "FileSource(...) or MemorySource(...)")
+        raise InvalidPipeline(f"source={declared!r} contains no source")
+    for source in sources.values():
+        _check_part("source", source, Source, "FileSource({}, timestamp=...)", "FileSource(...) or MemorySource(...)")
     _check_apart(sources, "source", "records that both read would count twice")
     return sources
 
 
-def named_sinks(given: AnySink | Mapping[str, AnySink] | None) -> dict[str, AnySink]:
+def named_sinks(declared: AnySink | Mapping[str, AnySink] | None) -> dict[str, AnySink]:
     """The sinks by name; empty for None. InvalidPipeline as above.
 
     >>> from persistent import MemorySink
     >>> list(named_sinks({"table": MemorySink()})), list(named_sinks(MemorySink())), list(named_sinks(None))
     (['table'], ['memory'], [])
     """
-    if given is None:
+    if declared is None:
         return {}
-    sinks: dict[str, AnySink] = _named(given, "sink", lambda sink: type(sink).__name__)
+    sinks: dict[str, AnySink] = _named(declared, "sink", lambda sink: type(sink).__name__)
     if not sinks:
-        raise InvalidPipeline(f"sink={given!r} contains no sink: for none give sink=None")
-    for one in sinks.values():
-        kind = BatchSink if hasattr(one, "deliver") else Sink
-        _check_part("sink", one, kind, "FileSink({})", "FileSink(...), MemorySink() or None")
+        raise InvalidPipeline(f"sink={declared!r} contains no sink: for none give sink=None")
+    for sink in sinks.values():
+        kind = BatchSink if hasattr(sink, "deliver") else Sink
+        _check_part("sink", sink, kind, "FileSink({})", "FileSink(...), MemorySink() or None")
     _check_apart(sinks, "sink", "it has one set of rows, and one mark")
     return sinks
 
 
-def checked_job_name(given: str | None) -> str | None:
+def checked_job_name(name: str | None) -> str | None:
     """The name of a pipeline, if it has one. InvalidPipeline if it is none."""
     try:
-        return None if given is None else check_name(given, "name=")
+        return None if name is None else check_name(name, "name=")
     except (TypeError, ValueError) as error:
         raise InvalidPipeline(f"{error}, or None") from error
 
 
-def checked_late_sink(given: AnySink | None, sinks: Mapping[str, AnySink]) -> AnySink | None:
+def checked_late_sink(late_sink: AnySink | None, sinks: Mapping[str, AnySink]) -> AnySink | None:
     """The sink of late records. InvalidPipeline if it is none, or is one of the ``sinks`` of results.
 
     >>> from persistent import MemorySink
     >>> checked_late_sink(MemorySink(), {}), checked_late_sink(None, {})
     (MemorySink(), None)
     """
-    if given is None:
+    if late_sink is None:
         return None
-    kind = BatchSink if hasattr(given, "deliver") else Sink
-    _check_part("late_sink", given, kind, "FileSink({})", "one sink, such as FileSink(...), or None")
-    _check_apart({**sinks, "late_sink": given}, "sink", "late records are no results, and have other columns")
-    return given
+    kind = BatchSink if hasattr(late_sink, "deliver") else Sink
+    _check_part("late_sink", late_sink, kind, "FileSink({})", "one sink, such as FileSink(...), or None")
+    _check_apart({**sinks, "late_sink": late_sink}, "sink", "late records are no results, and have other columns")
+    return late_sink
 
 
-def sinks_by_state(given: Any, states: Mapping[str, Any]) -> tuple[dict[str, AnySink], dict[str, str]]:
+def sinks_by_state(declared: Any, states: Mapping[str, Any]) -> tuple[dict[str, AnySink], dict[str, str]]:
     """The sinks of a task whose states have names, by name, and the state that each takes. The only sink of a state has
     the name of the state. InvalidPipeline as above, and for a sink that is given without a state."""
     first, *_ = states
-    if given is None:
+    if declared is None:
         return {}, {}
-    if not isinstance(given, Mapping) or not given or given.keys() - states.keys():
-        others = sorted(given.keys() - states.keys(), key=repr) if isinstance(given, Mapping) else ()
+    if not isinstance(declared, Mapping) or not declared or declared.keys() - states.keys():
+        others = sorted(declared.keys() - states.keys(), key=repr) if isinstance(declared, Mapping) else ()
         fault = f"{others[0]!r} is no state" if others else "it says of no sink which state it takes"
         raise InvalidPipeline(
-            f"sink={given!r}: {fault}. The task has the states {', '.join(states)}: give the sinks by state, "
+            f"sink={declared!r}: {fault}. The task has the states {', '.join(states)}: give the sinks by state, "
             f"sink={{{first!r}: ...}}"
         )
     sinks: dict[str, AnySink] = {}
     takes: dict[str, str] = {}
-    for state, some in given.items():
-        is_one = some is not None and not isinstance(some, Mapping | list | tuple)
-        for name, sink in named_sinks({state: some} if is_one else some).items():
+    for state, state_sinks in declared.items():
+        is_one = state_sinks is not None and not isinstance(state_sinks, Mapping | list | tuple)
+        for name, sink in named_sinks({state: state_sinks} if is_one else state_sinks).items():
             if name in sinks:
                 raise InvalidPipeline(
                     f"sink: the states {takes[name]!r} and {state!r} each have a sink of the name {name!r}: give them "
@@ -116,17 +116,17 @@ def _check_part(name: str, part: Any, kind: type, of_path: str, others: str) -> 
         raise InvalidPipeline(f"{name}={part!r} is not a {name}: {lacks}use {use}")
 
 
-def _named(given: Any, part: str, kind: Callable[[Any], str]) -> dict[str, Any]:
-    if isinstance(given, list | tuple):
+def _named(declared: Any, part: str, kind: Callable[[Any], str]) -> dict[str, Any]:
+    if isinstance(declared, list | tuple):
         raise InvalidPipeline(
-            f"{part}={given!r} is a list, and a checkpoint knows each {part} by its name: give the names, "
+            f"{part}={declared!r} is a list, and a checkpoint knows each {part} by its name: give the names, "
             f"{part}={{'one': ..., 'another': ...}}"
         )
-    if not isinstance(given, Mapping):
-        return {default_name(kind(given), part): given}
-    for name in given:
+    if not isinstance(declared, Mapping):
+        return {default_name(kind(declared), part): declared}
+    for name in declared:
         _check(name, part)
-    return dict(given)
+    return dict(declared)
 
 
 def _check(name: Any, part: str) -> None:
@@ -139,15 +139,15 @@ def _check(name: Any, part: str) -> None:
 def _check_apart(parts: Mapping[str, Any], part: str, why: str) -> None:
     """InvalidPipeline if two of them are one object, or at one place."""
     seen: dict[Any, str] = {}
-    for name, one in parts.items():
-        halves = parts_of(one)
-        for same in (("object", id(one)), *(("object", id(half)) for half in halves), *map(_place, halves)):
+    for name, endpoint in parts.items():
+        halves = parts_of(endpoint)
+        for same in (("object", id(endpoint)), *(("object", id(half)) for half in halves), *map(_place, halves)):
             before = seen.setdefault(same, name)
             if before != name:
-                raise InvalidPipeline(f"{part}: {before!r} and {name!r} are the same, {one!r}: {why}. Omit one")
+                raise InvalidPipeline(f"{part}: {before!r} and {name!r} are the same, {endpoint!r}: {why}. Omit one")
 
 
-def _place(one: Any) -> Any:
+def _place(part: Any) -> Any:
     """What identifies the place of a part: its address; without one, the part is a place of its own."""
-    address = getattr(one, "address", None)
-    return ("object", id(one)) if address is None else ("address", address)
+    address = getattr(part, "address", None)
+    return ("object", id(part)) if address is None else ("address", address)

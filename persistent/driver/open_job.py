@@ -56,11 +56,11 @@ class OpenJob:
     """``found``: the newest entry when it was opened; None without a checkpoint. ``last``: the newest now, as this job
     goes on from it."""
 
-    def __init__(self, bench: Workbench, found: Entry | None, stop: StopRequest) -> None:
+    def __init__(self, bench: Workbench, newest: Entry | None, stop: StopRequest) -> None:
         self.bench = bench
         self.notes = Notes(bench)
-        self.found = found
-        self.last = found or Entry(bench.first, "", 0)
+        self.found = newest
+        self.last = newest or Entry(bench.first, "", 0)
         self._stop = stop
         self._rows = ROWS_FIRST
         self._planned: Step | None = None

@@ -62,10 +62,10 @@ def positive_ms(value: Duration | None, name: str) -> int | None:
     """A duration above zero in milliseconds, or None. InvalidPipeline."""
     if value is None:
         return None
-    found = checked_ms(value, name)
-    if not found:
+    duration = checked_ms(value, name)
+    if not duration:
         raise InvalidPipeline(f"{name}={value!r}: give a duration above zero, such as '10 min', or None")
-    return found
+    return duration
 
 
 def check_choices(step_rows: Any, on_error: Any, require: Any) -> None:

@@ -14,59 +14,59 @@ from persistent.text.fingerprints import changes_text
 from persistent.worker.job import Job, Node
 
 
-def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
+def check_same_job(manifest: Manifest, expected: Manifest, url: str) -> None:
     """Refuse the checkpoint of another job, or of another monoid, key or window in the same node. A source that
     begins without partitions can have any, and a source that the checkpoint does not know can join."""
-    _check_same_states(found, expected, url)
-    _check_same_sources(found, expected, url)
+    _check_same_states(manifest, expected, url)
+    _check_same_sources(manifest, expected, url)
     for id in expected.nodes:
-        _check_same_state(found, expected, id, url)
+        _check_same_state(manifest, expected, id, url)
 
 
-def check_same_task(found: Manifest, expected: Manifest, url: str) -> None:
+def check_same_task(manifest: Manifest, expected: Manifest, url: str) -> None:
     """OtherJob for the checkpoint of another task, or of other sources. The states of the task may have changed."""
-    if not found.tasks.keys() & expected.tasks.keys():
-        _check_same_states(found, expected, url)
-    _check_same_sources(found, expected, url)
+    if not manifest.tasks.keys() & expected.tasks.keys():
+        _check_same_states(manifest, expected, url)
+    _check_same_sources(manifest, expected, url)
 
 
-def _check_same_sources(found: Manifest, expected: Manifest, url: str) -> None:
+def _check_same_sources(manifest: Manifest, expected: Manifest, url: str) -> None:
     """OtherJob unless the job has the sources that the checkpoint has read, and its task reads all of them."""
-    for what, theirs, ours in _sources_compared(found.sources, expected.sources):
+    for what, theirs, ours in _sources_compared(manifest.sources, expected.sources):
         if theirs != ours:
             raise OtherJob(
                 f"{url} is the checkpoint of another job: its {what}: {theirs}, this pipeline's: {ours}. "
                 "Give this pipeline a checkpoint of its own, or the task its old name"
             )
-    for name, task in found.tasks.items():
-        unread = sorted(found.sources.keys() - task.inputs.keys())
+    for name, task in manifest.tasks.items():
+        unread = sorted(manifest.sources.keys() - task.inputs.keys())
         if unread:
             raise OtherJob(
                 f"{url} is the checkpoint of another job: {name} does not read {', '.join(unread)}, "
                 "and the task of a pipeline reads every source. Give this pipeline a checkpoint of its own"
             )
-    missing = sorted(found.sources.keys() - expected.sources.keys())
+    missing = sorted(manifest.sources.keys() - expected.sources.keys())
     if missing:
         raise OtherJob(
-            f"{url} has read the sources {', '.join(sorted(found.sources))}; this pipeline lacks {', '.join(missing)}, "
-            f"and has {', '.join(sorted(expected.sources))}. The records of a source are counted under its name: give "
-            f"each source its old name, source={{{missing[0]!r}: ...}}, and omit none; or give this pipeline a "
-            "checkpoint of its own"
+            f"{url} has read the sources {', '.join(sorted(manifest.sources))}; this pipeline lacks "
+            f"{', '.join(missing)}, and has {', '.join(sorted(expected.sources))}. The records of a source are "
+            f"counted under its name: give each source its old name, source={{{missing[0]!r}: ...}}, and omit none; or "
+            "give this pipeline a checkpoint of its own"
         )
 
 
-def check_same_node(found: Manifest, expected: Manifest, id: str, url: str) -> None:
+def check_same_node(manifest: Manifest, expected: Manifest, id: str, url: str) -> None:
     """As ``check_same_job``, for one node of the job alone. UnknownCheckpoint if it was added to its task since."""
     task, _, name = id.partition("/")
-    if id not in found.nodes and found.tasks.keys() == {task}:
+    if id not in manifest.nodes and manifest.tasks.keys() == {task}:
         raise UnknownCheckpoint(
-            f"{url}: checkpoint {found.id} is from before the state {name or STATE!r} was added: it has "
-            f"{', '.join(found.nodes)}. Choose a later checkpoint; if there is none, run the pipeline once"
+            f"{url}: checkpoint {manifest.id} is from before the state {name or STATE!r} was added: it has "
+            f"{', '.join(manifest.nodes)}. Choose a later checkpoint; if there is none, run the pipeline once"
         )
-    if id not in found.nodes:
-        _check_same_states(found, expected, url)
-    _check_same_sources(found, expected, url)
-    _check_same_state(found, expected, id, url)
+    if id not in manifest.nodes:
+        _check_same_states(manifest, expected, url)
+    _check_same_sources(manifest, expected, url)
+    _check_same_state(manifest, expected, id, url)
 
 
 def chosen_node(job: Job, name: str | None) -> Node:
@@ -83,16 +83,16 @@ def chosen_node(job: Job, name: str | None) -> Node:
     return job.nodes[node_name(job.task, name)]
 
 
-def _check_same_state(found: Manifest, expected: Manifest, id: str, url: str) -> None:
+def _check_same_state(manifest: Manifest, expected: Manifest, id: str, url: str) -> None:
     """FingerprintChanged if a node has another monoid, key or window."""
-    old, new = found.nodes[id], expected.nodes[id]
+    old, new = manifest.nodes[id], expected.nodes[id]
     changed = changed_parts(old, new)
     if changed:
         # A sum by key and pane cannot be split again.
         can_evolve = changed == ["monoid"] and not (old.has_sessions or old.has_time_to_live)
         raise FingerprintChanged(
             f"{url}: the state of {id} has another definition: {changes_text(old.described(), new.described())}. "
-            f"{_what_to_do(found, can_evolve, url)}"
+            f"{_what_to_do(manifest, can_evolve, url)}"
         )
 
 
@@ -102,33 +102,33 @@ def changed_parts(old: NodePart, new: NodePart) -> list[str]:
     return [part for part in sorted({*was, *now}) if canonical_json(was.get(part)) != canonical_json(now.get(part))]
 
 
-def _check_same_states(found: Manifest, expected: Manifest, url: str) -> None:
+def _check_same_states(manifest: Manifest, expected: Manifest, url: str) -> None:
     """OtherJob unless both have the same states."""
-    gone, new = (sorted(one.nodes.keys() - other.nodes.keys()) for one, other in _both(found, expected))
+    gone, new = (sorted(left.nodes.keys() - right.nodes.keys()) for left, right in _both(manifest, expected))
     if gone or new:
-        theirs, ours = sorted(found.nodes), sorted(expected.nodes)
+        theirs, ours = sorted(manifest.nodes), sorted(expected.nodes)
         remedy = "Give this pipeline a checkpoint of its own, or the task its old name"
         if not gone or len(theirs) > len(gone):
             remedy = "Give the task the states that it had" if gone else "Run the pipeline once: it adds them"
         drops = f"; or drop {'its state' if len(gone) == 1 else 'their states'}: Pipeline(allow_dropped={gone})"
         raise OtherJob(
             f"{url} is the checkpoint of {'another job' if gone else 'fewer states'}: its states: {theirs}, this "
-            f"pipeline's: {ours}. {remedy}{drops if gone and len(found.tasks) == 1 else ''}"
+            f"pipeline's: {ours}. {remedy}{drops if gone and len(manifest.tasks) == 1 else ''}"
         )
 
 
-def _both(one: Manifest, other: Manifest) -> tuple[tuple[Manifest, Manifest], tuple[Manifest, Manifest]]:
-    return (one, other), (other, one)
+def _both(left: Manifest, right: Manifest) -> tuple[tuple[Manifest, Manifest], tuple[Manifest, Manifest]]:
+    return (left, right), (right, left)
 
 
 def _sources_compared(
-    found: Mapping[str, SourcePart], expected: Mapping[str, SourcePart]
+    sources: Mapping[str, SourcePart], expected: Mapping[str, SourcePart]
 ) -> Iterator[tuple[str, Any, Any]]:
     """What must be equal for each source in the checkpoint and in the job. If both have one source, with different
     names, the kind is compared."""
-    pairs = [(f" of {name}", found[name], expected[name]) for name in found if name in expected]
-    if len(found) == len(expected) == 1:
-        (theirs,), (ours,) = found.values(), expected.values()
+    pairs = [(f" of {name}", sources[name], expected[name]) for name in sources if name in expected]
+    if len(sources) == len(expected) == 1:
+        (theirs,), (ours,) = sources.values(), expected.values()
         pairs = [("", theirs, ours)]
     for of, theirs, ours in pairs:
         yield f"source{of}", theirs.kind, ours.kind
@@ -136,8 +136,8 @@ def _sources_compared(
         yield f"partitions{of}", sorted(theirs.partitions), sorted(ours.partitions or theirs.partitions)
 
 
-def _what_to_do(found: Manifest, can_evolve: bool, url: str) -> str:
-    if found.base == 0:
+def _what_to_do(manifest: Manifest, can_evolve: bool, url: str) -> str:
+    if manifest.base == 0:
         return (
             "Nothing is committed there yet: the next run adopts the new task, unless a driver of the old one still "
             f"runs; or delete {url} (and the folder of the sink)"

@@ -33,17 +33,17 @@ def seen_of(manifest: Manifest, dedupe: Mapping[str, Dedupe], source: str) -> Se
     """The records of a source seen up to this checkpoint; none if deduplication begins now."""
     if source not in dedupe:
         return None
-    found = manifest.sources[source].seen if source in manifest.sources and manifest.base else None
-    return begun(dedupe[source]) if found is None else found
+    seen = manifest.sources[source].seen if source in manifest.sources and manifest.base else None
+    return begun(dedupe[source]) if seen is None else seen
 
 
 def seen_before(manifest: Manifest, dedupe: Mapping[str, Dedupe]) -> dict[str, SeenBefore]:
     """The seen records for the splits of each source, in the step after this checkpoint."""
     before = {}
-    for name, one in dedupe.items():
+    for name, rule in dedupe.items():
         seen = seen_of(manifest, dedupe, name)
         assert seen is not None
-        horizon = _horizon(seen, one, manifest.clock.watermark, manifest.sources[name].recorded)
+        horizon = _horizon(seen, rule, manifest.clock.watermark, manifest.sources[name].recorded)
         before[name] = SeenBefore(seen.runs, horizon, seen.pane_ms)
     return before
 
@@ -74,29 +74,29 @@ def seen_after(
 def kinds_read(job: Job, plan: StepPlan) -> dict[str, dict[str, str]]:
     """The kinds of the values that identify a record, by source, in what a plan reads."""
     return {
-        name: kinds_of(job.dedupe[name], job.sources[name].schema(one.recorded))
-        for name, one in plan.sources.items()
-        if name in job.dedupe and one.splits
+        name: kinds_of(job.dedupe[name], job.sources[name].schema(step.recorded))
+        for name, step in plan.sources.items()
+        if name in job.dedupe and step.splits
     }
 
 
-def check_names(job: Job, found: Manifest, source: str, recorded: Mapping[str, Any]) -> None:
+def check_names(job: Job, manifest: Manifest, source: str, recorded: Mapping[str, Any]) -> None:
     """InvalidPipeline unless the records of this plan have the columns that identify them. FingerprintChanged if their
     names are of another kind than those that were seen."""
     schema = job.sources[source].schema(recorded)
     guessed = columns_of_text(recorded) if getattr(job.sources[source], "infers", False) else ()
     check_columns(job.dedupe[source], schema, guessed)
-    _check_kinds(found, job.dedupe[source], source, schema, job.storage.url)
+    _check_kinds(manifest, job.dedupe[source], source, schema, job.storage.url)
 
 
-def _check_kinds(found: Manifest, dedupe: Dedupe, source: str, schema: pa.Schema, url: str) -> None:
+def _check_kinds(manifest: Manifest, dedupe: Dedupe, source: str, schema: pa.Schema, url: str) -> None:
     """FingerprintChanged if the seen records have names of another kind than this schema: no copy would be
     recognised."""
-    seen = found.sources[source].seen
+    seen = manifest.sources[source].seen
     for name, kind in kinds_of(dedupe, schema).items() if seen is not None and seen.runs else ():
         had = seen.kinds.get(name, kind) if seen is not None else kind
         if had != kind:
-            where = f" of {source}" if len(found.sources) > 1 else ""
+            where = f" of {source}" if len(manifest.sources) > 1 else ""
             raise FingerprintChanged(
                 f"{url}: copies{where} were recognised by {name!r}, which held {had} and is now read as {kind}: none "
                 "would be recognised, and each would count again. Give the source the type that it had (schema=); or "
@@ -104,11 +104,11 @@ def _check_kinds(found: Manifest, dedupe: Dedupe, source: str, schema: pa.Schema
             )
 
 
-def check_seen(found: Manifest, expected: Manifest, dropped: Sequence[str], url: str) -> None:
+def check_seen(manifest: Manifest, expected: Manifest, dropped: Sequence[str], url: str) -> None:
     """FingerprintChanged if the checkpoint recognises copies, but this pipeline would not, or by other columns."""
-    for name, source in found.sources.items() if found.base else ():
+    for name, source in manifest.sources.items() if manifest.base else ():
         has = expected.sources[name].seen if name in expected.sources else None
-        where = f" of {name}" if len(found.sources) > 1 else ""
+        where = f" of {name}" if len(manifest.sources) > 1 else ""
         if source.seen is not None:
             _check_columns(source.seen, has, dropped, url, where)
 
@@ -126,15 +126,15 @@ def _check_columns(had: SeenPart, has: SeenPart | None, dropped: Sequence[str], 
         )
 
 
-def notes(found: Manifest, dedupe: Mapping[str, Dedupe]) -> Iterator[tuple[str, str]]:
+def notes(manifest: Manifest, dedupe: Mapping[str, Dedupe]) -> Iterator[tuple[str, str]]:
     """Notes on the consequences of beginning or ending deduplication."""
-    for name, source in found.sources.items() if found.base else ():
-        where = f" of {name}" if len(found.sources) > 1 else ""
+    for name, source in manifest.sources.items() if manifest.base else ():
+        where = f" of {name}" if len(manifest.sources) > 1 else ""
         if name in dedupe and source.seen is None:
             yield (
                 f"dedupe{where}",
-                f"deduplication{where} begins after checkpoint {found.base}: earlier records are unknown, so a copy of "
-                "them counts again",
+                f"deduplication{where} begins after checkpoint {manifest.base}: earlier records are unknown, so a copy "
+                "of them counts again",
             )
         if name not in dedupe and source.seen is not None:
             yield (

@@ -39,17 +39,17 @@ def start(
     task is copied unchanged: the first driver migrates it, according to ``evolve`` and ``dropped``.
     """
     log, theirs = Log(storage), Log(origin)
-    newest = log.newest()
-    if newest is not None and newest.manifest.base != 0:
-        _check_origin(newest.manifest, theirs, storage.url)
+    own_newest = log.newest()
+    if own_newest is not None and own_newest.manifest.base != 0:
+        _check_origin(own_newest.manifest, theirs, storage.url)
         return
-    found = theirs.newest() if theirs.ids() else None
-    if found is None:
+    newest = theirs.newest() if theirs.ids() else None
+    if newest is None:
         raise NoCheckpoint(
             f"start_from={origin.url!r}: no checkpoint exists there, or the savepoint is unfinished: make it again"
         )
     check_can_begin(first)
-    adapted(found.manifest, first, evolve, dropped, origin.url)
+    adapted(newest.manifest, first, evolve, dropped, origin.url)
     log.create(first)
 
     def decide(manifests: Manifests) -> Decision | None:
@@ -85,18 +85,18 @@ def _copied(theirs: Log, target: Target) -> dict[str, Any]:
 def _inherited(copy: Manifest) -> dict[str, Inheritance]:
     """The place of the old job in its sink. A savepoint has an id of its own, and publishes nothing under it."""
     holder = copy.origin[0] if copy.origin is not None and copy.kind == "savepoint" else copy.job
-    found = {}
+    places = {}
     # A job that has begun without a sink goes on without its place.
     for name in copy.sinks or copy.inherits:
         before, part = copy.inherits.get(name, Inheritance((), 0)), copy.sinks.get(name)
         node = before.node if part is None else part.node
         if part is None or part.last is None:
             number = before.number if before.here is None else before.here
-            found[name] = Inheritance((*before.jobs, copy.job, holder), number, node, empty=before.empty)
+            places[name] = Inheritance((*before.jobs, copy.job, holder), number, node, empty=before.empty)
         else:
             number = copy.revision_base + part.last
-            found[name] = Inheritance((copy.job, holder), number, node, empty=part.emptied)
-    return found
+            places[name] = Inheritance((copy.job, holder), number, node, empty=part.emptied)
+    return places
 
 
 def _check_origin(manifest: Manifest, theirs: Log, url: str) -> None:
