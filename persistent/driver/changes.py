@@ -394,5 +394,5 @@ def options_text() -> str:
     | `Pipeline` | `source` | recorded | another kind of
     """
     lines = ["| | option | another value | |", "|---|---|---|---|"]
-    lines += [f"| `{one.of}` | `{one.name}` | {one.effect.value} | {one.says} |" for one in OPTIONS]
+    lines += [f"| `{option.of}` | `{option.name}` | {option.effect.value} | {option.says} |" for option in OPTIONS]
     return "\n".join(lines) + "\n"

@@ -49,19 +49,19 @@ def first_manifest(job: Job, nonce: str) -> Manifest:
     return first(nonce, sources, nodes)
 
 
-def with_sources(found: Manifest, expected: Manifest) -> Manifest:
+def with_sources(manifest: Manifest, expected: Manifest) -> Manifest:
     """The same checkpoint with the sources that join this job, each at its beginning; unchanged if there are none. The
     next plan covers all of them, and the next checkpoint lists them. ``expected``: the empty checkpoint of the job."""
-    joining = {name: part for name, part in expected.sources.items() if name not in found.sources}
+    joining = {name: part for name, part in expected.sources.items() if name not in manifest.sources}
     if not joining:
-        return found
+        return manifest
     (new,) = expected.tasks.values()
     return replace(
-        found,
-        sources=dict(sorted({**found.sources, **joining}.items())),
+        manifest,
+        sources=dict(sorted({**manifest.sources, **joining}.items())),
         tasks={
             name: TaskPart({**task.inputs, **{source: new.inputs[source] for source in joining}})
-            for name, task in found.tasks.items()
+            for name, task in manifest.tasks.items()
         },
     )
 
@@ -78,7 +78,7 @@ def _with_seen(
     with_seen = {}
     for name, source in sources.items():
         before = seen_of(old, dedupe, name)
-        folds = [one for one in results.seen_folded if one[0].seen_of == name]
+        folds = [fold for fold in results.seen_folded if fold[0].seen_of == name]
         now = {"kinds": kinds.get(name, {}), "recorded": source.recorded}
         seen = before and seen_after(before, dedupe[name], results.seen_runs(name), folds, watermark, **now)
         with_seen[name] = replace(source, seen=seen)
@@ -99,18 +99,18 @@ def check_can_begin(first: Manifest) -> None:
 def next_manifest(job: Job, step: Step, retention: Retention) -> Manifest:
     """The checkpoint that a step commits."""
     old, plan, results, id = step.last.manifest, step.plan, step.results, step.attempt.id
-    lags = {name: _lag_ms(job, name, one) for name, one in plan.sources.items()}
+    lags = {name: _lag_ms(job, name, source_step) for name, source_step in plan.sources.items()}
     sources = dict(old.sources)
-    for name, one in plan.sources.items():
-        sources[name] = _next_source(old.sources[name], one, step.index[name], _largest(results, name))
+    for name, source_step in plan.sources.items():
+        sources[name] = _next_source(old.sources[name], source_step, step.index[name], _largest(results, name))
     reached = watermark_after(plan.sources, sources, lags)
-    nodes = {name: next_node(job.nodes[name], one, results.nodes[name], reached) for name, one in step.nodes.items()}
+    nodes = {name: next_node(job.nodes[name], node, results.nodes[name], reached) for name, node in step.nodes.items()}
     tasks = {
-        name: TaskPart({source: _next_accounts(one, source, plan, results) for source, one in task.inputs.items()})
+        name: TaskPart({source: _next_accounts(part, source, plan, results) for source, part in task.inputs.items()})
         for name, task in old.tasks.items()
     }
     # A seen record expires once no state has use for it.
-    slowest = min(one.clock.watermark for one in nodes.values())
+    slowest = min(node.clock.watermark for node in nodes.values())
     return succeed(
         step.last,
         "checkpoint",
@@ -121,8 +121,8 @@ def next_manifest(job: Job, step: Step, retention: Retention) -> Manifest:
         nodes=nodes,
         sinks={
             sink: part
-            for name, one in step.nodes.items()
-            for sink, part in next_sinks(job.nodes[name], one, results.nodes[name]).items()
+            for name, node in step.nodes.items()
+            for sink, part in next_sinks(job.nodes[name], node, results.nodes[name]).items()
         }
         | next_late_sink(old.sinks, id, job.late_sink, results.late_outputs()),
         aside=aside_of(id, results),
@@ -228,11 +228,11 @@ def _next_accounts(accounts: Accounts, name: str, plan: StepPlan, results: Resul
 
 def _largest(results: Results, name: str) -> dict[str, int]:
     """The largest timestamps that the step has processed of one source, by partition."""
-    found: dict[str, int] = {}
+    largest: dict[str, int] = {}
     for mapped in results.mapped:
         if mapped.source == name and mapped.largest is not None:
-            found = later_of(found, {mapped.partition: mapped.largest})
-    return found
+            largest = later_of(largest, {mapped.partition: mapped.largest})
+    return largest
 
 
 def watermark_after(
@@ -293,7 +293,7 @@ def _lowest(node: Node, runs: Sequence[Run], final: int) -> int | None:
 def key_types(node: NodePart, mapped: Sequence[MappedNode]) -> tuple[str, ...]:
     """The types of the key columns after these results of a step."""
     try:
-        return common_key_types([node.key_types, *(one.key_types for one in mapped)])
+        return common_key_types([node.key_types, *(mapped_node.key_types for mapped_node in mapped)])
     except TypeError as error:
         raise InvalidPipeline(f"key ({', '.join(node.key_names)}): {error}") from error
 

@@ -119,7 +119,7 @@ def _applied(bench: Workbench, last: Entry, amendment: Amendment) -> Correction:
 
 def _zones(manifest: Manifest) -> dict[str, Zone | None]:
     """The rules of the time zone of the windows of each state."""
-    return {name: one.zone for name, one in manifest.nodes.items()}
+    return {name: node.zone for name, node in manifest.nodes.items()}
 
 
 def _amendment(asked: Asked, manifest: Manifest) -> Amendment:
@@ -130,7 +130,7 @@ def _amendment(asked: Asked, manifest: Manifest) -> Amendment:
     form = _form(manifest)
     added, removed = given_records("add", asked.add, form), given_records("remove", asked.remove, form)
     if not (added.rows or removed.rows):
-        files = [repr(str(one)) for one in (asked.add, asked.remove) if isinstance(one, (str, os.PathLike))]
+        files = [repr(str(path)) for path in (asked.add, asked.remove) if isinstance(path, (str, os.PathLike))]
         where = f" in {' and '.join(files)}" if files else ""
         raise InvalidPipeline(f"give the records to add=, to remove=, or both: there are none{where}")
     return Amendment(asked.name, added, removed)
@@ -138,8 +138,8 @@ def _amendment(asked: Asked, manifest: Manifest) -> Amendment:
 
 def _form(manifest: Manifest) -> Form | None:
     """The form of the records of all sources; None if it is unknown or differs between them."""
-    forms = [Form.of(one.recorded) for one in manifest.sources.values()]
-    return forms[0] if all(one == forms[0] for one in forms) else None
+    forms = [Form.of(source.recorded) for source in manifest.sources.values()]
+    return forms[0] if all(form == forms[0] for form in forms) else None
 
 
 def _publish_owed(job: Job, log: Log, manifest: Manifest) -> None:
@@ -165,7 +165,7 @@ def _check_sinks(job: Job, manifest: Manifest) -> None:
 def _plan(job: Job, last: Entry) -> StepPlan:
     """The plan of a step that reads nothing, and closes no window. Nobody puts it."""
     manifest = last.manifest
-    tasks = {id: _task(one, manifest.nodes[id]) for id, one in job.nodes.items()}
+    tasks = {id: _task(node, manifest.nodes[id]) for id, node in job.nodes.items()}
     now = wall_ms()
     return StepPlan(
         manifest.job, manifest.base, manifest.replan, new_nonce(), now, {}, tasks, not_after=manifest.not_after
@@ -182,12 +182,12 @@ def _task(node: Node, part: NodePart) -> TaskStep:
 def _rows(job: Job, options: Options, last: Entry, amendment: Amendment) -> CorrectedRows:
     """The rows that correct each state. Refused if there are none."""
     step = Step(last, _plan(job, last))
-    limit = time_limit_of(step, options.max_future_ms).within(one.state.window for one in job.nodes.values())
-    judged = {id: _judged(one) for id, one in step.nodes.items()}
-    found = corrected_rows(job, judged, limit, amendment.added, amendment.removed)
-    if not found.rows:
+    limit = time_limit_of(step, options.max_future_ms).within(node.state.window for node in job.nodes.values())
+    judged = {id: _judged(node) for id, node in step.nodes.items()}
+    corrected = corrected_rows(job, judged, limit, amendment.added, amendment.removed)
+    if not corrected.rows:
         raise Refused(f"the task makes no update for these records, so there is nothing to correct. {NOTHING}")
-    return found
+    return corrected
 
 
 def _judged(step: NodeStep) -> Judged:
@@ -200,24 +200,24 @@ def _corrected(bench: Workbench, last: Entry, amendment: Amendment) -> Manifest:
     """The checkpoint of a correction. Its runs are written, and its outputs are staged."""
     job, old, step = bench.job, last.manifest, Step(last, _plan(bench.job, last))
     id, now_ms = step.attempt.id, step.plan.wall_ms
-    found = _rows(job, bench.options, last, amendment)
+    corrected = _rows(job, bench.options, last, amendment)
     added, removed = amendment.added, amendment.removed
     results = Results(
-        nodes={name: _results(bench.nodes[name], one, found.rows.get(name)) for name, one in step.nodes.items()}
+        nodes={name: _results(bench.nodes[name], node, corrected.rows.get(name)) for name, node in step.nodes.items()}
     )
-    written = [run for one in results.nodes.values() for run in one.delta]
+    written = [run for node in results.nodes.values() for run in node.delta]
     panes = min((run.pane_min for run in written), default=0), max((run.pane_max for run in written), default=0)
-    correction = Correction(id, added.rows, removed.rows, panes, amendment.sha256, tuple(sorted(found.refused)))
+    correction = Correction(id, added.rows, removed.rows, panes, amendment.sha256, tuple(sorted(corrected.refused)))
     return succeed(
         last,
         "correction",
         **retained(old, {**old.bases, id: now_ms}, bench.options.retention),
-        nodes={name: _with_delta(bench.nodes[name], one, results.nodes[name]) for name, one in step.nodes.items()},
+        nodes={name: _with_delta(bench.nodes[name], node, results.nodes[name]) for name, node in step.nodes.items()},
         committed_ms=now_ms,
         sinks={
             sink: part
-            for name, one in step.nodes.items()
-            for sink, part in next_sinks(job.nodes[name], one, results.nodes[name]).items()
+            for name, node in step.nodes.items()
+            for sink, part in next_sinks(job.nodes[name], node, results.nodes[name]).items()
         }
         | next_late_sink(old.sinks, id, job.late_sink, ()),
         aside=aside_of(id, results),

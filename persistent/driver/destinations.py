@@ -41,20 +41,20 @@ def check_every_destination(job: Job) -> None:
     """``check_destinations`` for each state of a job; with several, it names the one at fault. The sink of late records
     is checked too."""
     discards, keys, each = job.discard_closed, key_names(job.task), job.nodes.values()
-    if len(each) > 1 and discards is True and all(one.sinks or one.state.window is None for one in each):
+    if len(each) > 1 and discards is True and all(node.sinks or node.state.window is None for node in each):
         raise InvalidPipeline(
             "discard_closed=True drops closed windows, and each state with windows has a sink: omit it"
         )
-    for one in each:
+    for node in each:
         # Of several states, those without a sink discard.
-        own = False if discards is True and len(each) > 1 and one.sinks else discards
+        discard_closed = False if discards is True and len(each) > 1 and node.sinks else discards
         try:
-            check_destinations(one.state, keys, one.sinks, own)
+            check_destinations(node.state, keys, node.sinks, discard_closed)
         except InvalidPipeline as error:
             if len(each) == 1:
                 raise
             raise InvalidPipeline(
-                f"the state {one.name!r}: {error}. Sinks are given by state, sink={{{one.name!r}: ...}}"
+                f"the state {node.name!r}: {error}. Sinks are given by state, sink={{{node.name!r}: ...}}"
             ) from error
     _check_late_sink(job)
 
@@ -79,16 +79,16 @@ def check_destinations(
             "allowed_lateness= corrects what is published when a window closes, and discard_closed=True publishes "
             "nothing: omit one of them"
         )
-    option, other = f"late={state.lateness.answer!r}", 'late="accumulate"'
+    option, remedy = f"late={state.lateness.answer!r}", 'late="accumulate"'
     if state.lateness.emit == CHANGE:
-        option, other = 'changes="retract"', 'changes="update"'
+        option, remedy = 'changes="retract"', 'changes="update"'
     # A session is taken back with its own borders, so the newest row of its key and borders says what it is.
     counts_together = state.lateness.answer not in (None, ACCUMULATE) and not isinstance(state.window, SessionWindow)
     for sink in sinks.values() if counts_together else ():
         if replaces(sink):
             raise InvalidPipeline(
                 f"{sink!r} keeps one row of a key and window, the newest, and {option} publishes rows that count "
-                f'together: use {other}, whose new value replaces the old one; or mode="append", which keeps all rows'
+                f'together: use {remedy}, whose new value replaces the old one; or mode="append", which keeps all rows'
             )
 
 
@@ -108,7 +108,7 @@ def _check_late_sink(job: Job) -> None:
             'mode="append", which keeps all rows'
         )
     # Beside a state that takes every record, those that another refuses are partly late.
-    takes_all = (one.state.window is None and one.state.time_to_live is None for one in job.nodes.values())
+    takes_all = (node.state.window is None and node.state.time_to_live is None for node in job.nodes.values())
     if all(takes_all) and not job.dedupe:
         raise InvalidPipeline(
             f"late_sink={sink!r}, but nothing is ever late in a state whose windows do not close: omit it"
@@ -133,11 +133,11 @@ def check_not_read_back(sources: Mapping[str, Source], sinks: Mapping[str, AnySi
                 f"{sink!r} writes where {source!r} reads: the results would be counted as input. Give the sink a "
                 "place of its own"
             )
-    for sink in (one for one in sinks.values() if isinstance(one, FileSink)):
+    for sink in (sink for sink in sinks.values() if isinstance(sink, FileSink)):
         _check_apart(sink, storage)
     places: list[tuple[str, str, tuple[str, ...]]] = [("checkpoint", storage.url, CHECKPOINT_NAMES)]
     places += [("sink", sink.url, sink.names()) for sink in sinks.values() if isinstance(sink, FileSink)]
-    for source, (part, url, names) in product((one for one in read if isinstance(one, FileSource)), places):
+    for source, (part, url, names) in product((source for source in read if isinstance(source, FileSource)), places):
         if source.would_read(url, names):
             raise InvalidPipeline(
                 f"the {part} {url} is inside the source {source!r}, which would read the files written there. "

@@ -27,12 +27,12 @@ def too_far_ahead(
     """
     at = {
         (name, partition): max(parts[name].largest.get(partition, 0) - lag_ms[name], watermark)
-        for name, one in planned.items()
-        for partition in one.unread
+        for name, plan in planned.items()
+        for partition in plan.unread
     }
     slowest = min(at.values(), default=0)
     ahead: dict[str, set[str]] = {}
     for (name, partition), reached in at.items():
         if reached - slowest > max_drift_ms:
             ahead.setdefault(name, set()).add(partition)
-    return {name: frozenset(some) for name, some in ahead.items()}
+    return {name: frozenset(partitions) for name, partitions in ahead.items()}

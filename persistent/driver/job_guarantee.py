@@ -22,8 +22,8 @@ def guarantee_of_job(job: Job, *, proved: bool) -> Guarantee:
         parts[_part("sink", name, job.sinks)] = promise_of(sink, "it publishes committed outputs")
     if job.late_sink is not None:
         parts["late_sink"] = promise_of(job.late_sink, "it publishes committed outputs")
-    discards = job.discard_closed and any(one.state.window is not None and not one.sinks for one in job.nodes.values())
-    limits = ["for the open windows only: those that close are discarded"] if discards else []
+    drops = job.discard_closed and any(node.state.window is not None and not node.sinks for node in job.nodes.values())
+    limits = ["for the open windows only: those that close are discarded"] if drops else []
     limits += copies.said(job.dedupe, job.sources)
     return guarantee_of(parts, "; ".join(limits))
 

@@ -40,9 +40,9 @@ def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
             f'{name} declares no key, so there is one state for all records: name a field, key = "page"; or give '
             "key = None, if that is intended"
         )
-    for sink in (one for one in job.all_sinks.values() if isinstance(one, FileSink)):
+    for sink in (sink for sink in job.all_sinks.values() if isinstance(sink, FileSink)):
         yield from _files_of_others(sink)
-    states = [one.state for one in job.nodes.values()]
+    states = [node.state for node in job.nodes.values()]
     for window in (state.window for state in states):
         if isinstance(window, SessionWindow) and window.bare:
             yield _seconds_meant(f"{window.bare} has a gap of", window.gap_ms)
@@ -51,8 +51,8 @@ def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
         if isinstance(window, Window) and window.every_ms > window.size_ms:
             yield _gaps(window)
     parts = [*job.sources.values(), *states]
-    for part in (*(getattr(one, "bare", {}) for one in parts), bare):
-        for option, duration in part.items():
+    for durations in (*(getattr(part, "bare", {}) for part in parts), bare):
+        for option, duration in durations.items():
             yield _seconds_meant(f"{option}={duration} is", duration)
 
 
@@ -190,22 +190,22 @@ def of_copies(
     ['copies', 'silence', 'behind']
     """
     if dedupe and rows and (ended or rows >= _ROWS_MIN) and 2 * duplicates >= rows:
-        is_numbered = any(one.epoch is None and not one.by_ids for one in dedupe.values())
+        is_numbered = any(rule.epoch is None and not rule.by_ids for rule in dedupe.values())
         advice = ". If a sender restarts its numbers, give dedupe its epoch=" if is_numbered else ""
         yield "copies", f"{_share(duplicates, rows)} were copies, and did not count{advice}"
-    for name, one in dedupe.items():
+    for name, rule in dedupe.items():
         where = f" of {name}" if len(dedupe) > 1 else ""
-        if 2 * (silent := silence_ms.get(name, 0)) > one.within_ms:
+        if 2 * (silent := silence_ms.get(name, 0)) > rule.within_ms:
             yield (
                 f"silence{where}",
-                f"an origin{where} was silent for {silent:,} ms, more than half of within={one.within!r} of dedupe. "
+                f"an origin{where} was silent for {silent:,} ms, more than half of within={rule.within!r} of dedupe. "
                 "Records that it sends again after a longer silence cannot be judged, and are late: make within= "
                 "more than twice the longest silence",
             )
-        if 2 * (behind := behind_ms.get(name, 0)) > one.within_ms:
+        if 2 * (behind := behind_ms.get(name, 0)) > rule.within_ms:
             yield (
                 f"behind{where}",
-                f"a copy{where} arrived {behind:,} ms behind the clock, more than half of within={one.within!r} of "
+                f"a copy{where} arrived {behind:,} ms behind the clock, more than half of within={rule.within!r} of "
                 "dedupe. Later copies cannot be judged and are late: make within= more than twice the time that a "
                 "sender needs to send again",
             )
@@ -232,8 +232,8 @@ def _share(part: int, rows: int) -> str:
 
 def _declares_key(task: PersistentTask) -> bool:
     """Whether the user declares a key, even ``key = None``."""
-    own = type(task).__mro__[: type(task).__mro__.index(PersistentTask)]
-    return any("key" in vars(one) for one in (task, *own))
+    classes = type(task).__mro__[: type(task).__mro__.index(PersistentTask)]
+    return any("key" in vars(owner) for owner in (task, *classes))
 
 
 def of_skipped(lost: Mapping[tuple[str, str], int]) -> Iterator[tuple[str, str]]:

@@ -48,16 +48,16 @@ def migrated(
     manifests whose files are kept.
     """
     nodes = {}
-    for name, one in job.nodes.items():
-        before, new, how = old.nodes.get(name), view.nodes[name], evolve.get(one.name)
+    for name, node in job.nodes.items():
+        before, new, how = old.nodes.get(name), view.nodes[name], evolve.get(node.name)
         if before is None or how is None or is_same(before, new):
             nodes[name] = new
         else:
-            runs = tuple(_evolved_runs(one, attempt, before, how))
+            runs = tuple(_evolved_runs(node, attempt, before, how))
             # What the old monoid has published is final: a correction would mix values of both.
             evolved = structs.replace(new, runs=runs, lowest=before.lowest if runs else None, final_at=None)
             # A sink has what the keys were before, without windows or in open ones: it gets every key anew.
-            is_shown = one.state.window is None or one.state.lateness.of_changes
+            is_shown = node.state.window is None or node.state.lateness.of_changes
             nodes[name] = evolved.unpublished() if is_shown else evolved
     _sweep_dropped(job, old, [name for name in old.nodes if name not in nodes], kept)
     logger.info("%s: manifest %d holds the migrated state", job.storage.url, attempt.id)
@@ -79,9 +79,9 @@ def _evolved_runs(node: Node, attempt: Attempt, before: NodePart, evolve: Evolut
     monoid = node.state.monoid
     assert isinstance(monoid, RecordMonoid)
     columns = _columns(monoid, column_sources(fields_of(stored) or (), monoid.fields, evolve))
-    held = [f"element:{name}" for name, _ in stored["schema"]]
+    old_names = [f"element:{name}" for name, _ in stored["schema"]]
     for run in before.runs:
-        yield _with_columns(node, attempt, run, read_run(node.storage, run), held, columns)
+        yield _with_columns(node, attempt, run, read_run(node.storage, run), old_names, columns)
 
 
 def _columns(monoid: RecordMonoid, sources: Mapping[str, str | None]) -> list[str | pa.Array]:
@@ -97,7 +97,7 @@ def _columns(monoid: RecordMonoid, sources: Mapping[str, str | None]) -> list[st
 
 
 def _with_columns(
-    node: Node, attempt: Attempt, run: Run, data: pa.Buffer, held: list[str], columns: list[str | pa.Array]
+    node: Node, attempt: Attempt, run: Run, data: pa.Buffer, old_names: list[str], columns: list[str | pa.Array]
 ) -> Run:
     """The same rows with other element columns, as a new run."""
     place = run_place(node.storage, run)
@@ -105,7 +105,7 @@ def _with_columns(
         index = read_index(data, run.sha256, place)
         schema, batches = open_sealed(data, index, place)
         start = schema.names.index("pane") + 1 if "pane" in schema.names else 0
-        if schema.names[start:] != held or index.rows != run.rows:
+        if schema.names[start:] != old_names or index.rows != run.rows:
             raise CorruptCheckpoint(
                 f"{place}: holds {index.rows} rows of {schema.names}, which contradicts its manifest"
             )
@@ -122,7 +122,7 @@ def _batch(
     monoid: Monoid[Any], batch: pa.RecordBatch, names: list[str], start: int, columns: list[str | pa.Array], place: str
 ) -> pa.RecordBatch:
     first = pa.array(np.zeros(len(batch), np.int64))
-    elements = [batch.column(one) if isinstance(one, str) else one.take(first) for one in columns]
+    elements = [batch.column(column) if isinstance(column, str) else column.take(first) for column in columns]
     try:
         check_schema(monoid, elements)
     except ValueError as error:

@@ -64,22 +64,22 @@ class Notes:
         self._skipped_before: Counter[tuple[str, str]] = Counter()
         self._series, self._began_s = Series(), monotonic_s()
 
-    def begin(self, found: Manifest) -> None:
+    def begin(self, manifest: Manifest) -> None:
         """Log likely mistakes before anything is read."""
-        self.note_sink(found)
-        self._is_new = found.base == 0
-        self._skipped_before = _skipped(found)
-        for what, text in seen_part.notes(found, self._bench.job.dedupe):
+        self.note_sink(manifest)
+        self._is_new = manifest.base == 0
+        self._skipped_before = _skipped(manifest)
+        for what, text in seen_part.notes(manifest, self._bench.job.dedupe):
             self.note(what, text)
-        self._note_zone(found)
-        if found.not_after is not None:
+        self._note_zone(manifest)
+        if manifest.not_after is not None:
             self.note(
                 "not after",
-                f"timestamps after {utc_text(found.not_after)} are dead letters, since the clock was set back. Once "
+                f"timestamps after {utc_text(manifest.not_after)} are dead letters, since the clock was set back. Once "
                 "the record that had set it ahead is read again, lift the limit: 'persistent clock "
                 f"{self._bench.job.storage.url} --not-after none'",
             )
-        for text in likely_mistakes.of_job(self._bench.job, self._bench.options.bare) if found.base == 0 else ():
+        for text in likely_mistakes.of_job(self._bench.job, self._bench.options.bare) if manifest.base == 0 else ():
             self.note(text, text, once=True)
         for text in likely_mistakes.of_follow(self._bench.job) if self._bench.options.follow else ():
             self.note(text, text)
@@ -143,11 +143,11 @@ class Notes:
         for what, text in likely_mistakes.of_times(largest):
             self.note(what, text)
 
-    def note_sink(self, found: Manifest) -> None:
+    def note_sink(self, manifest: Manifest) -> None:
         """Note what a new or missing sink means for windows that close."""
-        had, has = found.publishes, bool(self._bench.job.sinks)
+        had, has = manifest.publishes, bool(self._bench.job.sinks)
         if self._has_windows and had is not None and had != has:
-            closed = utc_text(found.clock.closed)
+            closed = utc_text(manifest.clock.closed)
             self.note(
                 "sink",
                 f"the sink is new: windows that closed up to {closed} were discarded, later ones are published"
@@ -155,18 +155,18 @@ class Notes:
                 else f"the sink is gone: windows that closed up to {closed} were published there, later ones are "
                 "discarded",
             )
-        self._note_names(found)
-        if not has and any(part.owed for part in found.result_sinks().values()):
-            staged = f"the outputs that checkpoint {found.base} staged for it are discarded, unless it published them"
-            self.note("staged", staged)
+        self._note_names(manifest)
+        if not has and any(part.owed for part in manifest.result_sinks().values()):
+            text = f"the outputs that checkpoint {manifest.base} staged for it are discarded, unless it published them"
+            self.note("staged", text)
 
-    def note_states(self, found: Manifest) -> None:
-        """Note the states that a task with several has no more, and those that are new in it. ``found``: the checkpoint
-        with the states that it had."""
-        names = {*found.nodes, *self._bench.nodes}
-        if not found.base or not is_of_several(names) or len({name.partition("/")[0] for name in names}) > 1:
+    def note_states(self, manifest: Manifest) -> None:
+        """Note the states that a task with several states has dropped, and its new states. ``manifest``: the checkpoint
+        with the states before."""
+        names = {*manifest.nodes, *self._bench.nodes}
+        if not manifest.base or not is_of_several(names) or len({name.partition("/")[0] for name in names}) > 1:
             return
-        for name, node in found.nodes.items():
+        for name, node in manifest.nodes.items():
             if name not in self._bench.nodes:
                 closed = utc_text(node.clock.closed)
                 windows = f", with its windows that were not closed, which end after {closed}"
@@ -175,8 +175,8 @@ class Notes:
                     f"the state {state_name(name)!r} is dropped{windows if node.has_windows else ''}",
                 )
         for name in self._bench.nodes:
-            if name not in found.nodes:
-                clock = utc_text(found.clock.watermark)
+            if name not in manifest.nodes:
+                clock = utc_text(manifest.clock.watermark)
                 self.note(
                     f"state {name}",
                     f"the state {state_name(name)!r} is new: it begins at clock {clock}, and has nothing of what was "
@@ -185,13 +185,13 @@ class Notes:
 
     @property
     def _has_windows(self) -> bool:
-        return any(one.node.state.window is not None for one in self._bench.nodes.values())
+        return any(bench.node.state.window is not None for bench in self._bench.nodes.values())
 
-    def _note_zone(self, found: Manifest) -> None:
+    def _note_zone(self, manifest: Manifest) -> None:
         """Note that the zone data of this machine have other rules than the windows of the checkpoint."""
-        for id, one in self._bench.nodes.items():
-            kept, ours, name = found.nodes[id].zone, one.own_zone, one.node.name
-            since = None if kept is None or ours is None or not found.base else kept.differs_from(ours)
+        for id, bench in self._bench.nodes.items():
+            kept, ours, name = manifest.nodes[id].zone, bench.own_zone, bench.node.name
+            since = None if kept is None or ours is None or not manifest.base else kept.differs_from(ours)
             if since is not None and ours is not None:
                 self.note(
                     "zone" if name == STATE else f"zone of {name}",
@@ -200,54 +200,54 @@ class Notes:
                     "would have; later ones follow this machine",
                 )
 
-    def _note_names(self, found: Manifest) -> None:
+    def _note_names(self, manifest: Manifest) -> None:
         """Note the sinks and sources that are new in a job that has begun."""
         job = self._bench.job
-        for name in job.sinks if found.base and found.result_sinks() else ():
-            if name not in found.sinks:
-                self.note(f"sink {name}", f"the sink {name!r} is new: it receives {self._gets(found, name)}")
-        self._note_late_sink(found)
-        for name, part in found.result_sinks().items() if job.sinks else ():
+        for name in job.sinks if manifest.base and manifest.result_sinks() else ():
+            if name not in manifest.sinks:
+                self.note(f"sink {name}", f"the sink {name!r} is new: it receives {self._gets(manifest, name)}")
+        self._note_late_sink(manifest)
+        for name, part in manifest.result_sinks().items() if job.sinks else ():
             if name not in job.sinks:
+                had = self._had(manifest, part)
                 self.note(
-                    f"sink {name}",
-                    f"the sink {name!r} is left out: {self._had(found, part)}, receives no more, and cannot come back",
+                    f"sink {name}", f"the sink {name!r} is left out: {had}, receives no more, and cannot come back"
                 )
-        for name in job.sources if found.base else ():
-            if name not in found.sources:
-                of_old = self._of_old_records(name, utc_text(found.clock.watermark))
+        for name in job.sources if manifest.base else ():
+            if name not in manifest.sources:
+                of_old = self._of_old_records(name, utc_text(manifest.clock.watermark))
                 self.note(f"source {name}", f"the source {name!r} is new: {of_old}")
 
-    def _note_late_sink(self, found: Manifest) -> None:
+    def _note_late_sink(self, manifest: Manifest) -> None:
         """Note that the sink of late records is new, or left out, in a job that has begun."""
-        has, had = self._bench.job.late_sink is not None, any(part.late for part in found.sinks.values())
-        if has and not had and found.base:
+        has, had = self._bench.job.late_sink is not None, any(part.late for part in manifest.sinks.values())
+        if has and not had and manifest.base:
             self.note("late_sink", "the sink of late records is new: it receives what is late from now on")
         if had and not has:
             text = "the sink of late records is left out: it receives no more, and cannot come back"
             self.note("late_sink", text)
 
-    def _gets(self, found: Manifest, sink: str) -> str:
+    def _gets(self, manifest: Manifest, sink: str) -> str:
         """What a new sink receives."""
         node = self._bench.job.node_of(sink)
         if node.state.lateness.of_changes:
             return "every key in the next step"
         if node.state.window is None:
             return "every key at the next end of the input"
-        return f"the windows that end after {utc_text(found.nodes[node.id].final)}"
+        return f"the windows that end after {utc_text(manifest.nodes[node.id].final)}"
 
-    def _had(self, found: Manifest, part: SinkPart) -> str:
+    def _had(self, manifest: Manifest, part: SinkPart) -> str:
         """What a sink has that is left out. Its state can be gone too."""
-        for id, one in self._bench.nodes.items():
-            if id == part.node and one.node.state.window is not None:
-                return f"it has the windows that closed up to {utc_text(found.nodes[id].clock.closed)}"
+        for id, bench in self._bench.nodes.items():
+            if id == part.node and bench.node.state.window is not None:
+                return f"it has the windows that closed up to {utc_text(manifest.nodes[id].clock.closed)}"
         return "it has what was published"
 
     def _of_old_records(self, source: str, clock: str) -> str:
         """What becomes of the records of a new source that are behind the clock."""
         dedupe, states = self._bench.job.dedupe, self._bench.nodes.values()
-        refused = {text: None for one in states if (text := _refused(one, clock))}
-        taking = [one.node.name for one in states if not _refused(one, clock)]
+        refused = {text: None for bench in states if (text := _refused(bench, clock))}
+        taking = [bench.node.name for bench in states if not _refused(bench, clock)]
         late = [] if taking else [*refused]
         if source in dedupe:
             late.append(f"more than within={dedupe[source].within!r} of dedupe before {clock}")
@@ -268,13 +268,13 @@ class Notes:
     def _open_windows(self, manifest: Manifest) -> int:
         """The number of non-empty windows of all states that are not closed."""
         return sum(
-            one.run_cache.open_windows(manifest.nodes[id].runs, manifest.nodes[id].clock.closed)
-            for id, one in self._bench.nodes.items()
+            bench.run_cache.open_windows(manifest.nodes[id].runs, manifest.nodes[id].clock.closed)
+            for id, bench in self._bench.nodes.items()
         )
 
     def _first_end(self, manifest: Manifest) -> int | None:
         """The clock at which the first of the windows that are not closed is published."""
-        ends = (_first_end(one, manifest.nodes[id]) for id, one in self._bench.nodes.items())
+        ends = (_first_end(bench, manifest.nodes[id]) for id, bench in self._bench.nodes.items())
         return min((end for end in ends if end is not None), default=None)
 
     def report(
@@ -326,7 +326,7 @@ class Notes:
     def _unpublished(self, manifest: Manifest, reached: Reached | None) -> str:
         """Why nothing was published, of each state."""
         nodes = self._bench.nodes.items()
-        reasons = {one.node.name: self._why(one, manifest.nodes[id], reached) for id, one in nodes}
+        reasons = {bench.node.name: self._why(bench, manifest.nodes[id], reached) for id, bench in nodes}
         first, *others = set(reasons.values())
         return "; ".join(f"of {name!r}, {reason}" for name, reason in reasons.items()) if others else first
 
@@ -385,4 +385,6 @@ def _refused(bench: NodeBench, clock: str) -> str:
 def _skipped(manifest: Manifest) -> Counter[tuple[str, str]]:
     """The positions skipped so far, by source and partition."""
     inputs = manifest.inputs.items()
-    return Counter({(name, one): account.skipped for name, parts in inputs for one, account in parts.items()})
+    return Counter(
+        {(name, partition): account.skipped for name, parts in inputs for partition, account in parts.items()}
+    )

@@ -73,12 +73,12 @@ def as_it_will_be(bench: Workbench, manifest: Manifest) -> Manifest:
     return view
 
 
-def is_lost(bench: Workbench, found: Entry | None) -> bool:
+def is_lost(bench: Workbench, newest: Entry | None) -> bool:
     """Whether a newer checkpoint is lost, and no rollback has settled its outputs. Taking over then raises."""
-    if found is None or found.manifest.target is not None:
+    if newest is None or newest.manifest.target is not None:
         return False
-    found_there = shown(bench.job, newest_ids(bench.job, found.manifest))
-    return bench.log.lost(found.manifest.base, found.manifest.id, found_there) is not None
+    trace = shown(bench.job, newest_ids(bench.job, newest.manifest))
+    return bench.log.lost(newest.manifest.base, newest.manifest.id, trace) is not None
 
 
 def _performed(bench: Workbench, fence: Entry, effect: Effect, above: int) -> Entry:
@@ -161,7 +161,7 @@ def _evolved(bench: Workbench, notes: Notes, fence: Entry) -> Entry:
     if view.replan != fence.manifest.replan:
         changed = changes(fence.manifest, bench.first)
         notes.note("task", f"the task has changed, {changed}: nothing was committed yet, so the new task is adopted")
-    job = bench.job.in_zones({name: one.zone for name, one in view.nodes.items()})
+    job = bench.job.in_zones({name: node.zone for name, node in view.nodes.items()})
     evolve, kept = bench.options.evolve, list(bench.kept.values())
 
     def write(attempt: Attempt) -> dict[str, Any]:

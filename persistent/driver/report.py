@@ -124,12 +124,12 @@ class RunReport:
             )
         points = [
             {
-                **one.__dict__,
-                "at": one.at_seconds,
-                "when": f"{one.at_seconds:,.1f} s",
-                "rows_per_second": one.rows_per_second,
+                **point.__dict__,
+                "at": point.at_seconds,
+                "when": f"{point.at_seconds:,.1f} s",
+                "rows_per_second": point.rows_per_second,
             }
-            for one in self.series
+            for point in self.series
         ]
         title = f"{count_text(self.rows, 'row')} in {count_text(self.steps, 'step')}, {self.engine}"
         return plotted(points, title, of_day=False)
