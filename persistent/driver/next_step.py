@@ -125,9 +125,9 @@ def _new_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
     zones = {id: bench.nodes[id].next_zone(part) for id, part in nodes.items()}
     bench.keep_zones(zones)
     planned = _planned(bench, manifest, rows)
-    lags = {name: _lag_ms(job.sources[name], one) for name, one in planned.items()}
-    sources = {name: _source_step(manifest.sources[name], one, lags[name]) for name, one in planned.items()}
-    reading = [name for name, one in planned.items() if one.splits]
+    lags = {name: _lag_ms(job.sources[name], plan) for name, plan in planned.items()}
+    sources = {name: _source_step(manifest.sources[name], plan, lags[name]) for name, plan in planned.items()}
+    reading = [name for name, plan in planned.items() if plan.splits]
     now, quiet_ms = wall_ms(), 0
     for name in reading:
         _check_names(bench, manifest, name, planned[name].recorded)
@@ -136,14 +136,14 @@ def _new_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
     if not reading:
         reached = watermark_after(sources, manifest.sources, lags)
         quiet_ms = _quiet_ms(bench, manifest, reached)
-        joins = any(one.joins or one.skipped for one in planned.values())
+        joins = any(plan.joins or plan.skipped for plan in planned.values())
         moves = any(reached > node.clock.watermark for node in nodes.values()) or quiet_ms
         due = (_is_due(bench.nodes[id], manifest, tasks[id]) for id in nodes)
         if not (ends or moves or joins or any(due)):
             return None
     bench.busy = len(reading) or len(planned)
-    for one in sources.values() if manifest.replan and not bench.adopts else ():
-        logger.warning("a smaller step: reading from %s to %s", dict(one.start), dict(one.end))
+    for step in sources.values() if manifest.replan and not bench.adopts else ():
+        logger.warning("a smaller step: reading from %s to %s", dict(step.start), dict(step.end))
     plan = StepPlan(
         job=manifest.job,
         base=manifest.base,
@@ -156,7 +156,7 @@ def _new_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         quiet_ms=quiet_ms,
         not_after=manifest.not_after,
     )
-    return Step(last, plan, {name: one.appended for name, one in planned.items() if one.appended is not None})
+    return Step(last, plan, {name: source.appended for name, source in planned.items() if source.appended is not None})
 
 
 def _check_names(bench: Workbench, manifest: Manifest, name: str, recorded: Mapping[str, Any]) -> None:
@@ -172,7 +172,7 @@ def _ending(bench: Workbench, manifest: Manifest, planned: Mapping[str, SourcePl
     """The states for which the input ends with this step."""
     if not bench.options.end_of_input:
         return ()
-    ends = [id for id, one in bench.nodes.items() if not manifest.nodes[id].clock.ended or _lacks_totals(one, manifest)]
+    ends = [id for id in bench.nodes if not manifest.nodes[id].clock.ended or _lacks_totals(bench.nodes[id], manifest)]
     return () if not ends or _is_held(planned, bench.job.storage.url) else tuple(ends)
 
 
@@ -226,7 +226,7 @@ def _quiet_ms(bench: Workbench, manifest: Manifest, reached: int) -> int:
     if options.quiet_after_ms is None or not options.follow:
         return 0
     quiet_ms = bench.quiet.lasts_ms(options.quiet_after_ms)
-    is_over = any(_passes(one, manifest, reached, quiet_ms) for one in bench.nodes.values())
+    is_over = any(_passes(node_bench, manifest, reached, quiet_ms) for node_bench in bench.nodes.values())
     return quiet_ms if is_over else 0
 
 
@@ -244,14 +244,14 @@ def _passes(bench: NodeBench, manifest: Manifest, reached: int, quiet_ms: int) -
 
 def _is_held(planned: Mapping[str, SourcePlan], url: str) -> bool:
     """Whether some records cannot be read yet, so that the input has not ended; logs a warning if so."""
-    held = any(one.held for one in planned.values())
-    if held:
+    is_held = any(plan.held for plan in planned.values())
+    if is_held:
         logger.warning(
             "%s: some records cannot be read yet, behind an open transaction: the windows stay open. Run "
             "again with end_of_input=True when it has ended (of a queue, when no other consumer keeps them)",
             url,
         )
-    return held
+    return is_held
 
 
 def _planned(bench: Workbench, manifest: Manifest, rows: int) -> dict[str, SourcePlan]:
@@ -260,12 +260,12 @@ def _planned(bench: Workbench, manifest: Manifest, rows: int) -> dict[str, Sourc
     planned = {name: _plan_of(bench, manifest, name, budget) for name in sorted(sources)}
     bench.quiet.saw(planned, manifest, began_s)
     if bench.options.max_drift_ms is not None:
-        lags = {name: _lag_ms(sources[name], one) for name, one in planned.items()}
+        lags = {name: _lag_ms(sources[name], plan) for name, plan in planned.items()}
         watermark, drift_ms = manifest.clock.watermark, bench.options.max_drift_ms
         for name, ahead in too_far_ahead(planned, manifest.sources, lags, watermark, drift_ms).items():
             planned[name] = _plan_of(bench, manifest, name, replace(budget, ahead=ahead))
     check_places_apart(planned)
-    if any(one.appended is not None for one in planned.values()):
+    if any(plan.appended is not None for plan in planned.values()):
         check_files_apart(sources, {name: bench.source_state(manifest, name).index for name in planned}, planned)
     return awake(planned, manifest.sources)
 
@@ -278,13 +278,13 @@ def awake(planned: Mapping[str, SourcePlan], parts: Mapping[str, SourcePart]) ->
     """The plans without the partitions that the clock does not wait for: a source that is wholly idle holds back no
     other. If all are idle, the partition that is farthest ahead counts: the clock must not depend on the order in which
     they became idle."""
-    resting = {name: one for name, one in planned.items() if one.is_idle and one.rests is not None}
+    resting = {name: plan for name, plan in planned.items() if plan.is_idle and plan.rests is not None}
     last = None
-    if all(one.is_idle for one in planned.values()):
+    if all(plan.is_idle for plan in planned.values()):
         last = max(
             resting, key=lambda name: (parts[name].largest.get(str(resting[name].rests), -1), name), default=None
         )
-    return {name: _idle(one) if name in resting and name != last else one for name, one in planned.items()}
+    return {name: _idle(plan) if name in resting and name != last else plan for name, plan in planned.items()}
 
 
 def _idle(planned: SourcePlan) -> SourcePlan:
@@ -322,8 +322,8 @@ def check_places_apart(planned: Mapping[str, SourcePlan]) -> None:
     if len(planned) < 2:
         return
     seen: dict[str, str] = {}
-    for name, one in planned.items():
-        place = place_id(one.recorded)
+    for name, plan in planned.items():
+        place = place_id(plan.recorded)
         before = seen.setdefault(place, name) if place is not None else name
         if before != name:
             raise InvalidPipeline(
@@ -337,7 +337,7 @@ def check_files_apart(
 ) -> None:
     """InvalidPipeline if a file newly listed by one of the sources is listed by another. ``indexes``: of each source,
     before its plan. The check is made before the plan is put that lists the file: at most one source has read it."""
-    listing = {name: one for name, one in sources.items() if isinstance(one, ListingSource)}
+    listing = {name: source for name, source in sources.items() if isinstance(source, ListingSource)}
     if len(listing) < 2:
         return
     there, new = {}, {}
@@ -348,10 +348,10 @@ def check_files_apart(
             there[name] = source.listed(index, planned[name].recorded)
             appended = planned[name].appended
             new[name] = there[name].slice(index.num_rows - (0 if appended is None else appended.num_rows))
-    for name, other in permutations(there, 2):
-        both = new[name].filter(pc.is_in(new[name], value_set=there[other]))
+    for name, other_name in permutations(there, 2):
+        both = new[name].filter(pc.is_in(new[name], value_set=there[other_name]))
         if len(both):
-            first, second = sorted((name, other))
+            first, second = sorted((name, other_name))
             raise InvalidPipeline(
                 f"source: {first!r} and {second!r} both read "
                 f"{both[0].as_py()}{f' and {len(both) - 1:,} more files' if len(both) > 1 else ''}: records that both "

@@ -104,7 +104,7 @@ def _must_publish(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]
     if isinstance(window, SessionWindow):
         return _closes_unpublished(bench, step, mapped)
     old = bench.run_cache.panes(step.before.fresh())
-    new = [one.panes for one in mapped if one.panes is not None]
+    new = [result.panes for result in mapped if result.panes is not None]
     # As below: windows that become final take nothing of the step.
     final, closed = step.final, task.close_at
     return bool(touched(window, old, step.before.final, closed) or touched(window, new, final, closed))
@@ -121,52 +121,52 @@ def _closes_unpublished(bench: NodeBench, step: NodeStep, mapped: Sequence[Mappe
         due = np.intersect1d(due, cache.due((*closing.runs, *closing.delta), step.before.final, close_at))
     counting = replace(closing, close_at=close_at, counts=True, hashes=due)
     shards = in_shards(counting, bench.engine.parallelism, None) if len(due) else []
-    items = [replace(one, hashes=hashes) for one in shards if len(hashes := of_shard(due, one))]
-    found = bench.engine.map(bench.work, items) if items else ()
-    return any(one.unpublished for one in found if isinstance(one, Closed))
+    items = [replace(shard, hashes=hashes) for shard in shards if len(hashes := of_shard(due, shard))]
+    shard_results = bench.engine.map(bench.work, items) if items else ()
+    return any(result.unpublished for result in shard_results if isinstance(result, Closed))
 
 
 def _changing_sessions(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> CloseShard:
     """What a step publishes of sessions that have changed, in all key groups. Those that become final in it take
     nothing of the step, and are published too if they were not."""
     closing = replace(step.changing(), final=step.before.final, changes=True)
-    return replace(closing, delta=(*closing.delta, *(one.run for one in mapped if one.run)))
+    return replace(closing, delta=(*closing.delta, *(result.run for result in mapped if result.run)))
 
 
 def changes_after(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> tuple[Closed, ...]:
     """The results of the keys, and of their windows, that the step or a run of which nothing is published has changed;
     of all keys for a sink that has none."""
     closings = _changed(bench, step, mapped)
-    shards = chain.from_iterable(in_shards(one, bench.engine.parallelism, None) for one in closings)
-    items = [replace(one, key_types=key_types(step.before, mapped)) for one in shards]
-    return tuple(one for one in bench.engine.map(bench.work, items) if isinstance(one, Closed)) if items else ()
+    shards = chain.from_iterable(in_shards(closing, bench.engine.parallelism, None) for closing in closings)
+    items = [replace(shard, key_types=key_types(step.before, mapped)) for shard in shards]
+    return tuple(shard for shard in bench.engine.map(bench.work, items) if isinstance(shard, Closed)) if items else ()
 
 
 def _changed(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> list[CloseShard]:
     window, joining = bench.node.state.window, joining_sinks(bench.node, step.last.manifest)
     before = replace(step.changing(), whole=joining)
-    after = replace(before, delta=(*before.delta, *(one.run for one in mapped if one.run)))
+    after = replace(before, delta=(*before.delta, *(result.run for result in mapped if result.run)))
     if window is None:
         return [after] if after.delta or (joining and after.runs) else []
     if isinstance(window, SessionWindow):
         return _changed_sessions(bench, step, mapped)
     old = bench.run_cache.panes(step.before.runs if joining else before.delta)
-    new = [one.panes for one in mapped if one.panes is not None]
+    new = [result.panes for result in mapped if result.panes is not None]
     # Windows that become final take nothing of the step, although they may share panes with others that do.
     leaving = touched(window, old, step.before.final, after.final)
     staying = touched(window, [*old, *new], after.final)
-    return [replace(one, corrected=some) for one, some in ((before, leaving), (after, staying)) if some]
+    return [replace(shard, corrected=windows) for shard, windows in ((before, leaving), (after, staying)) if windows]
 
 
 def _changed_sessions(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> list[CloseShard]:
     """Likewise of sessions. To sinks that may have those of some runs, from another job or from before a rollback, all
     are published anew, and what has become a part of another is taken back."""
-    closing, told = _changing_sessions(bench, step, mapped), told_anew(step.last.manifest, step.id)
-    if told is None:
+    closing, shown_runs = _changing_sessions(bench, step, mapped), told_anew(step.last.manifest, step.id)
+    if shown_runs is None:
         closing = replace(closing, whole=joining_sinks(bench.node, step.last.manifest))
     else:
-        delta = tuple(run for run in (*closing.runs, *closing.delta) if run not in told)
-        closing = replace(closing, runs=told, delta=delta, anew=True)
+        delta = tuple(run for run in (*closing.runs, *closing.delta) if run not in shown_runs)
+        closing = replace(closing, runs=shown_runs, delta=delta, anew=True)
     return [closing] if closing.delta or ((closing.whole or closing.anew) and closing.runs) else []
 
 
@@ -177,12 +177,12 @@ def published_after(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNod
     assert window is not None
     if isinstance(window, SessionWindow):
         return _sessions_after(bench, step, mapped)
-    delta = tuple(one.run for one in mapped if one.run)
+    delta = tuple(result.run for result in mapped if result.run)
     runs = (*step.before.runs, *delta)
     is_due = bench.run_cache.is_due(runs, step.before.clock.closed, close_at)
     if not bench.node.sinks:
         return (), bench.run_cache.windows_over(runs, step.before.clock.closed, close_at) if is_due else 0
-    panes = [one.panes for one in mapped if one.panes is not None]
+    panes = [result.panes for result in mapped if result.panes is not None]
     corrected, joining = touched(window, panes, step.final, step.before.clock.closed), _joining(bench, step)
     if not (is_due or corrected or joining):
         return (), 0
@@ -191,9 +191,9 @@ def published_after(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNod
     first = corrected[0][0] if corrected else window.first_number(closing.closed)
     if joining:
         first = window.first_number(closing.settled)
-    held = (window.start_of(first), max(closing.closed, close_at))
-    items = in_shards(closing, bench.engine.parallelism, held)
-    return tuple(one for one in bench.engine.map(bench.work, items) if isinstance(one, Closed)), 0
+    span = (window.start_of(first), max(closing.closed, close_at))
+    items = in_shards(closing, bench.engine.parallelism, span)
+    return tuple(result for result in bench.engine.map(bench.work, items) if isinstance(result, Closed)), 0
 
 
 def _joining(bench: NodeBench, step: NodeStep) -> tuple[str, ...]:
@@ -208,7 +208,7 @@ def _sessions_after(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNod
     how many close."""
     cache = bench.run_cache
     assert isinstance(cache, SessionCache) and cache.window is not None
-    delta = tuple(one.run for one in mapped if one.run)
+    delta = tuple(result.run for result in mapped if result.run)
     closing = replace(step.closing(), key_types=key_types(step.before, mapped), delta=delta)
     corrected = cache.touched(delta, closing.closed) if bench.node.sinks else ()
     due, joining = cache.due((*closing.runs, *delta), closing.closed, closing.close_at), _joining(bench, step)
@@ -219,10 +219,10 @@ def _sessions_after(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNod
         first = cache.window.first_number(closing.settled)
     panes = (cache.window.start_of(first), max(closing.closed, closing.close_at))
     shards = in_shards(replace(closing, corrected=corrected, whole=joining), bench.engine.parallelism, panes)
-    items = [replace(one, hashes=of_shard(due, one)) for one in shards]
-    items = [one for one in items if corrected or joining or (one.hashes is not None and len(one.hashes))]
-    closed = tuple(one for one in bench.engine.map(bench.work, items) if isinstance(one, Closed))
-    return closed, sum(one.discarded for one in closed)
+    items = [replace(shard, hashes=of_shard(due, shard)) for shard in shards]
+    items = [shard for shard in items if corrected or joining or (shard.hashes is not None and len(shard.hashes))]
+    closed = tuple(result for result in bench.engine.map(bench.work, items) if isinstance(result, Closed))
+    return closed, sum(result.discarded for result in closed)
 
 
 def _lives_after(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> tuple[tuple[Closed, ...], bool]:
@@ -232,12 +232,12 @@ def _lives_after(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode])
     closing, due = _closing_lives(bench, step, mapped, publishes=publishes)
     is_all = publishes and bool(closing.delta or (closing.whole and closing.runs))
     items = [
-        replace(one, hashes=of_shard(due, one), key_types=key_types(step.before, mapped))
-        for one in in_shards(closing, bench.engine.parallelism if is_all or len(due) else 1, None)
+        replace(shard, hashes=of_shard(due, shard), key_types=key_types(step.before, mapped))
+        for shard in in_shards(closing, bench.engine.parallelism if is_all or len(due) else 1, None)
     ]
-    items = [one for one in items if is_all or (one.hashes is not None and len(one.hashes))]
-    found = bench.engine.map(bench.work, items) if items else ()
-    return tuple(one for one in found if isinstance(one, Closed)), changes
+    items = [shard for shard in items if is_all or (shard.hashes is not None and len(shard.hashes))]
+    shard_results = bench.engine.map(bench.work, items) if items else ()
+    return tuple(result for result in shard_results if isinstance(result, Closed)), changes
 
 
 def _publishes_lives(bench: NodeBench, step: NodeStep) -> bool:
@@ -256,16 +256,16 @@ def _closing_lives(
     cache = bench.run_cache
     assert isinstance(cache, LifeCache)
     state, closing = step.before, step.closing()
-    delta = tuple(one.run for one in mapped if one.run)
+    delta = tuple(result.run for result in mapped if result.run)
     due = cache.due(state.runs, closing.closed, closing.close_at)
     if not publishes:
         return replace(closing, delta=delta, counts=True), due
     # Once all that was published has left, the sinks know of nothing that a key could be taken back for.
     shown_at = state.shown_to(state.runs)
-    told = due if shown_at is None else cache.due(state.runs, shown_at, closing.close_at)
+    unpublished = due if shown_at is None else cache.due(state.runs, shown_at, closing.close_at)
     joining = joining_sinks(bench.node, step.last.manifest)
     closing = replace(step.changing(), close_at=closing.close_at, shown_at=shown_at, whole=joining)
-    return replace(closing, delta=(*closing.delta, *delta)), np.union1d(due, told)
+    return replace(closing, delta=(*closing.delta, *delta)), np.union1d(due, unpublished)
 
 
 def touched(
@@ -282,15 +282,15 @@ def touched(
     """
     if not len(panes):
         return ()
-    held = np.unique(np.concatenate(panes))
-    lows, highs = np.maximum(window.first_number(held), window.first_number(final)), window.last_number(held)
+    distinct = np.unique(np.concatenate(panes))
+    lows, highs = np.maximum(window.first_number(distinct), window.first_number(final)), window.last_number(distinct)
     if closed is not None:
         highs = np.minimum(highs, window.first_number(closed) - 1)
-    some = np.flatnonzero(lows <= highs)
-    if not len(some):
+    nonempty = np.flatnonzero(lows <= highs)
+    if not len(nonempty):
         return ()
     # Both ascend with the panes, so a range ends where the next window does not follow.
-    lows, highs = lows[some], highs[some]
+    lows, highs = lows[nonempty], highs[nonempty]
     ends = np.flatnonzero(np.append(lows[1:] > highs[:-1] + 1, True))
     starts = np.append(0, ends[:-1] + 1)
     return tuple(zip(lows[starts].tolist(), highs[ends].tolist()))

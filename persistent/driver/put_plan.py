@@ -91,5 +91,5 @@ def _text(starts: Mapping[str, Positions]) -> str:
     ("{'files': (0, 2)}", "{'a': {'0': 3}, 'b': {}}")
     """
     plain = {name: dict(positions) for name, positions in starts.items()}
-    one, *others = plain.values() or [plain]
-    return str(plain if others else one)
+    first, *others = plain.values() or [plain]
+    return str(plain if others else first)

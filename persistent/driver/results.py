@@ -33,7 +33,7 @@ class NodeResults:
     @property
     def delta(self) -> tuple[Run, ...]:
         """The runs that the splits have written."""
-        return tuple(one.run for one in self.mapped if one.run is not None)
+        return tuple(result.run for result in self.mapped if result.run is not None)
 
     @property
     def outputs(self) -> int:
@@ -53,12 +53,12 @@ class Results:
     @property
     def closed(self) -> tuple[Closed, ...]:
         """Those of all shards."""
-        return tuple(closed for one in self.nodes.values() for closed in one.closed)
+        return tuple(closed for node in self.nodes.values() for closed in node.closed)
 
     @property
     def folded(self) -> tuple[Fold, ...]:
         """All folds: of nodes, and of seen records."""
-        return (*(fold for one in self.nodes.values() for fold in one.folded), *self.seen_folded)
+        return (*(fold for node in self.nodes.values() for fold in node.folded), *self.seen_folded)
 
     @property
     def first_dead(self) -> str:
@@ -72,12 +72,12 @@ class Results:
 
     def seen_runs(self, source: str | None = None) -> tuple[Run, ...]:
         """The runs of the records that the splits of a source have seen; by default, of all sources."""
-        chosen = (one.seen for one in self.mapped if source is None or one.source == source)
+        chosen = (result.seen for result in self.mapped if source is None or result.source == source)
         return tuple(seen.run for seen in chosen if seen is not None and seen.run is not None)
 
     def written(self) -> set[str]:
         """The names of all runs that the step has written."""
-        runs = (*(run for one in self.mapped for run in one.runs()), *self.seen_runs())
+        runs = (*(run for result in self.mapped for run in result.runs()), *self.seen_runs())
         return {run.name for run in (*runs, *(folded.run for _, folded in self.folded)) if run is not None}
 
     def late_outputs(self) -> tuple[Staged, ...]:

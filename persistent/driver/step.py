@@ -65,8 +65,8 @@ class Step:
     def past(self, effect: Effect, **outcome: Any) -> Step:
         """The step after this effect. OutOfOrder if another one is due."""
         if effect is not (due := self.due):
-            is_due = "nothing" if due is None else due.value
-            raise OutOfOrder(f"{effect.value} while {is_due} is due; the order is {[one.value for one in EFFECTS]}")
+            name = "nothing" if due is None else due.value
+            raise OutOfOrder(f"{effect.value} while {name} is due; the order is {[member.value for member in EFFECTS]}")
         return replace(self, done=(*self.done, effect), **outcome)
 
     def planned(self, plan: StepPlan) -> Step:
@@ -110,8 +110,8 @@ class Step:
         plan, last = self.plan, self.last.manifest
         limit = time_limit_of(self, max_future_ms)
         nodes = {
-            id: SplitOfNode(one.before.clock.watermark, one.final, one.before.key_types)
-            for id, one in self.nodes.items()
+            id: SplitOfNode(node.before.clock.watermark, node.final, node.before.key_types)
+            for id, node in self.nodes.items()
         }
         return [
             MapSplit(
@@ -125,17 +125,17 @@ class Step:
                 last.sources[name].since,
                 None if seen is None else seen.get(name),
             )
-            for name, some in splits.items()
-            for split in some
+            for name, source_splits in splits.items()
+            for split in source_splits
         ]
 
     def seen_folds(self, seen: Mapping[str, SeenBefore], unfolded: frozenset[str]) -> list[FoldRuns]:
         """The runs of seen records of each source to fold."""
         folds, base = [], self.last.manifest.base
-        for name, one in seen.items():
-            recent = [run.rows for run in one.runs if run.first == run.last == base]
-            merges = choose_all(one.runs, sum(recent), 0, unfolded)
-            folds += [FoldRuns(self.attempt, merge, one.horizon, name, one.pane_ms) for merge in merges]
+        for name, before in seen.items():
+            recent = [run.rows for run in before.runs if run.first == run.last == base]
+            merges = choose_all(before.runs, sum(recent), 0, unfolded)
+            folds += [FoldRuns(self.attempt, merge, before.horizon, name, before.pane_ms) for merge in merges]
         return folds
 
     def report(self, seconds: Mapping[Effect, float], wall_ms: int, reached: Reached | None) -> StepReport:
@@ -159,23 +159,23 @@ class Step:
             seconds=sum(seconds.values()),
             late=late,
             dead=dead,
-            outputs=sum(one.outputs for one in nodes),
+            outputs=sum(node.outputs for node in nodes),
             clock_ms=clock_ms,
             lag_ms=wall_ms - clock_ms,
             checkpoint_bytes=folded_bytes + delta_bytes + self.entry.bytes,
             compaction_bytes=folded_bytes,
             manifest_bytes=self.entry.bytes,
             commit_seconds=seconds[Effect.COMMIT],
-            discarded=sum(one.discarded for one in nodes),
+            discarded=sum(node.discarded for node in nodes),
             set_aside=sum(staged.rows for staged in results.set_aside()),
             reached=reached,
             duplicates=duplicates,
-            silence_ms={name: silence_ms([one.span for one in some]) for name, some in seen.items()},
-            corrected=sum(one.corrected for one in results.closed),
-            expired=sum(one.expired for one in results.closed),
-            expired_in={id: sum(one.expired for one in of.closed) for id, of in results.nodes.items()},
-            late_windows={id: added(one.late_windows for one in of.mapped) for id, of in results.nodes.items()},
-            behind_ms={name: max(one.behind_ms for one in some) for name, some in seen.items()},
+            silence_ms={name: silence_ms([part.span for part in parts]) for name, parts in seen.items()},
+            corrected=sum(closed.corrected for closed in results.closed),
+            expired=sum(closed.expired for closed in results.closed),
+            expired_in={id: sum(closed.expired for closed in of.closed) for id, of in results.nodes.items()},
+            late_windows={id: added(mapped.late_windows for mapped in of.mapped) for id, of in results.nodes.items()},
+            behind_ms={name: max(part.behind_ms for part in parts) for name, parts in seen.items()},
         )
 
 
@@ -264,8 +264,8 @@ class NodeStep:
         recent = [run.rows for run in before.runs if run.first == run.last == base]
         merges = choose_all(before.runs, sum(recent), before.published, unfolded)
         return [
-            FoldRuns(self.attempt, one, before.final, node=self.id, shown_at=before.shown_to(one.inputs))
-            for one in merges
+            FoldRuns(self.attempt, merge, before.final, node=self.id, shown_at=before.shown_to(merge.inputs))
+            for merge in merges
         ]
 
 

@@ -45,7 +45,7 @@ def perform(bench: Workbench, step: Step) -> tuple[Step, StepReport]:
         began, seconds[effect] = ended, ended - began
     report = step.report(seconds, wall_ms(), bench.reached(step.entry.manifest))
     bench.keep_pace(
-        report.rows, sum(len(one.splits) for one in step.plan.sources.values()), seconds.get(Effect.MAP, 0.0)
+        report.rows, sum(len(source.splits) for source in step.plan.sources.values()), seconds.get(Effect.MAP, 0.0)
     )
     return step, report
 
@@ -56,7 +56,7 @@ def _performed(bench: Workbench, step: Step, effect: Effect) -> Step:
         case Effect.PLAN:
             return step.planned(_put_plan(bench, step))
         case Effect.MAP:
-            bench.keep_zones({id: one.zone for id, one in step.nodes.items()})
+            bench.keep_zones({id: node.zone for id, node in step.nodes.items()})
             results = _run_items(bench, step)
             return step.mapped(results, {name: _merged_index(bench, step, name) for name in step.plan.sources})
         case Effect.COMMIT:
@@ -84,14 +84,14 @@ def _run_items(bench: Workbench, step: Step) -> Results:
     unfolded = frozenset(bench.unfolded)
     seen = seen_before(step.last.manifest, bench.job.dedupe)
     others, discarded = list[Item](), dict[str, int]()
-    for id, one in step.nodes.items():
-        own = bench.nodes[id]
-        closes, discarded[id] = ([], 0) if publishes_after(own.node, one) else _closes(own, one)
-        others += [*closes, *own.run_cache.with_over(one.folds(unfolded), one.before.runs)]
+    for id, node in step.nodes.items():
+        node_bench = bench.nodes[id]
+        closes, discarded[id] = ([], 0) if publishes_after(node_bench.node, node) else _closes(node_bench, node)
+        others += [*closes, *node_bench.run_cache.with_over(node.folds(unfolded), node.before.runs)]
     others += step.seen_folds(seen, unfolded)
-    found, maps = _with_splits(bench, step, seen, others)
-    done = list(zip(others, found[len(maps) :], strict=True))
-    first = [result for result in found if isinstance(result, Mapped)]
+    outcomes, maps = _with_splits(bench, step, seen, others)
+    done = list(zip(others, outcomes[len(maps) :], strict=True))
+    first = [result for result in outcomes if isinstance(result, Mapped)]
     if bench.job.dedupe:
         maps, first = set_apart(bench, maps, first)
     mapped = _agreeing(bench, step, maps, first)
@@ -102,7 +102,7 @@ def _run_items(bench: Workbench, step: Step) -> Results:
     )
     bench.learn(results)
     results = replace(
-        results, nodes={id: _published(bench.nodes[id], one, results.nodes[id]) for id, one in step.nodes.items()}
+        results, nodes={id: _published(bench.nodes[id], node, results.nodes[id]) for id, node in step.nodes.items()}
     )
     bench.leave_unfolded(results)
     return results
@@ -132,8 +132,8 @@ def _node_results(
         for item, result in done
         if isinstance(item, CloseShard) and isinstance(result, Closed) and item.node == id
     )
-    discarded += sum(one.discarded for one in closed)
-    return NodeResults(tuple(one.nodes[id] for one in mapped), closed, _folds(done, id), discarded)
+    discarded += sum(result.discarded for result in closed)
+    return NodeResults(tuple(result.nodes[id] for result in mapped), closed, _folds(done, id), discarded)
 
 
 def _folds(done: Sequence[tuple[Item, Result]], node: str) -> tuple[Fold, ...]:
@@ -160,16 +160,16 @@ def _with_splits(
 
     Inputs that are gone can become dead letters of the plan: a rerun finds the same ones gone.
     """
-    splits = {name: one.splits for name, one in step.plan.sources.items()}
+    splits = {name: source.splits for name, source in step.plan.sources.items()}
     while True:
         maps = step.maps(splits, bench.options.max_future_ms, seen)
         try:
             return bench.engine.map(bench.work, [*maps, *others]), maps
         except InputGone as error:
-            found = _without_lost(bench, step, splits)
-            if not found:
+            changed = _without_lost(bench, step, splits)
+            if not changed:
                 raise
-            splits |= found
+            splits |= changed
             logger.warning("%s; it is a dead letter", error)
 
 
@@ -178,32 +178,32 @@ def _without_lost(
 ) -> dict[str, tuple[Split, ...]]:
     """The splits of the sources that have lost inputs, with each lost input as one dead record."""
     lost: dict[str, tuple[Split, ...]] = {}
-    for name, some in splits.items():
+    for name, source_splits in splits.items():
         if name in bench.losing:
-            found = bench.losing[name].without_lost(some, step.plan.sources[name].recorded)
-            lost |= {} if found is None else {name: found}
+            changed = bench.losing[name].without_lost(source_splits, step.plan.sources[name].recorded)
+            lost |= {} if changed is None else {name: changed}
     return lost
 
 
 def _agreeing(bench: Workbench, step: Step, maps: list[MapSplit], mapped: list[Mapped]) -> tuple[Mapped, ...]:
     """The results of the splits, with agreeing key types: in the order of the records, the first key decides the type
     of its column. A split that began with keys of another type is mapped again with that type."""
-    types = {id: one.key_types for id, one in step.last.manifest.nodes.items()}
+    types = {id: node.key_types for id, node in step.last.manifest.nodes.items()}
     agreeing = []
     for item, result in zip(maps, mapped, strict=True):
-        if not all(_agree(types[id], one.key_types) for id, one in result.nodes.items()):
-            nodes = {id: replace(one, key_types=types[id]) for id, one in item.nodes.items()}
+        if not all(_agree(types[id], node.key_types) for id, node in result.nodes.items()):
+            nodes = {id: replace(node, key_types=types[id]) for id, node in item.nodes.items()}
             (again,) = bench.engine.map(bench.work, [replace(item, nodes=nodes)])
             assert isinstance(again, Mapped)
             result = again
-        types |= {id: common_key_types([types[id], one.key_types]) for id, one in result.nodes.items()}
+        types |= {id: common_key_types([types[id], node.key_types]) for id, node in result.nodes.items()}
         agreeing.append(result)
     return tuple(agreeing)
 
 
-def _agree(known: tuple[str, ...], found: tuple[str, ...]) -> bool:
+def _agree(known: tuple[str, ...], types: tuple[str, ...]) -> bool:
     try:
-        common_key_types([known, found])
+        common_key_types([known, types])
     except TypeError:
         return False
     return True
@@ -222,9 +222,9 @@ def _merged_index(bench: Workbench, step: Step, name: str) -> tuple[Run, ...]:
 
 def _commit(bench: Workbench, step: Step) -> Entry:
     plan, manifest = step.plan, next_manifest(bench.job, step, bench.options.retention)
-    for name, one in plan.sources.items():
-        if one.splits and name in bench.confirming:
-            bench.confirming[name].confirm(one.recorded)
+    for name, source in plan.sources.items():
+        if source.splits and name in bench.confirming:
+            bench.confirming[name].confirm(source.recorded)
     entry = bench.log.put(manifest)
     bench.committed = manifest.id
     return entry

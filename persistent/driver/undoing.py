@@ -40,15 +40,15 @@ def batches_since(read: Callable[[int], Manifest], manifest: Manifest, sink: str
     raises if one of these checkpoints cannot be read."""
     last = _last(manifest, sink)
     while last is not None and last >= first:
-        found = read(last)
-        own = [batch for batch in found.sinks[sink].owed if batch.id == last]
-        if not own and (found.retract is None or found.target is None):
+        checkpoint = read(last)
+        batches = [batch for batch in checkpoint.sinks[sink].owed if batch.id == last]
+        if not batches and (checkpoint.retract is None or checkpoint.target is None):
             raise KeyError(last)
-        yield from own
-        if own or found.target is None:
-            last = own[0].before
+        yield from batches
+        if batches or checkpoint.target is None:
+            last = batches[0].before
         else:
-            last = _last(read(found.target), sink) if found.target >= first else None
+            last = _last(read(checkpoint.target), sink) if checkpoint.target >= first else None
 
 
 def why_not(log: Log, manifests: Manifests, target: Manifest, first: int, name: str, part: SinkPart) -> str:
@@ -85,8 +85,8 @@ def _why_not_known(manifests: Manifests, target: Manifest, first: int, name: str
         return "a rollback or restart since then has left what it was given"
     if name not in newest.sinks:
         return "it was left out since then"
-    given = [batch for manifest in since if name in manifest.sinks for batch in manifest.sinks[name].unpublished]
-    if not all(batch.staged for batch in given):
+    batches = [batch for manifest in since if name in manifest.sinks for batch in manifest.sinks[name].unpublished]
+    if not all(batch.staged for batch in batches):
         return "a run without a sink has discarded what it was to be given since then"
     nodes = [manifest.nodes.get(part.node or "") for manifest in (target, *since, newest)]
     texts = {None if node is None else canonical_json(node.described()) for node in nodes}
@@ -106,16 +106,16 @@ def undoing_rows(tables: Sequence[pa.Table], key: Sequence[str], revision: int, 
     places, retracted = places[order], retracted[order]
     is_next = places[1:] == places[:-1]
     first, last = np.flatnonzero(np.append(True, ~is_next)), np.flatnonzero(np.append(~is_next, True))
-    given, shown = first[retracted[first]], last[~retracted[last]]
+    restored, removed = first[retracted[first]], last[~retracted[last]]
     if both_signs:
         # Where rows do not alternate, each of them is turned.
         odd = np.isin(places, places[1:][is_next & (retracted[1:] == retracted[:-1])])
-        given, shown = (
+        restored, removed = (
             np.union1d(chosen[~odd[chosen]], np.flatnonzero(odd & which))
-            for chosen, which in ((given, retracted), (shown, ~retracted))
+            for chosen, which in ((restored, retracted), (removed, ~retracted))
         )
-    chosen = np.concatenate([shown, given]) if both_signs else shown
-    takes_back = np.arange(len(chosen)) < len(shown)
+    chosen = np.concatenate([removed, restored]) if both_signs else removed
+    takes_back = np.arange(len(chosen)) < len(removed)
     undoing, end = rows.take(pa.array(order[chosen])), len(rows.column_names)
     for at, values in ((end - 2, np.full(len(chosen), revision)), (end - 1, takes_back)):
         undoing = undoing.set_column(at, undoing.schema.field(at), pa.array(values, undoing.schema.field(at).type))
@@ -134,8 +134,8 @@ def _places(keys: Sequence[pa.ChunkedArray], rows: int) -> Integers:
     places = np.zeros(rows, np.int64)
     for column in keys:
         values = pc.fill_null(column.combine_chunks().dictionary_encode("encode").indices, -1)
-        found = np.asarray(values, dtype=np.int64) + 1
-        places = np.unique(places * (int(found.max(initial=0)) + 1) + found, return_inverse=True)[1]
+        codes = np.asarray(values, dtype=np.int64) + 1
+        places = np.unique(places * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1]
     return places
 
 

@@ -97,7 +97,7 @@ class Workbench:
         self.engine = engine
         self.options = options
         self.work = Work(job)
-        self.nodes = {id: NodeBench(one, engine, self.work) for id, one in job.nodes.items()}
+        self.nodes = {id: NodeBench(node, engine, self.work) for id, node in job.nodes.items()}
         self.log = Log(job.storage)
         self.nonce = new_nonce()
         self.first = first_manifest(job, self.nonce)
@@ -109,19 +109,19 @@ class Workbench:
         self.busy = len(job.sources)
         self.split_rows = 1
         self.quiet = QuietWatch()
-        self.measured = {name: one for name, one in job.sources.items() if isinstance(one, MeasuredSource)}
-        self.losing = {name: one for name, one in job.sources.items() if isinstance(one, LosingSource)}
-        self.confirming = {name: one for name, one in job.sources.items() if isinstance(one, ConfirmingSource)}
+        self.measured = {name: source for name, source in job.sources.items() if isinstance(source, MeasuredSource)}
+        self.losing = {name: source for name, source in job.sources.items() if isinstance(source, LosingSource)}
+        self.confirming = {name: source for name, source in job.sources.items() if isinstance(source, ConfirmingSource)}
         self._indexes = RunCache(job.storage, None)
 
     def keep_zones(self, zones: Mapping[str, Zone | None]) -> None:
         """Use these rules of the time zone of the windows of each state that has one."""
-        moved = [one.keep_zone(zones[id]) for id, one in self.nodes.items() if id in zones]
+        moved = [bench.keep_zone(zones[id]) for id, bench in self.nodes.items() if id in zones]
         if any(moved):
-            self.job = self.job.in_zones({id: one.node.state.zone for id, one in self.nodes.items()})
+            self.job = self.job.in_zones({id: bench.node.state.zone for id, bench in self.nodes.items()})
             self.work = replace(self.work, job=self.job)
-            for one in self.nodes.values():
-                one.work = self.work
+            for bench in self.nodes.values():
+                bench.work = self.work
 
     def keep_pace(self, rows: int, splits: int, seconds: float) -> None:
         """Store how long the splits of a step took that has read so many records: a split costs a run, and its files,
@@ -131,16 +131,16 @@ class Workbench:
 
     def learn(self, results: Results) -> None:
         """Store the panes of the runs that a step has written."""
-        for id, one in results.nodes.items():
-            written: list[MappedNode | Folded] = [*one.mapped, *(folded for _, folded in one.folded)]
+        for id, node in results.nodes.items():
+            written: list[MappedNode | Folded] = [*node.mapped, *(folded for _, folded in node.folded)]
             for result in written:
                 if result.run is not None and result.panes is not None:
                     self.nodes[id].run_cache.learn(result.run, result.panes, result.agenda)
 
     def forget_all_but(self, manifest: Manifest) -> None:
         """Keep only the panes of the runs of this manifest."""
-        for id, one in self.nodes.items():
-            one.run_cache.forget_all_but(manifest.nodes[id].runs)
+        for id, bench in self.nodes.items():
+            bench.run_cache.forget_all_but(manifest.nodes[id].runs)
 
     def source_state(self, manifest: Manifest, source: str, appended: Sequence[Run] = ()) -> SourceState:
         """The positions of a source, and its record. ``appended``: runs of a plan, also of its index."""
@@ -153,11 +153,11 @@ class Workbench:
 
     def reached(self, manifest: Manifest) -> Reached | None:
         """How far all sources have been read, if all can report it in one unit."""
-        found = [
+        reached = [
             self.measured[name].reached(self.source_state(manifest, name)) if name in self.measured else None
             for name in self.job.sources
         ]
-        return together(found)
+        return together(reached)
 
     def leave_unfolded(self, results: Results) -> None:
         """Remember the runs whose fold raised, and log a warning."""
@@ -168,8 +168,8 @@ class Workbench:
 
     def keep(self, manifest: Manifest) -> Sequence[Manifest]:
         """Keep what this newly committed manifest keeps; returns the manifests that are no longer kept."""
-        dropped = {id: one for id, one in self.kept.items() if not manifest.keeps(id)}
-        self.kept = {id: one for id, one in self.kept.items() if id not in dropped} | {manifest.id: manifest}
+        dropped = {id: old for id, old in self.kept.items() if not manifest.keeps(id)}
+        self.kept = {id: old for id, old in self.kept.items() if id not in dropped} | {manifest.id: manifest}
         return [*dropped.values()]
 
 

@@ -59,8 +59,8 @@ PLANTED = (
     Planted(
         "what a rollback has taken back by rows counts no more for the next one",
         "persistent.driver.undoing",
-        "if own or found.target is None:",
-        "if not own:\n            last = _last(read(last - 1), sink)\n        elif found.target is None:",
+        "if batches or checkpoint.target is None:",
+        "if not batches:\n            last = _last(read(last - 1), sink)\n        elif checkpoint.target is None:",
         (f"{_UNDOING}::test_one_rollback_after_another_takes_back_once",),
     ),
     Planted(
@@ -214,7 +214,7 @@ PLANTED = (
     Planted(
         "a session closes, and what it held back early is not published",
         "persistent.driver.publish_after",
-        "    return any(one.unpublished for one in found if isinstance(one, Closed))",
+        "    return any(result.unpublished for result in shard_results if isinstance(result, Closed))",
         "    return False",
         (f"{_GROWING}::test_early_sessions_wait_for_a_multiple_and_those_that_close_do_not",),
     ),
@@ -242,8 +242,8 @@ PLANTED = (
     Planted(
         "a fold drops a closed session before it is final",
         "persistent.driver.step",
-        "FoldRuns(self.attempt, one, before.final, node=",
-        "FoldRuns(self.attempt, one, before.clock.closed, node=",
+        "FoldRuns(self.attempt, merge, before.final, node=",
+        "FoldRuns(self.attempt, merge, before.clock.closed, node=",
         (f"{_JOINING}::test_a_reader_holds_the_plain_sessions_at_every_step",),
     ),
     Planted(
