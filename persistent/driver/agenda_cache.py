@@ -88,13 +88,13 @@ class SessionCache(_Agendas):
 
     def with_due(self, closings: Sequence[CloseShard]) -> list[CloseShard]:
         """The closings of shards in which a session may end, with the hashes of the keys of these."""
-        found = []
-        for one in closings:
-            agendas = list(self._of(one.runs))
-            due = [of_shard(agenda.hashes[agenda.between(one.closed, one.close_at)], one) for agenda in agendas]
+        due_shards = []
+        for shard in closings:
+            agendas = list(self._of(shard.runs))
+            due = [of_shard(agenda.hashes[agenda.between(shard.closed, shard.close_at)], shard) for agenda in agendas]
             hashes = np.unique(np.concatenate(due))
-            found += [replace(one, hashes=hashes)] if len(hashes) else []
-        return found
+            due_shards += [replace(shard, hashes=hashes)] if len(hashes) else []
+        return due_shards
 
     def touched(self, delta: Iterable[Run], closed: int) -> tuple[tuple[int, int], ...]:
         """The numbers of the cells in which records of a delta may change a closed session, in one range from first to
@@ -108,8 +108,8 @@ class SessionCache(_Agendas):
         """The folds of some of these runs. A session that ends before another run has anything is as the fold sees it:
         what the run holds is not less than the gap behind it, or in a later cell."""
         return [
-            replace(one, over=min([one.final, *(agenda.earliest for agenda in self._of(beside(runs, one.merge)))]))
-            for one in folds
+            replace(fold, over=min([fold.final, *(agenda.earliest for agenda in self._of(beside(runs, fold.merge)))]))
+            for fold in folds
         ]
 
 
@@ -125,12 +125,12 @@ class LifeCache(_Agendas):
 
     def with_over(self, folds: Sequence[FoldRuns], runs: Sequence[Run]) -> list[FoldRuns]:
         """The folds of some of these runs. What ends before another run has anything is as the fold sees it."""
-        found = []
-        for one in folds:
-            over = self._ttl.over(one.final, one.shown_at)
-            begun = [agenda.earliest for agenda in self._of(beside(runs, one.merge))]
-            found.append(replace(one, over=min([over, *begun])))
-        return found
+        bounded_folds = []
+        for fold in folds:
+            over = self._ttl.over(fold.final, fold.shown_at)
+            begun = [agenda.earliest for agenda in self._of(beside(runs, fold.merge))]
+            bounded_folds.append(replace(fold, over=min([over, *begun])))
+        return bounded_folds
 
 
 def of_shard(hashes: Words, item: CloseShard) -> Words:

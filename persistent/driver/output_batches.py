@@ -185,7 +185,7 @@ def _leaves_outputs(manifest: Manifest) -> bool:
     """Whether the manifest is a rollback that has left later outputs, or one to such a rollback."""
     if manifest.target is None or manifest.retract is None:
         return manifest.target is not None
-    base = max((one for one in manifest.bases if one <= manifest.target), default=None)
+    base = max((id for id in manifest.bases if id <= manifest.target), default=None)
     return any(stop == base and not is_taken_back for _, stop, is_taken_back in manifest.left)
 
 
@@ -202,8 +202,8 @@ def _lacks(node: Node, manifest: Manifest) -> bool:
 
 def holder(job: Job, sink: str) -> str | None:
     """The job that the place of a sink belongs to, if it can tell."""
-    found: Callable[[], str | None] | None = getattr(job.all_sinks[sink], "holder", None)
-    return None if found is None else found()
+    method: Callable[[], str | None] | None = getattr(job.all_sinks[sink], "holder", None)
+    return None if method is None else method()
 
 
 def _number(manifest: Manifest, sink: str, id: int | None) -> int:
@@ -273,10 +273,10 @@ def check_named_as_before(job: Job, manifest: Manifest, name: str) -> None:
     )
 
 
-def _given_again(job: Job, name: str, other: str) -> str:
+def _given_again(job: Job, name: str, old_name: str) -> str:
     """How to give the sink of that name another one."""
-    given = f"{{{other!r}: ...}}"
-    return f"sink={{{job.takes[name]!r}: {given}}}" if name in job.takes else f"sink={given}"
+    text = f"{{{old_name!r}: ...}}"
+    return f"sink={{{job.takes[name]!r}: {text}}}" if name in job.takes else f"sink={text}"
 
 
 def _is_ours(job: Job, manifest: Manifest, name: str) -> bool:
@@ -296,11 +296,11 @@ def check_inherits(job: Job, manifest: Manifest, name: str) -> None:
     if name in {*manifest.sinks, *manifest.inherits} or not isinstance(job.all_sinks[name], BatchSink):
         return
     outlet = job.all_outlets()[name]
-    for other, place in manifest.inherits.items():
-        newest = [outlet.newest(one, 0) for one in place.jobs] if other not in job.all_sinks else []
+    for old_name, place in manifest.inherits.items():
+        newest = [outlet.newest(predecessor, 0) for predecessor in place.jobs] if old_name not in job.all_sinks else []
         if any(number is not None and number >= 0 for number in newest):
             raise InvalidPipeline(
                 f"{job.all_sinks[name]!r} has outputs of the job that this one started from, where it was called "
-                f"{other!r}; here it is called {name!r}, and a place is taken over by its name. Give it the name that "
-                f"it had, {_given_again(job, name, other)}"
+                f"{old_name!r}; here it is called {name!r}, and a place is taken over by its name. Give it the name "
+                f"that it had, {_given_again(job, name, old_name)}"
             )

@@ -36,11 +36,11 @@ def set_apart(
     """The splits and their results, each as if the earlier ones of its source had been judged before it."""
     items, results = list(maps), list(mapped)
     for source in bench.job.dedupe:
-        places = [place for place, one in enumerate(results) if one.source == source and one.seen is not None]
+        places = [place for place, result in enumerate(results) if result.source == source and result.seen is not None]
         shared = shared_hashes([_reach(results[place]) for place in places])
-        told: dict[int, GroupSums] = {}
-        while again := _to_tell(bench.job, items, [(place, results[place]) for place in places], shared, told):
-            told |= again
+        known: dict[int, GroupSums] = {}
+        while again := _to_tell(bench.job, items, [(place, results[place]) for place in places], shared, known):
+            known |= again
             for place, earlier in again.items():
                 items[place] = _told(items[place], earlier)
             for place, result in zip(again, bench.engine.map(bench.work, [items[place] for place in again])):
@@ -54,28 +54,28 @@ def _to_tell(
     items: Sequence[MapSplit],
     results: Sequence[tuple[int, Mapped]],
     shared: Words,
-    told: Mapping[int, GroupSums],
+    known: Mapping[int, GroupSums],
 ) -> dict[int, GroupSums]:
-    """What each split of one source must know of earlier ones, by its place: what they have seen of the ``shared`` keys
-    that it has, unless it was ``told`` the same before."""
+    """The rows that each split of one source must know, by the place of the split: what earlier splits have seen of the
+    ``shared`` keys. A split that already knows the same rows (``known``) is left out."""
     to_tell = {}
     earlier: GroupSums | None = None
     for place, result in results if len(shared) else ():
         seen = result.seen
         assert seen is not None
         rows = _rows_of(job, items[place], seen, shared)
-        if earlier is not None and _matters(earlier, rows, seen, told.get(place)):
+        if earlier is not None and _matters(earlier, rows, seen, known.get(place)):
             to_tell[place] = earlier
-        parts = [one for one in (earlier, rows) if one is not None]
+        parts = [part for part in (earlier, rows) if part is not None]
         earlier = fold(seen_monoid(), parts, 1) if parts else None
     return to_tell
 
 
-def _matters(earlier: GroupSums, rows: GroupSums | None, seen: SeenAfter, told: GroupSums | None) -> bool:
+def _matters(earlier: GroupSums, rows: GroupSums | None, seen: SeenAfter, known: GroupSums | None) -> bool:
     """Whether a split that has seen these ``rows`` must know what was seen ``earlier``, and does not."""
-    if told is not None:
+    if known is not None:
         # The keys and numbers of all splits before one stay the same, round after round.
-        return not np.array_equal(latest_of(told), latest_of(earlier))
+        return not np.array_equal(latest_of(known), latest_of(earlier))
     if _have_met(seen.doubtful, earlier):
         return True
     return rows is not None and _count(earlier) + _count(rows) != _count(fold(seen_monoid(), (earlier, rows), 1))
@@ -113,8 +113,8 @@ def shared_hashes(spans: Sequence[SeenSpan]) -> Words:
         return np.zeros(0, np.uint64)
     hashes = np.concatenate([span.hashes for span in spans])
     if any(span.is_of_ids for span in spans):
-        found, counts = np.unique(hashes, return_counts=True)
-        return found[counts > 1]
+        distinct, counts = np.unique(hashes, return_counts=True)
+        return distinct[counts > 1]
     firsts, lasts = (np.concatenate([getattr(span, name) for span in spans]) for name in ("firsts", "lasts"))
     order = np.lexsort((firsts, hashes))
     hashes, firsts, lasts = hashes[order], firsts[order], lasts[order]

@@ -89,14 +89,14 @@ def _check_kinds(job: Job, manifest: Manifest) -> None:
     )
 
 
-def _check_holder(job: Job, log: Log, manifest: Manifest, name: str, found: str | None) -> None:
-    if found not in (None, manifest.job):
+def _check_holder(job: Job, log: Log, manifest: Manifest, name: str, owner: str | None) -> None:
+    if owner not in (None, manifest.job):
         # The loser of the race for the first manifest finds the winner's name here; that manifest was put before.
         newest = log.newest()
-        if newest is None or newest.manifest.job != found:
+        if newest is None or newest.manifest.job != owner:
             job.all_outlets()[name].claim(claim_of(job, manifest, name))
     is_new = name not in manifest.sinks and (bool(manifest.sinks) or name not in job.sinks)
-    if found is None and manifest.publishes and not is_new:
+    if owner is None and manifest.publishes and not is_new:
         raise SinkMismatch(
             f"{job.all_sinks[name]!r} has none of the outputs of job {manifest.job} (no _published/JOB): its results "
             "would be split over two folders. Give the sink its old url, or move the whole old folder there; or, to "
@@ -114,8 +114,8 @@ def taken_over(job: Job, manifest: Manifest, name: str, place: Inheritance) -> I
 
 def newest_ids(job: Job, manifest: Manifest) -> dict[str, int]:
     """By sink, if it reports it: the newest checkpoint with outputs there."""
-    found = {name: outlet.newest(manifest.job, manifest.revision_base) for name, outlet in job.all_outlets().items()}
-    return {name: id for name, id in found.items() if id is not None}
+    newest = {name: outlet.newest(manifest.job, manifest.revision_base) for name, outlet in job.all_outlets().items()}
+    return {name: id for name, id in newest.items() if id is not None}
 
 
 def shown(job: Job, newest: Mapping[str, int]) -> Trace:
@@ -145,11 +145,11 @@ def _up_to(id: int) -> str:
 def _was_given(log: Log, manifest: Manifest, name: str, id: int) -> bool:
     """Whether a checkpoint has outputs for the sink of that name. A rollback since has an id as well, and none."""
     try:
-        found = log.read(id).manifest if manifest.keeps(id) else manifest
+        checkpoint = log.read(id).manifest if manifest.keeps(id) else manifest
     except CorruptCheckpoint:
         # Or collected meanwhile: whoever takes over says so.
         return False
-    return any(batch.id == id for batch in found.sinks.get(name, SinkPart()).owed)
+    return any(batch.id == id for batch in checkpoint.sinks.get(name, SinkPart()).owed)
 
 
 def publish(job: Job, log: Log, manifest: Manifest, *, is_own: bool = False) -> None:
@@ -164,7 +164,7 @@ def publish(job: Job, log: Log, manifest: Manifest, *, is_own: bool = False) -> 
         for name, outlet in job.all_outlets().items():
             try:
                 batches = batches_of(job, manifest, name, outlet.read)
-                _check_whole(job, outlet, [one for one in batches if not is_own or one.id != manifest.id])
+                _check_whole(job, outlet, [batch for batch in batches if not is_own or batch.id != manifest.id])
                 outlet.publish(batches, retreat_of(job, log, manifest, name, outlet.read))
             except Fenced:
                 raise
@@ -172,8 +172,8 @@ def publish(job: Job, log: Log, manifest: Manifest, *, is_own: bool = False) -> 
                 failures[name] = error
         for aside in manifest.aside:
             for folder, staged in zip(_ASIDE, (aside.late, aside.dead)):
-                for one in staged:
-                    _publish_aside(job, aside_name(folder, aside.id, one), one)
+                for file in staged:
+                    _publish_aside(job, aside_name(folder, aside.id, file), file)
         if failures:
             raise _named(failures, job.all_sinks)
     except StagedMissing:
@@ -181,12 +181,12 @@ def publish(job: Job, log: Log, manifest: Manifest, *, is_own: bool = False) -> 
         raise
 
 
-def _check_whole(job: Job, outlet: Outlet, found: Sequence[OutputBatch]) -> None:
+def _check_whole(job: Job, outlet: Outlet, batches: Sequence[OutputBatch]) -> None:
     """Raise CorruptCheckpoint if a file that this driver has found staged has other bytes than were staged. Those of
     its own step were written just before: to read all of them again would make every driver as slow as its outputs."""
-    place = outlet.ask("damaged", [one for batch in found for one in batch.staged]) if found else None
+    place = outlet.ask("damaged", [file for batch in batches for file in batch.staged]) if batches else None
     if place is not None:
-        url, first = shell_word(job.storage.url), found[0].id
+        url, first = shell_word(job.storage.url), batches[0].id
         raise CorruptCheckpoint(
             f"{place}: its bytes are not those that were staged, and are not published yet. Restore the file from a "
             f"copy; or go back to a checkpoint before {first}, after which the source is read again: 'persistent "
@@ -274,7 +274,7 @@ def _retracted_aside(storage: Storage, marks: Collection[range]) -> Iterator[str
 
 
 def _live(manifest: Manifest, kept: Iterable[Manifest]) -> set[str]:
-    return {name for one in kept for name in (*one.files(), *undoable(one.sinks))} | manifest.unpublished()
+    return {name for old in kept for name in (*old.files(), *undoable(old.sinks))} | manifest.unpublished()
 
 
 def no_longer_kept(manifest: Manifest, kept: Iterable[Manifest], dropped: Iterable[Manifest]) -> list[str]:
@@ -287,7 +287,7 @@ def no_longer_kept(manifest: Manifest, kept: Iterable[Manifest], dropped: Iterab
         files = garbage(sorted(old.files() | undoable(old.sinks)), live, manifest.epoch, manifest.id)
         plans = [plan_name(old.base, number) for number in range(old.replan + 1)] if old.base < manifest.oldest else []
         names |= dict.fromkeys((*files, *plans, manifest_name(old.id)))
-    below = {one.id: one for one in kept if one.id < manifest.id}
+    below = {old.id: old for old in kept if old.id < manifest.id}
     last = below[max(below)] if below else manifest
     waited = last.unpublished() - manifest.unpublished() - undoable(last.sinks)
     return [*names, *sorted(name for name in waited if name.startswith(f"{STAGED}/"))]
@@ -302,7 +302,7 @@ def collect(job: Job, manifest: Manifest, kept: Iterable[Manifest], pending: Ste
     """Delete every file that neither a kept manifest, nor the pending plan, nor an unpublished output names; and
     outputs that were published after they were taken back."""
     waiting = [STAGED] if any(isinstance(sink, BatchSink) for sink in job.all_sinks.values()) else []
-    folders = dict.fromkeys((job.folder, *(one.folder for one in job.nodes.values()), *waiting))
+    folders = dict.fromkeys((job.folder, *(node.folder for node in job.nodes.values()), *waiting))
     delete_all(job.storage, list(collectable(job.storage, folders, manifest, kept, pending)))
     for outlet in job.all_outlets().values():
         outlet.ask("tidy")
@@ -318,7 +318,7 @@ def collectable(
     # Until the plan of this base is put, a driver we have fenced may still put one that names its index runs.
     settled = manifest.kind == "checkpoint" or pending is not None
     indexes = manifest.index_folders()
-    for folder in [*(one for one in folders if one not in indexes), *(sorted(indexes) if settled else ())]:
+    for folder in [*(folder for folder in folders if folder not in indexes), *(sorted(indexes) if settled else ())]:
         names = [f"{folder}/{name}" for name in storage.list(folder)]
         yield from garbage(names, live, manifest.epoch, manifest.id)
     for folder in (MANIFESTS, PLANS):

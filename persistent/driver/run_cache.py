@@ -107,7 +107,7 @@ class RunCache:
         first = window.first_number(closed)
         start = window.start_of(first)
         panes = [self._panes_of(run) for run in runs if run.pane_max >= start]
-        ahead = [int(some[np.searchsorted(some, start)]) for some in panes]
+        ahead = [int(run_panes[np.searchsorted(run_panes, start)]) for run_panes in panes]
         return min((window.end_of(max(window.first_number(pane), first)) for pane in ahead), default=None)
 
     def index(self, manifest: Manifest, source: str) -> pa.Table | None:
