@@ -3,8 +3,9 @@
 Sinks number checkpoints by their revision, which continues from a job to one that started from its savepoint; so the
 mark in a sink never decreases.
 
-A sink is known by its name: it has the name, and takes the state, that it had, or it is a new one. A place that has
-rows under another name lacks what was published since; one that has rows of another state would hold those of both.
+A sink is known by its name: under its old name it takes the same state as before, under another name it is a new sink.
+A place that has rows under another name lacks what was published since; a place that has rows of another state would
+hold rows of both.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def claim_of(job: Job, manifest: Manifest, sink: str) -> Claim:
 
 
 def batches_of(job: Job, manifest: Manifest, sink: str, read: Callable[[Staged], pa.Table]) -> tuple[OutputBatch, ...]:
-    """The batches of a sink that may still be unpublished, oldest first. One that keeps one row of a key and window is
-    given one: the rows of a key are staged in one file."""
+    """The batches of a sink that may still be unpublished, oldest first. A sink that keeps one row of a key and window
+    gets only the newest row of each, file by file: all rows of a key are staged in one file."""
     return tuple(_batch(job, manifest, sink, batch, read) for batch in part_of(manifest, sink).unpublished)
 
 
@@ -127,7 +128,8 @@ def part_of(manifest: Manifest, sink: str) -> SinkPart:
 
 
 def has_nothing(manifest: Manifest, sink: str) -> bool:
-    """Whether a sink has been given nothing, or all was taken back, and it continues no sink of another job."""
+    """Whether a sink has no rows: a rollback took back all of them; or it was given none, and continues no sink of
+    another job."""
     part = part_of(manifest, sink)
     return part.emptied or (part.last is None and not _place(manifest, sink).continues)
 
@@ -162,8 +164,8 @@ def lacks_all(node: Node, manifest: Manifest) -> bool:
 
 
 def told_anew(manifest: Manifest, node: str) -> tuple[Run, ...] | None:
-    """If the next step publishes all that a node holds to sinks that may have it, from before a rollback: the runs of
-    which they may have something. None if it does not."""
+    """The runs of a node whose rows the sinks may have from before a rollback, if the next step publishes the whole
+    node to these sinks again; None if it does not."""
     state, sinks = manifest.nodes[node], manifest.sinks_of(node).values()
     if _leaves_sessions(manifest, node):
         return tuple(run for run in state.runs if run.first <= state.published)
@@ -172,8 +174,8 @@ def told_anew(manifest: Manifest, node: str) -> tuple[Run, ...] | None:
 
 
 def _leaves_sessions(manifest: Manifest, node: str) -> bool:
-    """Whether a rollback has left sessions to be seen that are published as they change. What was published of them at
-    its target is in the runs up to that number; later ones hold what was not published then."""
+    """Whether a rollback has left outputs in the sinks of a node whose sessions are published as they change. The runs
+    up to the number ``published`` hold what was published at the target of the rollback; later runs hold the rest."""
     state = manifest.nodes[node]
     if not (state.has_sessions and state.emit is not None and state.published > 0 and _leaves_outputs(manifest)):
         return False
@@ -222,7 +224,7 @@ def _key(job: Job, sink: str) -> tuple[str, ...]:
 
 
 def _is_late(job: Job, sink: str) -> bool:
-    """Whether the sink of that name is that of late records."""
+    """Whether the sink of that name is the sink of late records."""
     return job.late_sink is not None and sink == LATE_SINK
 
 
@@ -256,8 +258,8 @@ def check_takes_as_before(job: Job, manifest: Manifest) -> None:
 
 
 def check_named_as_before(job: Job, manifest: Manifest, name: str) -> None:
-    """Raise InvalidPipeline if a sink has outputs of this job, and the manifest knows none of its name: it had another
-    name, or was left out for a while, and lacks what was published since."""
+    """Raise InvalidPipeline if a sink has outputs of this job, but the manifest knows no sink of that name: the sink
+    had another name, or was left out for a while, and lacks what was published since."""
     is_known = not manifest.sinks or name in manifest.sinks
     if manifest.base == 0 or is_known or not _is_ours(job, manifest, name):
         return
@@ -274,7 +276,7 @@ def check_named_as_before(job: Job, manifest: Manifest, name: str) -> None:
 
 
 def _given_again(job: Job, name: str, old_name: str) -> str:
-    """How to give the sink of that name another one."""
+    """The option ``sink=`` that gives a sink its old name."""
     text = f"{{{old_name!r}: ...}}"
     return f"sink={{{job.takes[name]!r}: {text}}}" if name in job.takes else f"sink={text}"
 
@@ -285,7 +287,8 @@ def _is_ours(job: Job, manifest: Manifest, name: str) -> bool:
 
 
 def _is_taken_back(job: Job, manifest: Manifest, name: str, newest: int) -> bool:
-    """Whether what a folder has is of ids that this driver takes back there, such as that of a lost checkpoint."""
+    """Whether the newest outputs in a folder have an id that this driver takes back, such as the id of a lost
+    checkpoint."""
     is_of_files = not isinstance(job.all_sinks[name], BatchSink)
     return manifest.retract is not None and newest >= manifest.retract[0] and is_of_files
 

@@ -125,7 +125,7 @@ def shown(job: Job, newest: Mapping[str, int]) -> Trace:
 
 def check_has_last(job: Job, log: Log, manifest: Manifest, newest: Mapping[str, int]) -> None:
     """Raise SinkMismatch if a folder lacks the last outputs that were published under its name, as far as kept
-    checkpoints tell. It is that of another sink, which has the name of this one."""
+    checkpoints tell. Such a folder is the place of another sink, given under this name, or an older copy."""
     for name, part in manifest.sinks.items():
         last = part.unpublished[0].before if part.unpublished else part.last
         if name not in job.all_sinks or last is None or not hasattr(job.all_sinks[name], "holder"):
@@ -210,8 +210,8 @@ def _named(failures: Mapping[str, Exception], sinks: Collection[str]) -> Excepti
 
 
 def joining_sinks(node: Node, manifest: Manifest) -> tuple[str, ...]:
-    """The sinks that have nothing yet, where others have: in the next step that publishes, or of a state without
-    windows at the next end of the input, they get every row that the state shows, but those that are final."""
+    """The sinks that have no rows yet, of a state that had sinks before or came from a savepoint. The next step that
+    publishes (without windows: the next end of the input) gives them every row that the state shows but final ones."""
     if not manifest.sinks_of(node.id) and manifest.origin is None:
         return ()
     lateness, names = node.state.lateness, [name for name in node.sinks if has_nothing(manifest, name)]
@@ -253,8 +253,8 @@ def take_back(job: Job, manifest: Manifest) -> None:
 
 
 def _taken_back(manifest: Manifest) -> tuple[int, int]:
-    """The ids to take back. They reach up to ours, not only to the rollback: no manifest lists outputs that were lost
-    or abandoned since. They never go above: a driver that fenced us while we slept publishes there."""
+    """The ids to take back: the first, and the id of this manifest, where they stop. They go beyond the rollback, as no
+    manifest lists outputs lost or abandoned since; not higher, as a driver that fences this one publishes there."""
     assert manifest.retract is not None
     return manifest.retract[0], manifest.id
 
@@ -278,8 +278,8 @@ def _live(manifest: Manifest, kept: Iterable[Manifest]) -> set[str]:
 
 
 def no_longer_kept(manifest: Manifest, kept: Iterable[Manifest], dropped: Iterable[Manifest]) -> list[str]:
-    """The files to delete with manifests that are no longer kept: their own, those that only they named, and outputs
-    that waited for the previous checkpoint to be published."""
+    """The files to delete with the ``dropped`` manifests: these, their plans, the files that only they name, and the
+    staged outputs that waited at the previous checkpoint and no longer wait."""
     kept, dropped = tuple(kept), tuple(dropped)
     # With many kept manifests this is most of what a step costs, and mostly none is dropped.
     live, names = _live(manifest, kept) if dropped else set(), dict[str, None]()

@@ -1,16 +1,16 @@
 """A step with lateness maps twice: first its splits, then what it publishes, over the state and its own delta.
 
 In one map, the last late record would never be published, and a window that closes in this step would lack what the
-step has read. The second is left out where no window closes and the delta touches no closed window: nothing late costs
-nothing. Of sessions, the keys of those that may close are looked up by the agendas of the runs, and
-those of late records in the delta.
+step has read. The second map is left out if no window closes and the delta touches no closed window: a step without
+late records pays nothing for lateness. For sessions, the agendas of the runs give the keys whose session may close, and
+the delta gives the keys of late records.
 
-A state that is published as it changes is published in the same way: the keys and windows of what is not published yet,
-which is the delta, and all else that a sink lacks. With early results it is so in the steps whose plan says that a
-clock has passed a multiple, and where it must be; the others publish nothing.
+A state that is published as it changes is published in the same way: the keys and windows of the runs that are not
+published, the delta among them, and whatever else a sink lacks. With early results, a step publishes if its plan says
+that the clock has passed a multiple, or if it must; other steps publish nothing.
 
 A state with a time to live publishes, and counts, once its step has mapped: a record of the step can keep a key. The
-keys whose last life may have ended are looked up by the agendas of the runs.
+agendas of the runs give the keys whose last life may have ended.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _EVER = -(1 << 62)
 
 
 def publishes_after(node: Node, step: NodeStep) -> bool:
-    """Whether what the step publishes depends on what it maps: windows that are not final take late records, or it
-    publishes what it has changed, or does so if it must."""
+    """Whether the outputs of the step depend on what it maps. They do with a time to live, and in a state that is
+    published as it changes; in other states while closed windows take late records, if it reads or a sink joins."""
     if node.state.time_to_live is not None:
         return True
     after = publishes_changes(node, step) or _holds_back(node, step)
@@ -66,18 +66,19 @@ def outputs_after(
 
 
 def is_told_anew(node: Node, step: NodeStep) -> bool:
-    """Whether the checkpoint after a rollback, which has left outputs to be seen, must publish sessions that change:
-    no later one knows what the sinks have of them."""
+    """Whether the checkpoint after a rollback must publish the sessions of a state that is published as it changes.
+    It must if the rollback has left outputs in the sinks, because no later checkpoint knows what the sinks have."""
     manifest, lateness = step.last.manifest, node.state.lateness
     changes = isinstance(node.state.window, SessionWindow) and lateness.of_changes is not None
     return changes and manifest.target is not None and told_anew(manifest, step.id) is not None
 
 
 def publishes_changes(node: Node, step: NodeStep) -> bool:
-    """Whether the step publishes what has changed, as its plan says. Before its first checkpoint a job can have a plan
-    of another option; windows are then published as they are now, and nothing is lost: what is not published yet is
-    published by the next step that publishes what has changed, or when they close. Sessions are not: what is published
-    of them when they close is not known to be, and could not be taken back."""
+    """Whether the step publishes what has changed, as its plan says. Before its first checkpoint, a job can have a plan
+    of another option. Its windows are then published by the present option, and nothing is lost: the next step that
+    publishes changes, or the close of the window, publishes the rest. Sessions follow the present option even where
+    the plan says nothing of changes: what they publish as they close is not recorded as published, and could not be
+    taken back."""
     of_changes, planned = node.state.lateness.of_changes, step.task.emit
     if planned is None and isinstance(node.state.window, SessionWindow):
         planned = of_changes
@@ -85,17 +86,17 @@ def publishes_changes(node: Node, step: NodeStep) -> bool:
 
 
 def _holds_back(node: Node, step: NodeStep) -> bool:
-    """Whether the step publishes only if it must. An option that has changed since the plan was put counts where the
-    plan says nothing of changes."""
+    """Whether the step publishes only if it must, because it comes between two early results. The present option
+    decides where the plan says nothing of changes."""
     of_changes, planned = node.state.lateness.of_changes, step.task.emit
     is_early = planned == EARLY or (planned is None and of_changes == EARLY)
     return bool(node.sinks) and of_changes is not None and is_early
 
 
 def _must_publish(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> bool:
-    """Whether a step that holds back publishes what has changed all the same: a window closes, or has closed, of which
-    something is not published, and its panes may leave; the input ends; or a sink has come that lacks every key. Of a
-    state without windows nothing leaves."""
+    """Whether a step that holds back must publish what has changed: the input ends; a sink lacks every key; or a window
+    that closes, or has closed, holds something that is not published, and its panes may leave the state. No key leaves
+    a state without windows."""
     task, window = step.task, bench.node.state.window
     if task.ends or lacks_all(bench.node, step.last.manifest):
         return True
@@ -111,8 +112,9 @@ def _must_publish(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]
 
 
 def _closes_unpublished(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> bool:
-    """Whether a session closes, or has closed, of which something is not published. The agendas say which keys to look
-    at: the last fragment of such a session ends with it, published or not, and what is not published ends no later."""
+    """Whether a session that closes, or has closed, holds something that is not published. The agendas choose the keys
+    to look at: the last fragment of a session ends with it, published or not, and the fragments that are not published
+    end no later."""
     cache, close_at = bench.run_cache, step.task.close_at
     assert isinstance(cache, SessionCache)
     closing = _changing_sessions(bench, step, mapped)
@@ -127,15 +129,15 @@ def _closes_unpublished(bench: NodeBench, step: NodeStep, mapped: Sequence[Mappe
 
 
 def _changing_sessions(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> CloseShard:
-    """What a step publishes of sessions that have changed, in all key groups. Those that become final in it take
-    nothing of the step, and are published too if they were not."""
+    """The closing, in all key groups, that publishes the sessions which have changed. A session that becomes final in
+    this step takes no record of the step, and is published if it was not."""
     closing = replace(step.changing(), final=step.before.final, changes=True)
     return replace(closing, delta=(*closing.delta, *(result.run for result in mapped if result.run)))
 
 
 def changes_after(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> tuple[Closed, ...]:
-    """The results of the keys, and of their windows, that the step or a run of which nothing is published has changed;
-    of all keys for a sink that has none."""
+    """The results of the keys, and of their windows, that have changed in the step or in runs that are not published.
+    A sink that has no rows gets the results of all keys."""
     closings = _changed(bench, step, mapped)
     shards = chain.from_iterable(in_shards(closing, bench.engine.parallelism, None) for closing in closings)
     items = [replace(shard, key_types=key_types(step.before, mapped)) for shard in shards]
@@ -159,8 +161,9 @@ def _changed(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> 
 
 
 def _changed_sessions(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> list[CloseShard]:
-    """Likewise of sessions. To sinks that may have those of some runs, from another job or from before a rollback, all
-    are published anew, and what has become a part of another is taken back."""
+    """The closing of the sessions that have changed, if any. Where the sinks may have sessions of some runs, from
+    another job or from before a rollback, all sessions are published anew, and a session that has become a part of
+    another is taken back."""
     closing, shown_runs = _changing_sessions(bench, step, mapped), told_anew(step.last.manifest, step.id)
     if shown_runs is None:
         closing = replace(closing, whole=joining_sinks(bench.node, step.last.manifest))
@@ -260,7 +263,7 @@ def _closing_lives(
     due = cache.due(state.runs, closing.closed, closing.close_at)
     if not publishes:
         return replace(closing, delta=delta, counts=True), due
-    # Once all that was published has left, the sinks know of nothing that a key could be taken back for.
+    # Once no published run is left in the state, the sinks have no key that could be taken back.
     shown_at = state.shown_to(state.runs)
     unpublished = due if shown_at is None else cache.due(state.runs, shown_at, closing.close_at)
     joining = joining_sinks(bench.node, step.last.manifest)

@@ -1,12 +1,12 @@
-"""Undoing what a rollback takes back, in sinks that can only append: rows that turn the sign of those published since.
+"""A rollback takes back outputs in a sink that can only append, by rows that turn the sign of those published since.
 
-What a reader holds is the sum of what it was given. So the rows of the batches since the target are read once more, and
-of each place (a key, or a key and window) is appended what brings its reader back:
+A reader holds the sum of the rows that it was given. So the batches since the target of the rollback are read once
+more, and for each place (a key, or a key and window) the rows are appended that bring its reader back to the target:
 
 both signs   the row that stood there at the target, and the last row, with ``retracted``
 replace      the last row, with ``retracted``; the next publication gives the sink every row again
 
-The staged rows of kept checkpoints are kept for that.
+The staged rows of kept checkpoints are kept for this purpose.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from persistent.worker.output_tables import RETRACTED, REVISION
 
 
 def adds_up(node: NodePart) -> bool:
-    """Whether readers of its rows add and subtract them; otherwise they let the newest of a place count."""
+    """Whether readers add and subtract the rows of the node; otherwise only the newest row of a place counts."""
     return node.late == RETRACT
 
 
@@ -117,14 +117,14 @@ def undoing_rows(tables: Sequence[pa.Table], key: Sequence[str], revision: int, 
     chosen = np.concatenate([removed, restored]) if both_signs else removed
     takes_back = np.arange(len(chosen)) < len(removed)
     undoing, end = rows.take(pa.array(order[chosen])), len(rows.column_names)
-    for at, values in ((end - 2, np.full(len(chosen), revision)), (end - 1, takes_back)):
-        undoing = undoing.set_column(at, undoing.schema.field(at), pa.array(values, undoing.schema.field(at).type))
+    for at, column in ((end - 2, np.full(len(chosen), revision)), (end - 1, takes_back)):
+        undoing = undoing.set_column(at, undoing.schema.field(at), pa.array(column, undoing.schema.field(at).type))
     return undoing
 
 
 def has_signs(node: NodePart, outputs: pa.Table) -> bool:
-    """Whether rows of a node can say that they are taken back. Windows that are published once have fields alone, which
-    may have these names."""
+    """Whether the rows of a node have the columns that mark a row as taken back. Rows of windows that are published
+    once have no such columns, although a field of a result may have the same name."""
     names: list[str] = outputs.column_names
     return names[-2:] == [REVISION, RETRACTED] and not (node.has_windows and node.late is None)
 
@@ -133,8 +133,8 @@ def _places(keys: Sequence[pa.ChunkedArray], rows: int) -> Integers:
     """A number for each distinct row of these columns."""
     places = np.zeros(rows, np.int64)
     for column in keys:
-        values = pc.fill_null(column.combine_chunks().dictionary_encode("encode").indices, -1)
-        codes = np.asarray(values, dtype=np.int64) + 1
+        indices = pc.fill_null(column.combine_chunks().dictionary_encode("encode").indices, -1)
+        codes = np.asarray(indices, dtype=np.int64) + 1
         places = np.unique(places * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1]
     return places
 
