@@ -39,8 +39,8 @@ logger = logging.getLogger("persistent.driver")
 
 def next_step(bench: Workbench, last: Entry, rows: int, *, is_fenced: bool = True) -> Step | None:
     """The step after ``last``: the plan that was put for it, or a new one of about ``rows`` rows; None if there is
-    nothing to do. ``is_fenced``: whether ``last`` is ours; before, a plan that was put with other options is replaced
-    by one with the next number, which is the number of the fence then. Writes nothing."""
+    nothing to do. ``is_fenced``: whether ``last`` is ours. Before that, a plan that was put with other options is
+    replaced by a plan with the next number, and the fence then has that number. Writes nothing."""
     manifest = last.manifest
     # After our own checkpoint only a driver that fences us can plan, and then the put of our plan finds its plan.
     put = bench.log.plan(manifest.base, manifest.replan) if manifest.id != bench.committed else None
@@ -56,8 +56,9 @@ def next_step(bench: Workbench, last: Entry, rows: int, *, is_fenced: bool = Tru
 
 
 def _step_again(bench: Workbench, last: Entry, rows: int) -> Step | None:
-    """The step of the plan that the newest fence replaces, if that was put with other options, or if the borders of
-    steps are fixed. None if there is no such plan, or smaller steps are tried."""
+    """The step that repeats the plan which the newest fence replaces, under the next number: if that plan was put with
+    other options, or if ``step_rows`` fixes the borders of steps. None if there is no such plan, if a source has
+    forgotten its records, or if smaller steps are tried."""
     manifest = last.manifest
     if not manifest.replan or bench.adopts or manifest.id == bench.committed:
         return None
@@ -76,8 +77,9 @@ def _next_number(put: StepPlan) -> StepPlan:
 
 
 def _corrected_step(bench: Workbench, last: Entry, put: StepPlan, rows: int) -> Step | None:
-    """The step of the same records as the plan ``put``, planned with the present options under the next number; None
-    if they change nothing. What a source has never committed, it plans as if ``put`` did not exist."""
+    """The step of a new plan for the records of the plan ``put``, with the present options and the next number; None if
+    the options change nothing. A source whose records begin elsewhere by these options plans as if ``put`` did not
+    exist."""
     manifest, sources, appended = last.manifest, dict(put.sources), dict[str, pa.Table]()
     for name, step in put.sources.items():
         source = bench.job.sources[name]
@@ -114,7 +116,7 @@ def _corrected_step(bench: Workbench, last: Entry, put: StepPlan, rows: int) -> 
 
 
 def _task_again(bench: NodeBench, part: NodePart, before: TaskStep) -> TaskStep:
-    """What the step does with one node by the present options. ``before``: by those with which it was put."""
+    """What the step does with one node by the present options. ``before``: by the options of the plan put."""
     return structs.replace(_task_step(bench, part, part.zone, ends=before.ends), zone=before.zone)
 
 
@@ -207,7 +209,7 @@ def _lacks_closed(bench: NodeBench, manifest: Manifest) -> bool:
 
 
 def _lacks_totals(bench: NodeBench, manifest: Manifest) -> bool:
-    """Whether a sink does not know of all that holds of a state without windows, or of a key that has expired."""
+    """Whether a sink lacks results of a state without windows, or does not know that a key has expired."""
     node, part = bench.node, manifest.nodes[bench.node.id]
     is_untold = bool(node.sinks) and bench.run_cache.is_untold(part.runs, part.shown_at, part.clock.closed)
     return is_untold or lacks_totals(node, manifest)
@@ -220,8 +222,8 @@ def _lag_ms(source: Source, planned: SourcePlan) -> int:
 
 
 def _quiet_ms(bench: Workbench, manifest: Manifest, reached: int) -> int:
-    """For how long nothing has come, if the clock moves on by that: a window is over then, or what has changed is
-    published early; otherwise 0. A clock that moved on at every look would put a checkpoint at every look."""
+    """The milliseconds in which nothing has come, if the clock moves on by them: a window is over then, or what has
+    changed is published early. Otherwise 0: a clock that moved on at every look would put a checkpoint at each."""
     options = bench.options
     if options.quiet_after_ms is None or not options.follow:
         return 0
@@ -307,8 +309,8 @@ def _source_step(source: SourcePart, planned: SourcePlan, lag_ms: int) -> Source
 
 
 def _budget(bench: Workbench, rows: int, replan: int) -> Budget:
-    """The share of one source, if as many have something to read as in the previous step. ``step_rows`` applies to
-    each, because the rows of a step must depend on the positions alone."""
+    """The share of one source, if as many sources have something to read as in the previous step. ``step_rows`` is not
+    shared, but applies to each source, because the rows of a step must depend on the positions alone."""
     exact = bench.options.step_rows
     smaller = 0 if bench.adopts else replan
     wanted = exact if exact is not None else max(1, (rows >> (3 * smaller)) // bench.busy)
@@ -317,8 +319,8 @@ def _budget(bench: Workbench, rows: int, replan: int) -> Budget:
 
 
 def check_places_apart(planned: Mapping[str, SourcePlan]) -> None:
-    """InvalidPipeline if two sources read the same log, or the same topic, even through different servers. The check is
-    made before the plan is put that finds the second: at most one source has read it."""
+    """InvalidPipeline if two sources read the same log, or the same topic, even through different servers. The check
+    precedes the put of the plan that finds the second source: at most one source has read the place."""
     if len(planned) < 2:
         return
     seen: dict[str, str] = {}
@@ -335,8 +337,8 @@ def check_places_apart(planned: Mapping[str, SourcePlan]) -> None:
 def check_files_apart(
     sources: Mapping[str, Source], indexes: Mapping[str, pa.Table | None], planned: Mapping[str, SourcePlan]
 ) -> None:
-    """InvalidPipeline if a file newly listed by one of the sources is listed by another. ``indexes``: of each source,
-    before its plan. The check is made before the plan is put that lists the file: at most one source has read it."""
+    """InvalidPipeline if a file that one source newly lists is listed by another source too. ``indexes``: the index of
+    each source before its plan. The check precedes the put of that plan: at most one source has read the file."""
     listing = {name: source for name, source in sources.items() if isinstance(source, ListingSource)}
     if len(listing) < 2:
         return

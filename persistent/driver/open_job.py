@@ -47,14 +47,14 @@ logger = logging.getLogger("persistent.driver")
 _ROWS_MIN = 1_000
 _STEP_SECONDS = 1.0
 _GRACE_SECONDS = 5.0
-"""After a request to stop, a step waits so long for a server that may only be disturbed."""
+"""How long a step waits for a server after a request to stop: the server may only be disturbed."""
 _SWEEP_STEPS = 50
 """The first step sweeps, then one in this many: a sweep lists all files, to find those of abandoned attempts."""
 
 
 class OpenJob:
-    """``found``: the newest entry when it was opened; None without a checkpoint. ``last``: the newest now, as this job
-    goes on from it."""
+    """``found``: the newest entry when the job was opened; None without a checkpoint. ``last``: the newest entry now,
+    which the next step follows."""
 
     def __init__(self, bench: Workbench, newest: Entry | None, stop: StopRequest) -> None:
         self.bench = bench

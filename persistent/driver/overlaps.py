@@ -7,9 +7,9 @@ step is split. A later split is mapped again, knowing what the earlier ones have
  it has found a number too old that an earlier one has seen: it is a copy
  it has found a number used again, and an earlier one has seen its origin, perhaps at a later time: it may be a copy
 
-This takes from what a split has seen, and adds nothing; so all splits together have seen the same numbers as before.
-Only their times may change: a record that is no longer new may have been the youngest of its origin. Then the splits
-that were told of it are mapped once more. The first split is right at once, the second after a round, and so on.
+A split that is mapped again has seen fewer numbers, and none more; all splits together have seen the same as before.
+Only the times may change: a record that is no longer new may have been the youngest of its origin. Then the splits
+that know of it are mapped once more. The first split is right at once, the second after a round, and so on.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def _to_tell(
 
 
 def _matters(earlier: GroupSums, rows: GroupSums | None, seen: SeenAfter, known: GroupSums | None) -> bool:
-    """Whether a split that has seen these ``rows`` must know what was seen ``earlier``, and does not."""
+    """Whether a split that has seen these ``rows`` must be mapped again, knowing what was seen ``earlier``. ``known``:
+    what it knew when it was mapped; None at first."""
     if known is not None:
         # The keys and numbers of all splits before one stay the same, round after round.
         return not np.array_equal(latest_of(known), latest_of(earlier))
@@ -102,8 +103,8 @@ def _reach(result: Mapped) -> SeenSpan:
 
 
 def shared_hashes(spans: Sequence[SeenSpan]) -> Words:
-    """The ascending hashes of keys of which several spans have numbers in a common range; of ids that several spans
-    have.
+    """The ascending hashes of the keys that several spans have with numbers in a common range; of ids, the hashes that
+    several spans have.
 
     >>> def span(*numbers): return SeenSpan(np.array([7], np.uint64), *(np.array([n]) for n in (*numbers, 0, 0, 0)))
     >>> shared_hashes([span(1, 4), span(5, 9)]).tolist(), shared_hashes([span(1, 9), span(5, 5)]).tolist()

@@ -120,8 +120,8 @@ def _taken_over(job: Job, last: Entry) -> dict[str, Any]:
 
 
 def _read_kept(bench: Workbench, last: Manifest) -> None:
-    """Read the kept manifests, before the fence, because every attempt would leave one. CorruptCheckpoint if one is
-    damaged."""
+    """Read the kept manifests before the fence is put, because every attempt would leave a fence. CorruptCheckpoint if
+    a manifest is damaged."""
     try:
         bench.kept = bench.log.kept(last)
     except NewerFormat:

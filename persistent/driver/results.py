@@ -37,7 +37,7 @@ class NodeResults:
 
     @property
     def outputs(self) -> int:
-        """The rows for each sink; of sinks that get different numbers, as one that joins does, the largest."""
+        """The number of rows for each sink; where the numbers differ, because a sink joins, the largest."""
         return sum(max(staged.rows for staged in result.staged.values()) for result in self.closed if result.staged)
 
 
@@ -52,7 +52,7 @@ class Results:
 
     @property
     def closed(self) -> tuple[Closed, ...]:
-        """Those of all shards."""
+        """The outputs of all shards."""
         return tuple(closed for node in self.nodes.values() for closed in node.closed)
 
     @property
@@ -96,7 +96,7 @@ def unfolded(folds: Sequence[Fold]) -> frozenset[str]:
 
 
 def runs_after(runs: Runs, folds: Sequence[Fold]) -> Runs:
-    """The runs after these folds, of which those that raised leave everything as it was."""
+    """The runs after these folds. A fold that raised in any of its pieces leaves its runs unchanged."""
     left = unfolded(folds)
     for item, folded in folds:
         if not left & {run.name for run in item.merge.inputs}:

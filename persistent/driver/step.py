@@ -105,8 +105,8 @@ class Step:
     def maps(
         self, splits: Mapping[str, Sequence[Split]], max_future_ms: int, seen: Mapping[str, SeenBefore] | None = None
     ) -> list[MapSplit]:
-        """These splits of the sources of the plan. ``max_future_ms``: used if the plan has none. ``seen``: of each
-        source that recognises copies."""
+        """The items that map these splits. ``max_future_ms``: the limit if the plan has none. ``seen``: the seen
+        records of each source that recognises copies."""
         plan, last = self.plan, self.last.manifest
         limit = time_limit_of(self, max_future_ms)
         nodes = {
@@ -173,8 +173,8 @@ class Step:
             silence_ms={name: silence_ms([part.span for part in parts]) for name, parts in seen.items()},
             corrected=sum(closed.corrected for closed in results.closed),
             expired=sum(closed.expired for closed in results.closed),
-            expired_in={id: sum(closed.expired for closed in of.closed) for id, of in results.nodes.items()},
-            late_windows={id: added(mapped.late_windows for mapped in of.mapped) for id, of in results.nodes.items()},
+            expired_in={id: sum(closed.expired for closed in node.closed) for id, node in results.nodes.items()},
+            late_windows={id: added(split.late_windows for split in node.mapped) for id, node in results.nodes.items()},
             behind_ms={name: max(part.behind_ms for part in parts) for name, parts in seen.items()},
         )
 
@@ -214,7 +214,7 @@ class NodeStep:
     @property
     def final(self) -> int:
         """The clock up to which windows are final for this step. A plan of other options, or from before a migration,
-        opens none again."""
+        makes no final window open again."""
         return max(self.before.final, self.task.final)
 
     @property
@@ -223,7 +223,8 @@ class NodeStep:
         return self.task.zone or self.before.zone
 
     def ends_with_changes(self, joining: Sequence[str]) -> bool:
-        """Whether the input ends, and keys have changed since an end was last published, or a sink has none yet."""
+        """Whether the input ends, and the state has something to publish: keys that have changed since the last
+        publication; for ``joining`` sinks, any key."""
         return self.task.ends and bool(self.before.runs if joining else self.before.fresh())
 
     def closing(self) -> CloseShard:
@@ -244,14 +245,15 @@ class NodeStep:
         )
 
     def changing(self) -> CloseShard:
-        """The same, which closes no window and publishes all that has changed since it was last published."""
+        """A closing of all key groups that closes no window, and publishes all that has changed since the last
+        publication."""
         before, closing = self.before, self.closing()
         published = tuple(run for run in before.runs if run.first <= before.published)
         return replace(closing, runs=published, delta=before.fresh(), close_at=closing.closed)
 
     def closes(self, window: AnyWindow | None, parallelism: int, joining: tuple[str, ...] = ()) -> list[CloseShard]:
-        """All shards of the state; a large one has as many as run in parallel. ``joining``: the sinks that get every
-        key."""
+        """The shards of the state; a large state has at least as many as run in parallel. ``joining``: the sinks that
+        get every key."""
         if window is None:
             return in_shards(replace(self.changing(), whole=joining), parallelism, None)
         closing = replace(self.closing(), whole=joining)
@@ -270,7 +272,7 @@ class NodeStep:
 
 
 def in_shards(closing: CloseShard, parallelism: int, panes: tuple[int, int] | None) -> list[CloseShard]:
-    """A closing of all key groups, by shard. ``panes``: count only what lies in them."""
+    """A closing of all key groups, divided into shards. ``panes``: a range; rows outside do not count for the size."""
     runs = (*closing.runs, *closing.delta)
     least = parallelism if sum(run.rows_left for run in runs) > SHARD_ROWS else 1
     return [replace(closing, low=low, high=high) for low, high in shards(runs, least, panes=panes)]

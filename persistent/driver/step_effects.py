@@ -110,7 +110,7 @@ def _run_items(bench: Workbench, step: Step) -> Results:
 
 def _closes(bench: NodeBench, step: NodeStep) -> tuple[list[CloseShard], int]:
     """The shards whose windows close, or whose changed keys are published; without a sink, how many windows close.
-    Sessions are of one key each, so shards count them."""
+    Sessions that close are counted by their shards, because each has one key."""
     node, before = bench.node, step.before
     open_and_due = before.runs, before.clock.closed, step.task.close_at
     joining = joining_sinks(node, step.last.manifest)
@@ -137,7 +137,7 @@ def _node_results(
 
 
 def _folds(done: Sequence[tuple[Item, Result]], node: str) -> tuple[Fold, ...]:
-    """The folds of the runs of a node; of no node, those of seen records."""
+    """The folds of the runs of ``node``; if it is empty, the folds of seen records."""
     return tuple(
         (item, result)
         for item, result in done

@@ -38,7 +38,7 @@ from persistent.zone import Zone
 logger = logging.getLogger("persistent.driver")
 
 SPLIT_SECONDS: float = 0.02
-"""What a split takes at least, or it is not worth one."""
+"""The least time of a split: records that take less are not worth a split of their own."""
 
 
 class NodeBench:
@@ -58,7 +58,7 @@ class NodeBench:
         return self._state.zone
 
     def keep_zone(self, zone: Zone | None) -> bool:
-        """Use these rules of the time zone of the windows, if they have one; returns whether they are others."""
+        """Use these rules of the time zone, if the windows have one; returns whether the rules have changed."""
         state = self._state.in_zone(zone)
         if state.zone == self.node.state.zone:
             return False
@@ -86,8 +86,8 @@ class Workbench:
     """``first``: the empty checkpoint of the job. ``kept``: the manifests whose files are kept, by id. ``committed``:
     the id of the last checkpoint that this driver has put. ``unfolded``: runs whose fold raised, with the error; this
     driver does not try them again. ``adopts``: whether the task changed before anything was committed; the next plan
-    then has a new number. ``corrects``: base and number of a plan that was put with other options, which one with the
-    next number replaces. ``busy``: how many sources the last plan reads. ``split_rows``: how many records are worth a
+    then has a new number. ``corrects``: base and number of a plan that was put with other options; a plan with the next
+    number replaces it. ``busy``: how many sources the last plan reads. ``split_rows``: how many records are worth a
     split of their own, by what they took in the last step. ``quiet``: how long nothing was found to read. ``measured``,
     ``losing``, ``confirming``: the sources with these abilities, by name; each is asked once, not at every step.
     ``nodes``: the bench of each node."""
@@ -124,8 +124,8 @@ class Workbench:
                 bench.work = self.work
 
     def keep_pace(self, rows: int, splits: int, seconds: float) -> None:
-        """Store how long the splits of a step took that has read so many records: a split costs a run, and its files,
-        so records that are mapped at once are not spread over several."""
+        """Store how long the splits of a step took, and how many records they read. A split costs a run and its files,
+        so records that are mapped in an instant are not spread over several splits."""
         if rows and seconds > 0:
             self.split_rows = max(1, int(rows * SPLIT_SECONDS / (seconds * splits)))
 
