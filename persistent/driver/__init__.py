@@ -3,24 +3,25 @@
  effects            the effects of a driver, and their order
  open_job           a job that is looked at, taken over, and stepped, until nothing is left to do
  recover            performs the effects of taking over
- next_step          the step that follows from the newest manifest and the sources, of which no input is read twice;
-                    put_plan: of a plan that was put
+ next_step          the step that follows from the newest manifest and the sources, and reads no input twice;
+                    put_plan: whether the step runs a plan that was put
  step               the progress of a step, as a value: what is due, and what to do
- step_effects       performs the effects of a step; results: what they come to, for each node, and its runs
+ step_effects       performs the effects of a step; results: their results for each node, and the runs after them
 
 What a step follows from, and leads to:
 
  commit             the next manifest, and its sinks, as a pure function of the last one; seen_part: its seen records
  publish            makes committed outputs visible, takes back after a rollback, collects garbage
  publish_after      publishes what depends on the step itself: late records, changes, keys that expire
- output_batches     the batches that each sink is given, and has, by its name; undoing: rows that take back some
+ output_batches     the batches of each sink, by its name; undoing: the rows that take back batches
  overlaps           judges copies that splits of one step have in common
  drift              a source that is far ahead waits
 
 What a driver holds:
 
- workbench          for one run of a job, and for each node of it; and for how long nothing has come
- run_cache          the panes and inputs that the runs hold, each read at most once; agenda_cache: of sessions and lives
+ workbench          the tools and facts of one run of a job, and of each node; for how long nothing has come
+ run_cache          the panes and inputs that the runs hold, each read at most once; agenda_cache: when sessions and
+                    lives end
  options            the user's choices besides the job
 
 What a job may be:
@@ -35,8 +36,8 @@ What a job may be:
 
 What a run reports:
 
- report             the figures of a step and of a run; series: few points of many steps
- notes              collects them, and cautions; likely_mistakes: what these say
+ report             the figures of a step and of a run; series: a few points for many steps
+ notes              collects the figures and cautions of a run; likely_mistakes: the texts of the cautions
  nothing_published  why a run has published nothing
  observer           sees what a run commits
 """

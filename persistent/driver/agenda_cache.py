@@ -87,7 +87,7 @@ class SessionCache(_Agendas):
         return min((int(agenda.ends[start]) for agenda, start in starts if start < len(agenda.ends)), default=None)
 
     def with_due(self, closings: Sequence[CloseShard]) -> list[CloseShard]:
-        """The closings of shards in which a session may end, with the hashes of the keys of these."""
+        """The closings of the shards in which a session may end, each with the hashes of the keys of such sessions."""
         due_shards = []
         for shard in closings:
             agendas = list(self._of(shard.runs))
@@ -105,8 +105,9 @@ class SessionCache(_Agendas):
         return ((int(self._sessions.last_number(earliest)), int(self._sessions.last_number(closed - 1))),)
 
     def with_over(self, folds: Sequence[FoldRuns], runs: Sequence[Run]) -> list[FoldRuns]:
-        """The folds of some of these runs. A session that ends before another run has anything is as the fold sees it:
-        what the run holds is not less than the gap behind it, or in a later cell."""
+        """The folds of some of these runs, each with the time up to which it may drop sessions. A session that ends
+        before the earliest message of the other runs is whole in the fold: their messages follow it by at least the
+        gap, or are in a later cell."""
         return [
             replace(fold, over=min([fold.final, *(agenda.earliest for agenda in self._of(beside(runs, fold.merge)))]))
             for fold in folds
@@ -124,7 +125,8 @@ class LifeCache(_Agendas):
         return shown_at is not None and len(self.due(runs, shown_at, closed)) > 0
 
     def with_over(self, folds: Sequence[FoldRuns], runs: Sequence[Run]) -> list[FoldRuns]:
-        """The folds of some of these runs. What ends before another run has anything is as the fold sees it."""
+        """The folds of some of these runs, each with the time up to which it may drop lives. A life that ends before
+        the earliest message of the other runs is whole in the fold."""
         bounded_folds = []
         for fold in folds:
             over = self._ttl.over(fold.final, fold.shown_at)

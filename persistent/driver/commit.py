@@ -74,7 +74,7 @@ def _with_seen(
     watermark: int,
     kinds: Mapping[str, Mapping[str, str]],
 ) -> dict[str, SourcePart]:
-    """The sources with the records seen of each; without deduplication, with none."""
+    """The sources, each with its seen records; a source without deduplication has none."""
     with_seen = {}
     for name, source in sources.items():
         before = seen_of(old, dedupe, name)
@@ -156,9 +156,9 @@ def next_node(node: Node, step: NodeStep, results: NodeResults, reached: int) ->
 
 
 def next_sinks(node: Node, step: NodeStep, results: NodeResults) -> dict[str, SinkPart]:
-    """The sinks of a node after a step. Where all that has changed is published, a sink that a rollback has emptied
-    gets all that it lacks. Without a sink, the facts about previous ones are kept, with empty batches, because a mark
-    must find each batch after its predecessor."""
+    """The sinks of a node after a step. A sink that a rollback has emptied stays marked so until a step gives it all
+    that it lacks, or stages a batch for it. Without a sink, the parts of the previous sinks are kept, with empty
+    batches, because a mark must find each batch after its predecessor."""
     before, id = step.last.manifest.sinks_of(node.id), step.attempt.id
     if not node.sinks:
         return {name: replace(part, unpublished=_emptied(part)) for name, part in before.items()}
@@ -175,7 +175,7 @@ def next_sinks(node: Node, step: NodeStep, results: NodeResults) -> dict[str, Si
 def next_late_sink(
     before: Mapping[str, SinkPart], id: int, sink: AnySink | None, staged: tuple[Staged, ...]
 ) -> dict[str, SinkPart]:
-    """Likewise the sink of late records, under its name, if there is one."""
+    """The sink of late records after a step, under its name; empty without such a sink."""
     if sink is None:
         return {}
     return {LATE_SINK: _next_sink(before, LATE_SINK, id, sink, staged)}
@@ -244,8 +244,8 @@ def watermark_after(
 
 
 def _next_clock(step: NodeStep, reached: int, *, joins: bool) -> NodeClock:
-    """The clock of a node after a step. ``joins``: a sink is listed for the first time, which the end of the input has
-    not reached."""
+    """The clock of a node after a step. ``joins``: a sink is listed for the first time, so what the end of the input
+    publishes has not reached it."""
     clock, plan, task = step.before.clock, step.plan, step.task
     if plan.quiet_ms:
         reached = clock.quiet_from(reached) + plan.quiet_ms

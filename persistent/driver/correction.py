@@ -70,7 +70,7 @@ class Amendment:
         return digest(self.added, self.removed)
 
     def applied(self, manifest: Manifest, url: str) -> Correction | None:
-        """Its account, if it was applied. Refused if that one had other records."""
+        """The account of the correction, if it was applied. Refused if it was applied with other records."""
         known = manifest.corrections.get(self.name)
         if known is not None and known.sha256 != self.sha256:
             raise Refused(
@@ -149,8 +149,8 @@ def _publish_owed(job: Job, log: Log, manifest: Manifest) -> None:
 
 
 def _check_sinks(job: Job, manifest: Manifest) -> None:
-    """Refused if the sinks are not those of the last step: only a step gives a new sink what it lacks. A job that
-    starts from a savepoint, or is a sum, and has made no step, gives its sinks as its first step would."""
+    """Refused unless the job has the sinks of the last step: only a step gives a new sink what it lacks. A job that
+    starts from a savepoint, or is a sum, and has made no step, can have any: they are treated as in its first step."""
     if manifest.publishes is None and not manifest.sinks:
         return
     had = sorted(name for name in manifest.sinks if manifest.publishes is not False or manifest.sinks[name].late)
@@ -173,7 +173,7 @@ def _plan(job: Job, last: Entry) -> StepPlan:
 
 
 def _task(node: Node, part: NodePart) -> TaskStep:
-    """What it is for one node."""
+    """What the plan does with one node."""
     lateness, closed = node.state.lateness, part.clock.closed
     final_at = None if lateness.final(part.final, closed) is None else part.final
     return TaskStep(close_at=closed, final_at=final_at, emit=lateness.of_changes)
@@ -191,7 +191,7 @@ def _rows(job: Job, options: Options, last: Entry, amendment: Amendment) -> Corr
 
 
 def _judged(step: NodeStep) -> Judged:
-    """By what one node judges records."""
+    """The clocks, key types and runs by which one node judges records."""
     before = step.before
     return Judged(before.clock.watermark, step.final, before.key_types, before.runs)
 
@@ -235,8 +235,8 @@ def _written(bench: NodeBench, step: NodeStep, rows: GroupSums) -> MappedNode:
 
 
 def _results(bench: NodeBench, step: NodeStep, rows: GroupSums | None) -> NodeResults:
-    """What the correction publishes of a node: what it changes of closed windows, or of all that is published as it
-    changes. Without rows it changes nothing, and can have to publish all the same."""
+    """The results of the correction for one node: its run, and the outputs that it changes: those of closed windows,
+    or all in a state that is published as it changes. Without rows it changes nothing, but may have to publish."""
     node = bench.node
     if rows is None and not is_told_anew(node, step):
         return NodeResults()
@@ -248,8 +248,8 @@ def _results(bench: NodeBench, step: NodeStep, rows: GroupSums | None) -> NodeRe
 
 
 def _with_delta(bench: NodeBench, step: NodeStep, results: NodeResults) -> NodePart:
-    """The node with the run of the correction, and what is published of it. The end of the input no longer holds where
-    a window is open again, until the next one."""
+    """The node after the correction, with its run and the marks of what is published. If a window is open now, the
+    input no longer counts as ended, until it ends the next time."""
     state, before, runs = bench.node.state, step.before, (*step.before.runs, *results.delta)
     window, lateness, clock = state.window, state.lateness, before.clock
     is_open = bench.run_cache.largest_end(runs, clock.closed) > clock.closed

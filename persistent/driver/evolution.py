@@ -3,7 +3,7 @@
  fields of a record   columns are renamed, dropped, or filled with the identity; nothing is decoded
  all else             a function of one element, applied to the sum of every key and pane
  another task         its state is dropped, if allowed; the new one begins empty, at the source's positions
- another state        of a task with several: a new one begins so; one that is no more is dropped, if allowed
+ another state        of a task with several: a new state begins likewise; a removed state is dropped, if allowed
 
 The manifest is of kind ``migration``: it has the clock, positions, accounts and outputs of the fence below it. A step
 planned before is still the next one. After a kill at any point, the next run begins it anew or finds it done.
@@ -214,18 +214,18 @@ def _check_answer(was: NodePart, now: NodePart, url: str) -> None:
 
 
 def to_tell_anew(node: NodePart, closed: int) -> NodePart:
-    """A state of which every key is to be published. Of sessions it stays known what was published of them: those that
-    have grown since are taken back."""
+    """The node, marked to publish every key again. A node whose sessions were published keeps its marks, so that
+    published sessions which have grown since are taken back."""
     if node.has_sessions and node.published > 0:
         return node
     return node.unpublished().shown_since(closed)
 
 
 def check_emission(manifest: Manifest, expected: Manifest, url: str, *, is_ours: bool = False) -> None:
-    """InvalidPipeline if the sinks of a checkpoint have rows of another kind of emission, beside which those of this
-    one would be wrong: a window published as it changed would be published again when it closes, or a row stay that
-    only its retraction takes away. Totals that replace each other can be published at either time. ``is_ours``: the
-    checkpoint is taken over, and says which sinks have the rows of the job that it started from."""
+    """InvalidPipeline if the sinks of a checkpoint have rows of another kind of emission, which contradict the rows of
+    this one: a window that was published as it changed would be published again as it closes, or a row would stay that
+    only a retraction removes. Totals that replace each other can be published at either time. ``is_ours``: whether the
+    checkpoint is taken over, and so tells which sinks have the rows of the job that it started from."""
     for name, state in expected.nodes.items():
         old = manifest.nodes[name]
         goes_on = is_ours and any(place.node == name and place.continues for place in manifest.inherits.values())
@@ -254,9 +254,9 @@ def _emission_text(state: NodePart) -> str:
 
 
 def with_nodes(old: Manifest, nodes: Mapping[str, NodePart]) -> Manifest:
-    """The same checkpoint with these nodes, which have read what the others have read. The only node of a renamed task
-    begins with the clock of the one before; a node that is added begins at the clock of the others, with all windows
-    closed that had ended, and knows of no record before. A sink follows the state that it takes."""
+    """The checkpoint ``old`` with these nodes, which have read what its own nodes have read. The only node of a renamed
+    task keeps the clock of the old node. An added node begins at the clock of the others: windows that ended before are
+    closed, and it holds no earlier record. A sink follows the state that it takes."""
     tasks = [name.partition("/")[0] for name in nodes]
     read, *_ = [old.tasks[name] for name in tasks if name in old.tasks] or old.tasks.values()
     clocks, added = {name: node.clock for name, node in old.nodes.items()}, None
@@ -339,7 +339,8 @@ def column_sources(before: Collection[str], after: Collection[str], evolve: Evol
 
 
 def _moved_unseen(monoid: RecordMonoid, evolve: Evolution) -> list[str]:
-    """The fields that this evolution would move again in a state of this very record; none if it would be refused."""
+    """The fields that this evolution would move once more in a state that already has this record, because nothing
+    tells the two apart; none if it would be refused."""
     fields = fields_of(monoid.fingerprint()) or {}
     moved = [old for new, old in column_sources(fields, fields, evolve).items() if old not in (None, new)]
     try:

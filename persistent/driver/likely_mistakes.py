@@ -105,8 +105,8 @@ def of_records(rows: int, late: int, dead: int, first_dead: str, *, ended: bool)
 
 
 def of_refused(rows: int, late: int, refused: Mapping[str, int], *, ended: bool) -> Iterator[tuple[str, str]]:
-    """Each of several states that has refused at least half of the records, where not as many were late, as another
-    state took them. ``refused``: by state.
+    """Each of several states that has refused at least half of the records, although fewer were late, because another
+    state took them. ``refused``: the number of refused records, by state.
 
     >>> [(what, text[:48]) for what, text in of_refused(10, 1, {"hourly": 6, "total": 1}, ended=True)]
     [('late in hourly', '6 of 10 records read came too late for the state')]

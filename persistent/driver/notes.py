@@ -40,8 +40,8 @@ _SUMMED = (
 )
 
 _LOGGED: set[tuple[str, str]] = set()
-"""The likely mistakes in pipelines that this process has logged, each with its task: they stay as they are from run to
-run, while what happens to records is logged of each run. The report of each run has all of them."""
+"""The likely mistakes in pipelines that this process has logged, each with its task. They are logged once, because they
+stay the same from run to run; what happens to records is logged in each run. The report of a run has all of them."""
 
 
 class Notes:
@@ -237,7 +237,7 @@ class Notes:
         return f"the windows that end after {utc_text(manifest.nodes[node.id].final)}"
 
     def _had(self, manifest: Manifest, part: SinkPart) -> str:
-        """What a sink has that is left out. Its state can be gone too."""
+        """What a sink that is left out has received. Its state may be dropped too."""
         for id, bench in self._bench.nodes.items():
             if id == part.node and bench.node.state.window is not None:
                 return f"it has the windows that closed up to {utc_text(manifest.nodes[id].clock.closed)}"

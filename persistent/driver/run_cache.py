@@ -31,7 +31,7 @@ class RunCache:
         self._index: dict[str, tuple[tuple[str, ...], pa.Table | None]] = {}
 
     def learn(self, run: Run, panes: Integers, agenda: Agenda | None = None) -> None:
-        """Store the panes of a run just written. ``agenda``: of its sessions, if its windows are some."""
+        """Store the panes of a run just written. ``agenda``: the agenda of the run, if it holds sessions or lives."""
         self._panes[run.name] = panes
 
     def forget_all_but(self, runs: Iterable[Run]) -> None:
@@ -87,16 +87,16 @@ class RunCache:
         return False
 
     def is_untold(self, runs: Iterable[Run], shown_at: int | None, closed: int) -> bool:
-        """Whether the sinks do not know of a key that has expired since ``shown_at``, when the clock was closed up to
-        there."""
+        """Whether a key may have expired after ``shown_at`` and up to ``closed``, so that the sinks do not know of it.
+        ``shown_at``: the clock at the last publication; None before the first."""
         return False
 
     def with_due(self, closings: Sequence[CloseShard]) -> list[CloseShard]:
-        """The closings that may have something to close, with the keys that may."""
+        """The closings that may have something to close; of sessions, with the hashes of the keys to look at."""
         return list(closings)
 
     def with_over(self, folds: Sequence[FoldRuns], runs: Sequence[Run]) -> list[FoldRuns]:
-        """The folds of some of these runs, with the time up to which they drop sessions."""
+        """The folds of some of these runs; of sessions and lives, each with the time up to which it may drop them."""
         return list(folds)
 
     def first_end(self, runs: Iterable[Run], closed: int) -> int | None:

@@ -64,8 +64,8 @@ def seen_after(
     kinds: Mapping[str, str] = MappingProxyType({}),
     recorded: Mapping[str, Any] = MappingProxyType({}),
 ) -> SeenPart:
-    """The seen records after a step that wrote these new runs, of names of these kinds, and moved the clock to
-    ``watermark``. ``recorded``: by the plan of the source."""
+    """The seen records after a step. ``new``: the runs that it wrote. ``watermark``: the clock that it moved to.
+    ``kinds``: the kinds of the values that it read, by column. ``recorded``: by the plan of the source."""
     expired = _horizon(seen, dedupe, watermark, recorded)
     runs = tuple(run for run in (*runs_after(seen.runs, folded), *new) if run.pane_max >= expired)
     return replace(seen, expired=expired, runs=runs, kinds={**seen.kinds, **kinds})
@@ -81,8 +81,8 @@ def kinds_read(job: Job, plan: StepPlan) -> dict[str, dict[str, str]]:
 
 
 def check_names(job: Job, manifest: Manifest, source: str, recorded: Mapping[str, Any]) -> None:
-    """InvalidPipeline unless the records of this plan have the columns that identify them. FingerprintChanged if their
-    names are of another kind than those that were seen."""
+    """InvalidPipeline unless the records of this plan have the columns that identify them. FingerprintChanged if these
+    columns have another kind of value than in the seen records."""
     schema = job.sources[source].schema(recorded)
     guessed = columns_of_text(recorded) if getattr(job.sources[source], "infers", False) else ()
     check_columns(job.dedupe[source], schema, guessed)
