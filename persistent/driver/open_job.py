@@ -181,8 +181,6 @@ def open_job(job: Job, engine: Engine, options: Options, stop: StopRequest | Non
     return OpenJob(bench, bench.log.newest(), stop or StopRequest())
 
 
-logger = logging.getLogger("persistent.driver")
-
 _POLL_SECONDS = 0.2
 
 

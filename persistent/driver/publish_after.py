@@ -161,9 +161,8 @@ def _changed(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> 
 
 
 def _changed_sessions(bench: NodeBench, step: NodeStep, mapped: Sequence[MappedNode]) -> list[CloseShard]:
-    """The closing of the sessions that have changed, if any. Where the sinks may have sessions of some runs, from
-    another job or from before a rollback, all sessions are published anew, and a session that has become a part of
-    another is taken back."""
+    """The closing of the sessions that have changed, if any. Where a rollback has left sessions of some runs
+    with the sinks, all sessions are published anew, and a session that has become a part of another is taken back."""
     closing, shown_runs = _changing_sessions(bench, step, mapped), told_anew(step.last.manifest, step.id)
     if shown_runs is None:
         closing = replace(closing, whole=joining_sinks(bench.node, step.last.manifest))
