@@ -100,7 +100,7 @@ class _Chosen(Monoid[Chosen]):
     def unpack(self, columns: Columns) -> list[Chosen]:
         valid, *stored = columns
         loaded = zip(*(kind.load(column) for kind, column in zip(self.pairs.stored, stored)))
-        return [self.pairs.nest(row) if held else None for held, row in zip(valid.tolist(), loaded)]
+        return [self.pairs.nest(row) if is_valid else None for is_valid, row in zip(valid.tolist(), loaded)]
 
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
         if len(starts) == len(columns[0]):

@@ -123,9 +123,9 @@ class _FixedExtreme(_Extreme):
             self._kernel.at(best, cells, values)
         if is_constant(valid):
             return (best[held], np.broadcast_to(valid[:1], len(held)))
-        found = np.zeros(len(counts), np.bool_)
-        found[cells[valid]] = True
-        return (best[held], found[held])
+        valid_cells = np.zeros(len(counts), np.bool_)
+        valid_cells[cells[valid]] = True
+        return (best[held], valid_cells[held])
 
     def present_columns(self, columns: Columns) -> pa.Array:
         return self.to_arrow(columns)[0]
@@ -188,7 +188,7 @@ class _WideExtreme(_Extreme):
 
     def unpack(self, columns: Columns) -> list[Any]:
         column, valid = columns
-        return [value if held else None for value, held in zip(self.values.load(column), valid.tolist())]
+        return [value if is_valid else None for value, is_valid in zip(self.values.load(column), valid.tolist())]
 
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
         if len(starts) == len(columns[0]):

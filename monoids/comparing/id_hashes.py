@@ -39,8 +39,8 @@ def hash_ids(seed: int, keys: Any, length: int) -> tuple[Words, Column | None]:
     columns = _key_columns(keys, length)
     if columns is None:
         hashes = [hash_id(seed, key) for key in keys]
-        return np.array([one or 0 for one in hashes], np.uint64), np.array(
-            [one is not None for one in hashes], np.bool_
+        return np.array([id_hash or 0 for id_hash in hashes], np.uint64), np.array(
+            [id_hash is not None for id_hash in hashes], np.bool_
         )
     present: Column | None = None
     for column in columns:

@@ -147,8 +147,8 @@ def _bytes_key(begins: Integers, lengths: Integers, data: Column, at: int) -> Ro
         if whole:
             return words_at[places].astype(np.uint64)
         left = (lengths if rows is None else lengths[rows]) - at
-        found = words_at[np.minimum(places, len(data) - 8)].astype(np.uint64)
-        found &= _MASKS[np.clip(left, 0, 8)]
-        return found
+        loaded = words_at[np.minimum(places, len(data) - 8)].astype(np.uint64)
+        loaded &= _MASKS[np.clip(left, 0, 8)]
+        return loaded
 
     return key

@@ -34,8 +34,8 @@ class OrderedPair:
     def accept(self, value: Any) -> tuple[Any, Any] | None:
         """One pair; None for None or for a pair with None in it. TypeError for anything else."""
         by, chosen = pair(value, self.names)
-        held, accepted = self.by.accept(by), None if chosen is None else self.value.type.accept(chosen)
-        return None if held is None or accepted is None else (held, accepted)
+        accepted_by, accepted_value = self.by.accept(by), None if chosen is None else self.value.type.accept(chosen)
+        return None if accepted_by is None or accepted_value is None else (accepted_by, accepted_value)
 
     def flatten(self, accepted: tuple[Any, Any] | None) -> list[Any]:
         """One value per column."""

@@ -127,10 +127,10 @@ class Order:
         flat = [self.flatten(self.accept(value)) for value in values]
         return [leaf.store([row[at] for row in flat]) for at, leaf in enumerate(self.leaves)]
 
-    def _refused(self, given: str) -> TypeError:
-        given = given if len(given) <= 60 else given[:57] + "..."
+    def _refused(self, description: str) -> TypeError:
+        description = description if len(description) <= 60 else description[:57] + "..."
         known = f" or mappings of {', '.join(self.names)}" if self.names else ""
-        return TypeError(f"{self.title} takes tuples of {len(self.parts)} parts{known}, not {given}")
+        return TypeError(f"{self.title} takes tuples of {len(self.parts)} parts{known}, not {description}")
 
 
 def order_of(owner: str, option: str, type: Any) -> Order:

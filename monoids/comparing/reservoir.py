@@ -87,8 +87,8 @@ class Reservoir(Table[SampleEntries]):
 
     def lift(self, value: Any) -> SampleEntries:
         """``value``: a pair, as a tuple or a mapping of ``id`` and ``value``, or None. TypeError for anything else."""
-        key, given = pair(value, _NAMES)
-        accepted = None if given is None else self._value.accept(given)
+        key, item = pair(value, _NAMES)
+        accepted = None if item is None else self._value.accept(item)
         priority = hash_id(self.seed, key)
         return () if accepted is None or priority is None else ((priority, accepted),)
 
@@ -98,13 +98,13 @@ class Reservoir(Table[SampleEntries]):
     def decode(self, data: bytes) -> SampleEntries:
         element = encoding.decode(data)
         try:
-            held = self.fold([((priority, self._value.accept(value)),) for priority, value in element])
+            sample = self.fold([((priority, self._value.accept(value)),) for priority, value in element])
         except (TypeError, ArithmeticError) as error:
             raise ValueError(f"{self!r}: the encoded element is not a sample of its type: {error}") from error
-        hashes = all(type(priority) is int and 0 <= priority < 2**64 for priority, _ in held)
-        if not hashes or encoding.encode(held) != data:
+        hashes = all(type(priority) is int and 0 <= priority < 2**64 for priority, _ in sample)
+        if not hashes or encoding.encode(sample) != data:
             raise ValueError(f"{self!r}: the encoded element is not in this monoid's canonical form")
-        return held
+        return sample
 
     def entries(self, element: SampleEntries) -> tuple[list[int], list[Any]]:
         return [priority for priority, _ in element], [value for _, value in element]
@@ -124,19 +124,19 @@ class Reservoir(Table[SampleEntries]):
             values = (values["id"], values["value"])
         if not isinstance(values, tuple) or len(values) != 2:
             return super().lift_rows(values, length)
-        ids, given = values
-        return self._elements(ids, self.smallest.lift_rows(given, length), length)
+        ids, items = values
+        return self._elements(ids, self.smallest.lift_rows(items, length), length)
 
     def lift_columns(self, values: Any) -> Columns:
         if isinstance(values, (pa.Array, pa.ChunkedArray)) and pa.types.is_list(values.type):
             values = python_list(values)
-        ids, given = pair_columns(values, _NAMES)
-        return self._elements(ids, self.smallest.lift_columns(given), len(values))
+        ids, items = pair_columns(values, _NAMES)
+        return self._elements(ids, self.smallest.lift_columns(items), len(values))
 
     def _elements(self, ids: Any, inner: Columns, length: int) -> Columns:
         priorities, valid = hash_ids(self.seed, ids, length)
-        _, given = inner
-        valid = given if valid is None else valid & given
+        _, valid_items = inner
+        valid = valid_items if valid is None else valid & valid_items
         return self.single(priorities, None if valid.all() else valid, inner)
 
     def merge(self, table: Ragged, segments: Integers, count: int) -> Ragged:

@@ -91,12 +91,12 @@ class _Top(Monoid[TopEntries]):
         if not isinstance(element, tuple) or len(element) > self.k:
             raise ValueError(f"{self!r}: the encoded element is not a tuple of at most {self.k} values")
         try:
-            held = self.fold([self.lift(entry) for entry in element])
+            entries = self.fold([self.lift(entry) for entry in element])
         except (TypeError, ArithmeticError) as error:
             raise ValueError(f"{self!r}: the encoded element is not of its type: {error}") from error
-        if encoding.encode(held) != data:
+        if encoding.encode(entries) != data:
             raise ValueError(f"{self!r}: the encoded element is not in this monoid's canonical form")
-        return held
+        return entries
 
     # Columns.
 
@@ -141,8 +141,8 @@ class _Top(Monoid[TopEntries]):
 
     def present_columns(self, columns: Columns) -> pa.Array:
         (table,) = columns
-        shown = [kind.show(column) for kind, column in zip(self.stored, table.flat())]
-        return list_array(table.lengths, _entries_array(shown, self.output_type), self.output_type)
+        arrays = [kind.show(column) for kind, column in zip(self.stored, table.flat())]
+        return list_array(table.lengths, _entries_array(arrays, self.output_type), self.output_type)
 
     def to_arrow(self, columns: Columns) -> list[pa.Array]:
         (table,) = columns
