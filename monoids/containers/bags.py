@@ -109,8 +109,8 @@ class Bag(CountTable):
         return self.type.title
 
     def lift(self, value: Any) -> Tally:
-        held = None if is_missing(value) else self.type.accept(value)
-        return {} if held is None else {held: 1}
+        accepted = None if is_missing(value) else self.type.accept(value)
+        return {} if accepted is None else {accepted: 1}
 
     def present(self, element: Tally) -> list[dict[str, Any]]:
         return [{"value": value, "count": element[value]} for value in sorted(element, key=encoding.order_key)]

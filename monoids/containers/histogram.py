@@ -85,8 +85,8 @@ class BucketHistogram(CountTable):
         return {} if is_missing(value) else {self.index(self.type.accept(value)): 1}
 
     def present(self, element: Tally) -> list[dict[str, Any]]:
-        shown = [(*self.bounds(index), element[index]) for index in sorted(element)]
-        return [{"lower": lower, "upper": upper, "count": count} for lower, upper, count in shown]
+        buckets = [(*self.bounds(index), element[index]) for index in sorted(element)]
+        return [{"lower": lower, "upper": upper, "count": count} for lower, upper, count in buckets]
 
     def check_keys(self, keys: Iterable[Any]) -> None:
         for key in keys:
@@ -103,16 +103,16 @@ class BucketHistogram(CountTable):
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
         (table,) = super().from_arrow(arrays)
         (keys,) = table.columns[:1]
-        found = self.are_buckets(keys)
-        if not found.all():
-            raise ValueError(f"{self!r}: there is no bucket {keys[np.argmin(found)]}")
+        valid = self.are_buckets(keys)
+        if not valid.all():
+            raise ValueError(f"{self!r}: there is no bucket {keys[np.argmin(valid)]}")
         return (table,)
 
     def present_columns(self, columns: Columns) -> pa.Array:
         (table,) = columns
         keys, counts = table.flat()
-        found, places = np.unique(keys, return_inverse=True)
-        bounds = np.array([self.bounds(index) for index in found.tolist()], np.float64).reshape(-1, 2)[places]
+        indices, places = np.unique(keys, return_inverse=True)
+        bounds = np.array([self.bounds(index) for index in indices.tolist()], np.float64).reshape(-1, 2)[places]
         arrays = [pa.array(bounds[:, 0]), pa.array(bounds[:, 1]), pa.array(np.ascontiguousarray(counts))]
         return list_array(table.lengths, pa.StructArray.from_arrays(arrays, fields=list(_BUCKET)), self.output_type)
 
@@ -180,18 +180,18 @@ class Histogram(BucketHistogram):
         return lower if lower != lower else float(Fraction(lower) + (Fraction(upper) - Fraction(lower)) * share)
 
 
-def _boundary(given: Any) -> float:
+def _boundary(value: Any) -> float:
     """A boundary as a finite float."""
-    if isinstance(given, bool) or not isinstance(given, (int, float, str, Decimal, np.integer, np.floating)):
-        raise TypeError(f"Histogram: the boundary {shown(given)} is not a number")
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal, np.integer, np.floating)):
+        raise TypeError(f"Histogram: the boundary {shown(value)} is not a number")
     try:
-        number = float(Decimal(given) if isinstance(given, str) else given) + 0.0
+        number = float(Decimal(value) if isinstance(value, str) else value) + 0.0
     except (InvalidOperation, OverflowError) as error:
-        raise ValueError(f"Histogram: the boundary {shown(given)} is not a number that 64-bit floats hold") from error
+        raise ValueError(f"Histogram: the boundary {shown(value)} is not a number that 64-bit floats hold") from error
     if not math.isfinite(number):
-        raise ValueError(f"Histogram: the boundary {shown(given)} is not finite: omit it, the outer buckets exist")
-    if isinstance(given, (int, np.integer)) and int(number) != given:
-        raise ValueError(f"Histogram: the boundary {given} is not a 64-bit float; the nearest is {int(number)}")
+        raise ValueError(f"Histogram: the boundary {shown(value)} is not finite: omit it, the outer buckets exist")
+    if isinstance(value, (int, np.integer)) and int(number) != value:
+        raise ValueError(f"Histogram: the boundary {value} is not a 64-bit float; the nearest is {int(number)}")
     return number
 
 
@@ -251,11 +251,11 @@ class ExponentialHistogram(BucketHistogram):
         fractions, exponents = np.frexp(np.abs(numbers))
         below = np.searchsorted(self._edges, 2 * fractions, side="left")
         powers = ((exponents.astype(np.int64) - 1) << max(self.scale, 0)) + below - 1 >> max(-self.scale, 0)
-        found = np.where(numbers > 0, powers + _BIAS, -(powers + _BIAS))
+        indices = np.where(numbers > 0, powers + _BIAS, -(powers + _BIAS))
         if not (np.isfinite(numbers) & (numbers != 0)).all():
             for index, number in _SINGLE.items():
-                found[np.isnan(numbers) if number != number else numbers == number] = index
-        return found
+                indices[np.isnan(numbers) if number != number else numbers == number] = index
+        return indices
 
     def are_buckets(self, indices: Column) -> Column:
         sizes = np.abs(indices.astype(np.int64))

@@ -58,8 +58,8 @@ class ListConcat(Monoid[tuple[Any, ...]]):
         return tuple(chain.from_iterable(elements))
 
     def lift(self, value: Any) -> tuple[Any, ...]:
-        held = None if is_missing(value) else self.type.accept(value)
-        return () if held is None else (held,)
+        accepted = None if is_missing(value) else self.type.accept(value)
+        return () if accepted is None else (accepted,)
 
     def present(self, element: tuple[Any, ...]) -> list[Any]:
         return list(element)

@@ -151,8 +151,8 @@ class MappingMonoid(Table[MappingEntries]):
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
             values = plain_array(values)
         if not isinstance(values, (pa.MapArray, pa.StructArray, pa.NullArray)):
-            given = values.type if isinstance(values, pa.Array) else getattr(values, "dtype", type(values).__name__)
-            raise TypeError(f"{self!r} takes columns of mappings (Arrow map or struct), not {given}")
+            kind = values.type if isinstance(values, pa.Array) else getattr(values, "dtype", type(values).__name__)
+            raise TypeError(f"{self!r} takes columns of mappings (Arrow map or struct), not {kind}")
         rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         filled = values.drop_null() if values.null_count else values
         if isinstance(filled, pa.MapArray):
@@ -170,8 +170,8 @@ class MappingMonoid(Table[MappingEntries]):
 
     def lift_rows(self, values: Any, length: int) -> Columns:
         """As in any monoid; or a mapping whose items are each a column, or one value for every row."""
-        one = isinstance(values, pa.Scalar) or not isinstance(values, Mapping)
-        if one or not any(map(is_column, values.values())):
+        is_one_value = isinstance(values, pa.Scalar) or not isinstance(values, Mapping)
+        if is_one_value or not any(map(is_column, values.values())):
             return super().lift_rows(values, length)
         return self._lift_fields(list(values), list(values.values()), np.arange(length), length)
 

@@ -67,8 +67,8 @@ class Ranges(Monoid[RangeSet]):
         return _united(chain.from_iterable(elements))
 
     def lift(self, value: Any) -> RangeSet:
-        held = None if is_missing(value) else self.type.accept(value)
-        return self.identity if held is None else ((held, held),)
+        accepted = None if is_missing(value) else self.type.accept(value)
+        return self.identity if accepted is None else ((accepted, accepted),)
 
     def present(self, element: RangeSet) -> list[dict[str, int]]:
         return [{"first": first, "last": last} for first, last in element]
@@ -179,10 +179,10 @@ def _is_beyond(firsts: Column, reach: Column) -> np.ndarray[Any, np.dtype[np.boo
 
 def _united(ranges: Iterable[tuple[int, int]]) -> RangeSet:
     """The same numbers, in as few ranges as possible."""
-    held: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
-        if held and first <= held[-1][1] + 1:
-            held[-1] = (held[-1][0], max(last, held[-1][1]))
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
         else:
-            held.append((first, last))
-    return tuple(held)
+            merged.append((first, last))
+    return tuple(merged)

@@ -77,12 +77,12 @@ class Sessions(Monoid[tuple[Fragment, ...]]):
 
     def lift(self, value: Any) -> tuple[Fragment, ...]:
         time, item = (None, None) if is_missing(value) else pair(value, NAMES)
-        held = None if time is None else self._time.accept(time)
-        if held is None:
+        accepted = None if time is None else self._time.accept(time)
+        if accepted is None:
             return ()
-        if not -_TIME_MAX < held <= _TIME_MAX:
-            raise OverflowError(f"{self!r}: the timestamp {held} is beyond 2**62")
-        return ((held, held, self.inner.lift(item)),)
+        if not -_TIME_MAX < accepted <= _TIME_MAX:
+            raise OverflowError(f"{self!r}: the timestamp {accepted} is beyond 2**62")
+        return ((accepted, accepted, self.inner.lift(item)),)
 
     def combine(self, a: tuple[Fragment, ...], b: tuple[Fragment, ...]) -> tuple[Fragment, ...]:
         return self.fold((a, b)) if a and b else a or b
@@ -90,7 +90,7 @@ class Sessions(Monoid[tuple[Fragment, ...]]):
     def fold(self, elements: Sequence[tuple[Fragment, ...]]) -> tuple[Fragment, ...]:
         chains: list[list[Fragment]] = []
         reached = 0
-        for fragment in sorted((one for element in elements for one in element), key=lambda one: one[0]):
+        for fragment in sorted((part for element in elements for part in element), key=lambda part: part[0]):
             if chains and fragment[0] - reached < self.gap:
                 chains[-1].append(fragment)
                 reached = max(reached, fragment[1])
@@ -104,22 +104,22 @@ class Sessions(Monoid[tuple[Fragment, ...]]):
 
     def present(self, element: tuple[Fragment, ...]) -> list[dict[str, Any]]:
         """Each session, with its first and last time."""
-        return [{"start": start, "last": last, "value": self.inner.present(one)} for start, last, one in element]
+        return [{"start": start, "last": last, "value": self.inner.present(inner)} for start, last, inner in element]
 
     def encode(self, element: tuple[Fragment, ...]) -> bytes:
-        return encoding.encode(tuple((start, last, self.inner.encode(one)) for start, last, one in element))
+        return encoding.encode(tuple((start, last, self.inner.encode(inner)) for start, last, inner in element))
 
     def decode(self, data: bytes) -> tuple[Fragment, ...]:
-        found: list[Fragment] = []
+        fragments: list[Fragment] = []
         for part in decoded_as(self, data, tuple):
             if type(part) is not tuple or [*map(type, part)] != [int, int, bytes]:
                 raise ValueError(f"{self!r}: the encoded element is not of sessions")
             start, last, inner = part
-            apart = not found or start - found[-1][1] >= self.gap
+            apart = not fragments or start - fragments[-1][1] >= self.gap
             if not (apart and -_TIME_MAX < start <= last <= _TIME_MAX):
                 raise ValueError(f"{self!r}: the sessions of the encoded element are not in order, or not apart")
-            found.append((start, last, self.inner.decode(inner)))
-        return tuple(found)
+            fragments.append((start, last, self.inner.decode(inner)))
+        return tuple(fragments)
 
     # Columns: a table with the columns start and last, then those of the inner monoid.
 
@@ -130,7 +130,7 @@ class Sessions(Monoid[tuple[Fragment, ...]]):
     def pack(self, elements: Sequence[tuple[Fragment, ...]]) -> Columns:
         fragments = [fragment for element in elements for fragment in element]
         lengths = np.fromiter(map(len, elements), np.int64, len(elements))
-        times = (np.fromiter((one[side] for one in fragments), np.int64, len(fragments)) for side in (0, 1))
+        times = (np.fromiter((fragment[side] for fragment in fragments), np.int64, len(fragments)) for side in (0, 1))
         return (Ragged.of(lengths, (*times, *self.inner.pack([inner for *_, inner in fragments]))),)
 
     def unpack(self, columns: Columns) -> list[tuple[Fragment, ...]]:
@@ -149,8 +149,8 @@ class Sessions(Monoid[tuple[Fragment, ...]]):
 
     def _joined(self, table: Ragged, segments: Integers, count: int) -> Ragged:
         """The sum of each of ``count`` segments of rows, which ascend."""
-        start, last, *given = table.flat()
-        inner, segment = tuple(given), table.spread(segments)
+        start, last, *inner_columns = table.flat()
+        inner, segment = tuple(inner_columns), table.spread(segments)
         if not len(start):
             return Ragged.of(np.zeros(count, np.int64), (start, last, *inner))
         is_other = segment[1:] != segment[:-1]

@@ -55,8 +55,8 @@ class SetUnion(Table[frozenset[Any]]):
         return a | b
 
     def lift(self, value: Any) -> frozenset[Any]:
-        held = None if is_missing(value) else self.type.accept(value)
-        return self.identity if held is None else frozenset((held,))
+        accepted = None if is_missing(value) else self.type.accept(value)
+        return self.identity if accepted is None else frozenset((accepted,))
 
     def present(self, element: frozenset[Any]) -> list[Any]:
         return sorted(element, key=encoding.order_key)
@@ -166,7 +166,7 @@ class SetIntersection(Monoid[frozenset[Any] | None]):
 
     def unpack(self, columns: Columns) -> list[frozenset[Any] | None]:
         table, everything = columns
-        return [None if free else held for held, free in zip(self._sets.unpack((table,)), everything.tolist())]
+        return [None if free else members for members, free in zip(self._sets.unpack((table,)), everything.tolist())]
 
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
         rows = len(columns[1])
@@ -211,9 +211,9 @@ def _common_entries(table: Ragged, segments: Column, sets: Column) -> Ragged:
     bits = int(codes.max()).bit_length()
     if fits_cells(count << bits, len(segment)):
         cells = (segment << bits) + codes.astype(np.int64)
-        found, held = cell_counts(cells, count << bits)
-        kept = held[found[held] == sets[held >> bits]]
-        row_of = np.empty(len(found), np.int64)
+        counts, held = cell_counts(cells, count << bits)
+        kept = held[counts[held] == sets[held >> bits]]
+        row_of = np.empty(len(counts), np.int64)
         row_of[cells] = np.arange(len(cells))
         rows = row_of[kept]
     else:
@@ -229,8 +229,8 @@ def _flattened(monoid: Monoid[Any], lists: Any) -> tuple[Column, pa.Array]:
         return np.zeros(0, np.int64), pa.nulls(0)
     kinds = (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray, pa.ListViewArray)
     if not isinstance(lists, kinds) or isinstance(lists, pa.MapArray):
-        given = lists.type if isinstance(lists, pa.Array) else lists.dtype
-        raise TypeError(f"{monoid!r} takes columns of lists, not {given}: each input is a whole set of values")
+        column_type = lists.type if isinstance(lists, pa.Array) else lists.dtype
+        raise TypeError(f"{monoid!r} takes columns of lists, not {column_type}: each input is a whole set of values")
     lengths = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
     return np.repeat(np.arange(len(lists)), lengths), lists.flatten()
 
