@@ -57,8 +57,8 @@ def dense_range(keys: Sequence[pa.Array]) -> tuple[int, int] | None:
         return None
     values = keys[0].to_numpy()
     size_max = max(_DENSE_RANGE_MIN, _DENSE_ROWS_FACTOR * len(values))
-    for some in (values[:_SAMPLE_ROWS], values):
-        low, high = int(some.min()), int(some.max())
+    for sample in (values[:_SAMPLE_ROWS], values):
+        low, high = int(sample.min()), int(sample.max())
         if high - low >= size_max:
             return None
     return low, high
@@ -105,12 +105,12 @@ def _dense(keys: pa.Array, low: int, high: int) -> tuple[tuple[pa.Array, ...], W
     present = np.zeros(high - low + 1, np.bool_)
     for start in range(0, len(values), CHUNK_ROWS):
         present[values[start : start + CHUNK_ROWS] - low] = True
-    found = np.flatnonzero(present)
-    hashes, order = hash_order((pa.array(found + low),), len(found))
-    found = found[order]
+    places = np.flatnonzero(present)
+    hashes, order = hash_order((pa.array(places + low),), len(places))
+    places = places[order]
     table = np.empty(len(present), np.int64)
-    table[found] = np.arange(len(found))
-    return (pa.array(found + low),), hashes, KeyNumbers(table, values, low)
+    table[places] = np.arange(len(places))
+    return (pa.array(places + low),), hashes, KeyNumbers(table, values, low)
 
 
 def _dictionary(column: pa.Array) -> tuple[pa.Array, Any]:

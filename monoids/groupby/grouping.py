@@ -50,15 +50,15 @@ def group_rows(keys: Sequence[pa.Array], hashes: Words, panes: Integers, step: i
     is_group = is_key.copy()
     is_group[1:] |= ordered[1:] != ordered[:-1]
     starts = np.flatnonzero(is_group)
-    numbers, held = np.empty(len(starts), np.int64), np.empty(len(starts), np.int64)
+    numbers, group_panes = np.empty(len(starts), np.int64), np.empty(len(starts), np.int64)
     mask, number = np.uint64((1 << coding.bits) - 1), -1
     for start in range(0, len(starts), CHUNK_ROWS):
         piece = slice(start, start + CHUNK_ROWS)
         np.cumsum(is_key[starts[piece]], out=numbers[piece])
         numbers[piece] += number
         number = int(numbers[piece][-1])
-        held[piece] = coding.panes((ordered[starts[piece]] & mask).view(np.int64))
-    return Groups(order, starts, numbers, held, order[np.flatnonzero(is_key)])
+        group_panes[piece] = coding.panes((ordered[starts[piece]] & mask).view(np.int64))
+    return Groups(order, starts, numbers, group_panes, order[np.flatnonzero(is_key)])
 
 
 def _sorted_rows(
@@ -91,12 +91,12 @@ def hash_order(keys: Sequence[pa.Array], rows: int) -> tuple[Words, Integers]:
 
 def number_keys(keys: Sequence[pa.Array], hashes: Words) -> tuple[Integers, Integers]:
     """For rows in the order (hash, key): the number of each row's key, from 0, and the first row of each key."""
-    other = hashes[1:] != hashes[:-1]
+    is_new_key = hashes[1:] != hashes[:-1]
     if not is_injective(keys):
-        other |= ~same_as_next(keys, np.arange(len(hashes)))
+        is_new_key |= ~same_as_next(keys, np.arange(len(hashes)))
     numbers = np.zeros(len(hashes), np.int64)
-    np.cumsum(other, out=numbers[1:])
-    return numbers, segment_starts(other) if len(hashes) else _NONE
+    np.cumsum(is_new_key, out=numbers[1:])
+    return numbers, segment_starts(is_new_key) if len(hashes) else _NONE
 
 
 def take_keys(keys: Sequence[pa.Array], rows: Integers) -> tuple[pa.Array, ...]:

@@ -69,10 +69,10 @@ def _sorted(monoid: Monoid[Any], runs: Sequence[GroupSums], step: int) -> GroupS
 
 def _insert_into(monoid: Monoid[Any], short: GroupSums, long: GroupSums, step: int, *, is_newer: bool) -> GroupSums:
     """The sum of a short and a long run. ``is_newer``: whether the short run is the newer one."""
-    found = find_rows(short, long)
-    if found is None:
+    matches = find_rows(short, long)
+    if matches is None:
         return _sorted(monoid, [long, short] if is_newer else [short, long], step)
-    places, is_found = found
+    places, is_found = matches
     both, alone = np.flatnonzero(is_found), np.flatnonzero(~is_found)
     pair = (take(long.columns, places[both]), take(short.columns, both))
     summed = _pairwise(monoid, *(pair if is_newer else pair[::-1]), len(both))
@@ -161,10 +161,10 @@ def find_rows(short: GroupSums, long: GroupSums) -> tuple[Integers, Any] | None:
     if is_long:
         ends = np.searchsorted(long.hashes, hashes, side="right")
     if not (is_injective(short.keys) and is_injective(long.keys)):
-        own = take_keys(short.keys, rows)
-        for other in (begins, ends - 1)[: 1 + is_long]:
-            theirs = take_keys(long.keys, other)
-            if not all(null_safe_equal(a, b).all() for a, b in zip(own, theirs)):
+        short_keys = take_keys(short.keys, rows)
+        for edge in (begins, ends - 1)[: 1 + is_long]:
+            long_keys = take_keys(long.keys, edge)
+            if not all(null_safe_equal(a, b).all() for a, b in zip(short_keys, long_keys)):
                 return None
     # If a run of one hash begins and ends with the key, the whole run has it.
     at = _search_panes(long.panes, begins, ends, panes)

@@ -21,8 +21,8 @@ _REMEDIES = {"Sum": "use Sum(int, unbounded=True), or Sum(float)", "Product": "u
 
 def overflow(monoid: Monoid[Any], total: int | None = None) -> OverflowError:
     """The error for a total, or a count of inputs, that int64 cannot hold."""
-    shown = "a total" if total is None else f"the total {total}"
-    return OverflowError(f"{monoid!r}: {shown} is outside 64-bit integers; {_REMEDIES.get(monoid.name, _COUNTED)}")
+    subject = "a total" if total is None else f"the total {total}"
+    return OverflowError(f"{monoid!r}: {subject} is outside 64-bit integers; {_REMEDIES.get(monoid.name, _COUNTED)}")
 
 
 def sum_int64(monoid: Monoid[Any], values: Column, starts: Column) -> Column:
@@ -62,8 +62,8 @@ def add_int64(values: Column, cells: Column, counts: Column, held: Column) -> Co
     """The sum of each held cell; None if a total might not fit."""
     if not len(values):
         return values[:0]
-    one = values[:1] if is_constant(values) else values
-    if max(int(one.max()), -int(one.min())) * int(counts.max()) > INT64_MAX:
+    distinct = values[:1] if is_constant(values) else values
+    if max(int(distinct.max()), -int(distinct.min())) * int(counts.max()) > INT64_MAX:
         return None
     if is_constant(values):
         return counts[held] if values[0] == 1 else counts[held] * values[0]

@@ -176,10 +176,10 @@ def _spread(monoid: Monoid[Any], columns: Columns, cells: Integers, size: int) -
         return take(concat([nothing, columns]), rows)
     spread = []
     for column, empty in zip(columns, nothing):
-        found = np.empty((size, *column.shape[1:]), column.dtype)
-        found[:] = empty
-        found[cells] = column[:1] if is_constant(column) else column
-        spread.append(found)
+        spread_column = np.empty((size, *column.shape[1:]), column.dtype)
+        spread_column[:] = empty
+        spread_column[cells] = column[:1] if is_constant(column) else column
+        spread.append(spread_column)
     return tuple(spread)
 
 

@@ -143,13 +143,13 @@ def _by_hash(monoid: Monoid[Any], keys: Sequence[pa.Array], panes: Integers, col
 def take_once(columns: Columns, rows: Integers) -> Columns:
     """``take``, but columns that share memory are gathered once."""
     taken: dict[Any, Any] = {}
-    found: list[Any] = []
+    gathered: list[Any] = []
     for column in columns:
         if not isinstance(column, np.ndarray) or is_constant(column):
-            found += take((column,), rows)
+            gathered += take((column,), rows)
             continue
         place = (column.__array_interface__["data"][0], column.strides, column.shape, column.dtype.str)
         if place not in taken:
             (taken[place],) = take((column,), rows)
-        found.append(taken[place])
-    return tuple(found)
+        gathered.append(taken[place])
+    return tuple(gathered)
