@@ -128,16 +128,16 @@ def budgeted(monoid: Monoid[Any], budget: TrialBudget) -> Monoid[Any]:
         return monoid
 
     def guarded(name: str) -> Callable[..., Any]:
-        def method(self: Any, *given: Any) -> Any:
+        def method(self: Any, *arguments: Any) -> Any:
             budget.check()
-            return getattr(super(checked, self), name)(*given)
+            return getattr(super(checked, self), name)(*arguments)
 
         return method
 
-    own = [name for name in _GUARDED if getattr(kind, name, None) is not getattr(Group, name)]
+    overridden = [name for name in _GUARDED if getattr(kind, name, None) is not getattr(Group, name)]
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__slots__": ()}
     try:
-        checked: type[Any] = type(kind.__name__, (kind,), {**names, **{name: guarded(name) for name in own}})
+        checked: type[Any] = type(kind.__name__, (kind,), {**names, **{name: guarded(name) for name in overridden}})
         copied = copy.copy(monoid)
         copied.__class__ = checked
     except Exception:

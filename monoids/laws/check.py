@@ -168,11 +168,11 @@ class Trial:
         short = {name: tried for name, tried in short.items() if tried < self.examples}
         if short:
             least = sorted(short.items(), key=lambda item: item[1])
-            told = ", ".join(f"{name!r} {tried}" for name, tried in least[:_LAWS_TOLD])
+            shortfalls = ", ".join(f"{name!r} {tried}" for name, tried in least[:_LAWS_TOLD])
             others = f" and {len(short) - _LAWS_TOLD} others" if len(short) > _LAWS_TOLD else ""
-            held = f"{len(laws) - len(short)} of {len(laws)} laws were tested on all {self.examples} examples"
+            complete = f"{len(laws) - len(short)} of {len(laws)} laws were tested on all {self.examples} examples"
             warnings.warn(
-                f"{self.monoid!r}: {held}; on fewer, for lack of {self._budget.lacks}: {told}{others}."
+                f"{self.monoid!r}: {complete}; on fewer, for lack of {self._budget.lacks}: {shortfalls}{others}."
                 f" examples={self.examples} tests all, however long it takes",
                 LawsWarning,
                 stacklevel=3,
@@ -203,9 +203,9 @@ class Trial:
                     plan, planned = self._sample.plan(law), True
                     for example, values in plan[done:stop]:
                         self._budget.check()
-                        found = self._try(law, example, values)
-                        if found is not None:
-                            return example, found
+                        violation = self._try(law, example, values)
+                        if violation is not None:
+                            return example, violation
                         done += 1
         except BudgetSpent:
             pass
@@ -237,9 +237,9 @@ class Trial:
             return self._raised(law, example, error)
         if sides is NOTHING or self._same(law, example, *sides):
             return None
-        shown = "".join(f"\n  {name}: {_side(side)}" for name, side in zip(law.formula.split(" == "), sides))
-        told = _head(law, self.monoid, example) + shown + self._remedy(law, example, sides)
-        return LawViolation(told, law.name, _bindings(law, example))
+        lines = "".join(f"\n  {name}: {_side(side)}" for name, side in zip(law.formula.split(" == "), sides))
+        message = _head(law, self.monoid, example) + lines + self._remedy(law, example, sides)
+        return LawViolation(message, law.name, _bindings(law, example))
 
     def _remedy(self, law: Law, example: Example, sides: Sequence[Any]) -> str:
         """The remedy, on a line of its own."""
@@ -249,8 +249,8 @@ class Trial:
                 close = within()(sides[0], sides[1], lambda: self._scale(law, example))
             except Exception:
                 close = False
-        told = remedy(law, sides, [x for name in law.arguments for x in inputs_in(example[name])], close)
-        return told and f"\n  {told}"
+        advice = remedy(law, sides, [x for name in law.arguments for x in inputs_in(example[name])], close)
+        return advice and f"\n  {advice}"
 
     def _raised(self, law: Law, example: Example, error: Exception) -> LawViolation | None:
         """An exception where all elements are defined breaks the law; elsewhere it breaks the law of totality."""
@@ -261,8 +261,8 @@ class Trial:
             law = TOTALITY
         head = _head(law, self.monoid, bindings, tuple(bindings))
         where = place(self.monoid, error)
-        told = f"{head}\n  raises {type(error).__name__}: {error}" + (where and f"\n  {where}")
-        raised = LawViolation(told + self._remedy(law, bindings, ()) if law is TOTALITY else told, law.name, bindings)
+        text = f"{head}\n  raises {type(error).__name__}: {error}" + (where and f"\n  {where}")
+        raised = LawViolation(text + self._remedy(law, bindings, ()) if law is TOTALITY else text, law.name, bindings)
         raised.__cause__ = error
         return raised
 
@@ -289,13 +289,13 @@ class Trial:
         """The violation with the smallest values; any one seen if it is not reproducible or there is no time."""
         if not law.arguments:
             return seen
-        found: list[tuple[Example, LawViolation]] = [(example, seen)]
+        violations: list[tuple[Example, LawViolation]] = [(example, seen)]
 
         def holds(drawn: Example) -> None:
             self._budget.check()
             violation = self._try(law, drawn, {})
             if violation is not None:
-                found.append((drawn, violation))
+                violations.append((drawn, violation))
                 raise violation from violation.__cause__
 
         strategies = draws(self.inputs)
@@ -306,7 +306,7 @@ class Trial:
         except (LawViolation, Flaky, BudgetSpent):
             # It may be small but still be reducible; if the law breaks only sometimes, any violation seen.
             pass
-        return self._shorter(law, *found[-1])
+        return self._shorter(law, *violations[-1])
 
     def _shorter(self, law: Law, example: Example, violation: LawViolation) -> LawViolation:
         """A violation reduced by omitting unneeded parts. Serves violations that are rarely drawn."""
@@ -354,14 +354,14 @@ def _bindings(law: Law, example: Example) -> dict[str, Any]:
 
 def _head(law: Law, monoid: Monoid[Any], example: Example, arguments: tuple[str, ...] | None = None) -> str:
     names = law.arguments if arguments is None else arguments
-    shown = "".join(f"\n  {name} = {_printed(example[name])}" for name in names)
-    return f"{monoid!r} breaks {law.name!r}: {law.formula}{shown}"
+    lines = "".join(f"\n  {name} = {_printed(example[name])}" for name in names)
+    return f"{monoid!r} breaks {law.name!r}: {law.formula}{lines}"
 
 
 def _side(side: Any) -> str:
     """One side for printing; of thousands of rows the first and the last."""
-    shown = repr(side)
-    return shown if len(shown) <= _SHOWN_MAX else f"{shown[: _SHOWN_MAX // 2]} ... {shown[-_SHOWN_MAX // 2 :]}"
+    text = repr(side)
+    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX // 2]} ... {text[-_SHOWN_MAX // 2 :]}"
 
 
 def _printed(drawn: Any) -> str:

@@ -52,7 +52,7 @@ def concat_parts(monoid: M, elements: list[Any], cuts: list[int]) -> Sides:
     starts = starts_of(len(elements), cuts[:4])
     parts = [_packed(monoid, elements[i:j]) for i, j in zip(starts, [*starts[1:], len(elements)])]
     joined = concat([*(columns for columns, _ in parts), monoid.pack([])])
-    return monoid.unpack(joined), [element for _, held in parts for element in held]
+    return monoid.unpack(joined), [element for _, part_elements in parts for element in part_elements]
 
 
 def repeat_row(monoid: M, a: Any, cuts: list[int]) -> Sides:
@@ -152,9 +152,9 @@ def present_columns(monoid: M, elements: list[Any]) -> Sides:
     if beyond:
         packed, elements = take(packed, np.array(inside, np.int64)), [elements[row] for row in inside]
     presented = monoid.present_fields(packed)
-    shown = {name: python_list(column) for name, column in presented.items()}
+    values = {name: python_list(column) for name, column in presented.items()}
     types = {name: column.type for name, column in presented.items()}
-    return (shown, types, raised), (_presented(monoid, elements), monoid.output_fields(), beyond)
+    return (values, types, raised), (_presented(monoid, elements), monoid.output_fields(), beyond)
 
 
 def arrow_round_trip(monoid: M, elements: list[Any]) -> Sides:
@@ -230,8 +230,8 @@ def _forbidden_nulls(array: pa.Array, field: pa.Field) -> int:
     """The number of nulls in columns for which the schema allows none."""
     count = 0 if field.nullable else array.null_count
     if pa.types.is_struct(field.type):
-        held = array.drop_null()
-        return count + sum(_forbidden_nulls(held.field(at), inner) for at, inner in enumerate(field.type))
+        not_null = array.drop_null()
+        return count + sum(_forbidden_nulls(not_null.field(at), inner) for at, inner in enumerate(field.type))
     if pa.types.is_list(field.type) or pa.types.is_large_list(field.type):
         return count + _forbidden_nulls(array.flatten(), field.type.value_field)
     return count

@@ -85,12 +85,12 @@ class within:
         return self._close(left, right, self.c * (sizes.terms + 1) * EPSILON, sizes.magnitude)
 
     def _close(self, left: Any, right: Any, relative: float, magnitude: float) -> bool:
-        def close(one: Any, other: Any) -> bool:
-            if isinstance(one, complex):
-                return close(one.real, other.real) and close(one.imag, other.imag)
-            larger = max((abs(x) for x in (one, other) if math.isfinite(x)), default=0.0)
+        def close(a: Any, b: Any) -> bool:
+            if isinstance(a, complex):
+                return close(a.real, b.real) and close(a.imag, b.imag)
+            larger = max((abs(x) for x in (a, b) if math.isfinite(x)), default=0.0)
             bound = relative * (magnitude + larger)
-            return _identical(one, other) or bound == math.inf or bool(abs(one - other) <= bound)
+            return _identical(a, b) or bound == math.inf or bool(abs(a - b) <= bound)
 
         return _same(left, right, close)
 
@@ -144,10 +144,10 @@ class statistical:
             return exact(left, right)
         if depth > 0:
             return len(left) == len(right) and all(self._near(a, b, depth - 1, estimate) for a, b in zip(left, right))
-        one, other = estimate(left), estimate(right)
-        if one is None or other is None:
-            return one is None and other is None
-        return bool(abs(float(one) - float(other)) <= hoeffding_margin(self.span, self.trials, self.failure))
+        first, second = estimate(left), estimate(right)
+        if first is None or second is None:
+            return first is None and second is None
+        return bool(abs(float(first) - float(second)) <= hoeffding_margin(self.span, self.trials, self.failure))
 
 
 def magnitudes(element: Any) -> list[float]:
@@ -204,7 +204,7 @@ def _same_unordered(left: Any, right: Any, close: Close) -> bool:
     """Sets and dicts with items that do not equal themselves: each item has a partner in the other."""
     rest = list(right.items() if isinstance(right, dict) else right)
     for item in left.items() if isinstance(left, dict) else left:
-        at = next((at for at, other in enumerate(rest) if _same(item, other, close)), None)
+        at = next((at for at, partner in enumerate(rest) if _same(item, partner, close)), None)
         if at is None:
             return False
         del rest[at]

@@ -112,18 +112,18 @@ def long(examples: Sequence[Example], name: str) -> Iterator[Example]:
         rows = _of_most_common_type(few)
         if rows is None:
             return
-    held = len(rows) if isinstance(rows, tuple) else len(rows.xs)
+    row_count = len(rows) if isinstance(rows, tuple) else len(rows.xs)
     for step in (2, LONG_ROWS // 3):
-        yield {name: Repeated(rows, -(-LONG_ROWS // held)), "cuts": range(0, LONG_ROWS, step)}
+        yield {name: Repeated(rows, -(-LONG_ROWS // row_count)), "cuts": range(0, LONG_ROWS, step)}
 
 
 def wide(examples: Sequence[Example]) -> Iterator[Example]:
     """Many inputs, as distinct as possible, every third of them twice; or sorted, so that sums grow large."""
-    held = {repr(x): x for example in examples for x in example["xs"].xs}
-    distinct = list(held.values())
+    inputs_by_text = {repr(x): x for example in examples for x in example["xs"].xs}
+    distinct = list(inputs_by_text.values())
     for size, in_order in ((WIDE_ROWS // 3, False), (WIDE_ROWS, True), (WIDE_ROWS, False)):
-        some = distinct[:: max(1, len(distinct) // size)][:size]
-        full = (some * -(-size // len(some)))[:size]
+        sample = distinct[:: max(1, len(distinct) // size)][:size]
+        full = (sample * -(-size // len(sample)))[:size]
         rows = _sorted(full) if in_order else [x for at, x in enumerate(full) for _ in range(1 + (at % 3 == 0))]
         numbers = _numbers(size)
         yield {

@@ -37,11 +37,11 @@ def lift_nulls(monoid: M, column: pa.Array | None) -> Sides:
     """lift_rows(column and nulls) == lift_rows(column) and lift(None)"""
     if column is None or not _takes_none(monoid):
         return NOTHING
-    held = column.drop_null()
+    not_null = column.drop_null()
     # With a null before, between and after them.
     rows = [None, *(row for index in range(len(column)) for row in (index, None))]
     column = column.take(pa.array(rows, pa.int64()))
-    lifted = iter(_lifted(monoid, held))
+    lifted = iter(_lifted(monoid, not_null))
     nothing = monoid.unpack(monoid.pack([monoid.lift(None)]))[0]
     return _lifted(monoid, column), [next(lifted) if valid else nothing for valid in _valid(column)]
 
@@ -97,13 +97,13 @@ def input_mutation(monoid: M, column: pa.Array | None) -> Sides:
     """list, NumPy array after lift_columns == before"""
     if column is None:
         return NOTHING
-    given: list[Any] = [python_list(column)]
+    inputs: list[Any] = [python_list(column)]
     if not column.null_count and not pa.types.is_nested(column.type) and not getattr(column.type, "tz", None):
-        given.append(np.array(column.to_numpy(zero_copy_only=False)))
-    before = fresh(given)
-    for values in given:
+        inputs.append(np.array(column.to_numpy(zero_copy_only=False)))
+    before = fresh(inputs)
+    for values in inputs:
         monoid.lift_columns(values)
-    return given, before
+    return inputs, before
 
 
 def lift_empty(monoid: M, column: pa.Array | None) -> Sides:
@@ -116,8 +116,8 @@ def lift_empty(monoid: M, column: pa.Array | None) -> Sides:
 
 def lift_constant(monoid: M, xs: list[Any]) -> Sides:
     """unpack(lift_rows(x, n)) == [lift(x)] * n"""
-    given = [xs[0]] * len(xs) if _holds_list(xs[0]) else xs[0]
-    return monoid.unpack(monoid.lift_rows(given, len(xs))), [monoid.lift(xs[0])] * len(xs)
+    constant = [xs[0]] * len(xs) if _holds_list(xs[0]) else xs[0]
+    return monoid.unpack(monoid.lift_rows(constant, len(xs))), [monoid.lift(xs[0])] * len(xs)
 
 
 def _holds_list(value: Any) -> bool:

@@ -43,8 +43,8 @@ class PackageOfMonoids(pytest.Collector):
 
     def collect(self) -> Iterator[MonoidUnderLaws]:
         """One collector for each monoid."""
-        for found in public_monoids(self.name):
-            yield MonoidUnderLaws.from_parent(self, name=found.title, found=found)
+        for public in public_monoids(self.name):
+            yield MonoidUnderLaws.from_parent(self, name=public.title, found=public)
 
 
 class MonoidUnderLaws(pytest.Collector):
@@ -139,14 +139,14 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
             raise pytest.UsageError("--monoid-laws=PACKAGE: name a package or module that can be imported")
         try:
             collector = PackageOfMonoids.from_parent(session, name=package, nodeid=package)
-            found = [item for monoid in collector.collect() for item in monoid.collect()]
+            collected = [item for monoid in collector.collect() for item in monoid.collect()]
         except (ImportError, TypeError) as error:
             raise pytest.UsageError(f"--monoid-laws={package}: {error}") from error
-        if not found:
+        if not collected:
             raise pytest.UsageError(f"--monoid-laws={package}: it has no public monoid")
-        items += found
+        items += collected
         session.testscollected = len(items)
-        report = pytest.CollectReport(package, "passed", None, [*found])
+        report = pytest.CollectReport(package, "passed", None, [*collected])
         config.hook.pytest_collectreport(report=report)
 
 
@@ -173,17 +173,17 @@ def public_monoids(package: str) -> list[PublicMonoid]:
     named = {id(value): value for module in modules for _, value in _public(module) if isinstance(value, Monoid)}
     listed = {id(monoid) for monoid, _ in pairs}
     pairs += [(value, None) for value in named.values() if id(value) not in listed]
-    found = [_with_inputs(monoid, inputs) for monoid, inputs in pairs]
+    candidates = [_with_inputs(monoid, inputs) for monoid, inputs in pairs]
     known = [monoid for monoid, _ in pairs]
     classes = {value: None for module in modules for _, value in _public(module) if _is_monoid_class(module, value)}
-    found += [_of_class(cls) for cls in classes if not any(isinstance(monoid, cls) for monoid in known)]
+    candidates += [_of_class(cls) for cls in classes if not any(isinstance(monoid, cls) for monoid in known)]
     return [
-        PublicMonoid(title, one.monoid, one.inputs, one.fault)
-        for title, one in zip(titles([one.title for one in found]), found)
+        PublicMonoid(title, candidate.monoid, candidate.inputs, candidate.fault)
+        for title, candidate in zip(titles([candidate.title for candidate in candidates]), candidates)
     ]
 
 
-def titles(shown: Sequence[str]) -> list[str]:
+def titles(texts: Sequence[str]) -> list[str]:
     """The names of monoids in tests: as a user writes them, numbered where two are written the same.
 
     >>> titles(["Sum()", "Sum(float)", "Sum()"])
@@ -191,7 +191,7 @@ def titles(shown: Sequence[str]) -> list[str]:
     """
     seen: dict[str, int] = {}
     named = []
-    for text in shown:
+    for text in texts:
         title = text if len(text) <= _TITLE_MAX else text[: _TITLE_MAX - 3] + "..."
         seen[title] = seen.get(title, 0) + 1
         named.append(title if seen[title] == 1 else f"{title} {seen[title]}")

@@ -58,12 +58,12 @@ def place(monoid: Monoid[Any], error: BaseException) -> str:
         code = frame.f_code
         if code in codes and code.co_filename != __file__ and not code.co_filename.endswith("budget.py"):
             names = code.co_varnames[1 : code.co_argcount]
-            given = ", ".join(_short(frame.f_locals.get(name)) for name in names)
-            return f"in {code.co_name}({given}), {Path(code.co_filename).name} line {trace.tb_lineno}"
+            arguments = ", ".join(_short(frame.f_locals.get(name)) for name in names)
+            return f"in {code.co_name}({arguments}), {Path(code.co_filename).name} line {trace.tb_lineno}"
         trace = trace.tb_next
     return ""
 
 
 def _short(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 80 else f"{shown[:60]} ... {shown[-15:]}"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]} ... {text[-15:]}"

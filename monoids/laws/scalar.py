@@ -152,14 +152,14 @@ def damaged_bytes(monoid: M, a: Any, cuts: list[int]) -> Sides:
 
 def fingerprint(monoid: M) -> Sides:
     """fingerprint() through JSON, has floats == fingerprint(), False"""
-    given = monoid.fingerprint()
-    return (json.loads(json.dumps(given, allow_nan=False)), _has_floats(given)), (monoid.fingerprint(), False)
+    document = monoid.fingerprint()
+    return (json.loads(json.dumps(document, allow_nan=False)), _has_floats(document)), (monoid.fingerprint(), False)
 
 
 def representation(monoid: M) -> Sides:
     """repr, shows an address, its lines == repr again, False, 1"""
-    shown = repr(monoid)
-    return (shown, " at 0x" in shown, len(shown.splitlines())), (repr(monoid), False, 1)
+    text = repr(monoid)
+    return (text, " at 0x" in text, len(text.splitlines())), (repr(monoid), False, 1)
 
 
 def presentable(monoid: M, element: Any) -> bool:

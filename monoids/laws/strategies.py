@@ -56,9 +56,9 @@ inputs_for.register(Longest, lambda monoid: strategies.text())
     if not isinstance(monoid, Monoid):
         raise TypeError(f"inputs_for(monoid) takes a monoid, such as Sum(), not {monoid!r}")
     for derive in (_of_instance, _of_parts, _of_value_type, _of_kin):
-        found = derive(monoid)
-        if found is not None:
-            return found
+        strategy = derive(monoid)
+        if strategy is not None:
+            return strategy
     annotated = _of_annotation(monoid)
     if not isinstance(annotated, str):
         return annotated
@@ -154,8 +154,8 @@ def _of_annotation(monoid: Monoid[Any]) -> InputStrategy | str:
     argument = next((hint for name, hint in hints.items() if name != "return"), Any)
     if argument in (Any, object) or isinstance(argument, typing.TypeVar):
         parameters = list(inspect.signature(method).parameters.values())
-        bare = ", ".join(str(one) for one in parameters)
-        typed = ", ".join([parameters[0].name, *(f"{one.name}: str" for one in parameters[1:])])
+        bare = ", ".join(str(parameter) for parameter in parameters)
+        typed = ", ".join([parameters[0].name, *(f"{parameter.name}: str" for parameter in parameters[1:])])
         return f"{name}({bare}) ({place}) does not give the type of its inputs: annotate it, as in {name}({typed})"
     try:
         strategy = st.from_type(argument)
@@ -225,8 +225,8 @@ def _times(type: pa.DataType) -> InputStrategy:
 
 def _decimals(type: pa.DataType) -> InputStrategy:
     # Arrow accepts no digits to the left of the precision, whatever the scale.
-    most = 10 ** (type.precision + min(type.scale, 0)) - 1
-    whole = st.integers(-most, most) | st.sampled_from([-most, 0, most])
+    largest = 10 ** (type.precision + min(type.scale, 0)) - 1
+    whole = st.integers(-largest, largest) | st.sampled_from([-largest, 0, largest])
     return whole.map(lambda number: Decimal((number < 0, tuple(map(int, str(abs(number)))), -type.scale)))
 
 

@@ -136,7 +136,7 @@ def fresh(value: Any) -> Any:
         return value
     if kind is tuple:
         copies = [fresh(item) for item in value]
-        return value if all(one is other for one, other in zip(copies, value)) else tuple(copies)
+        return value if all(copied is item for copied, item in zip(copies, value)) else tuple(copies)
     if kind is list:
         return [fresh(item) for item in value] if len(value) <= _ROWS_FEW else _fresh_rows(value)
     if kind is dict:
@@ -165,8 +165,8 @@ def smaller(drawn: Any) -> Iterator[Any]:
 
 def _fresh_rows(rows: list[Any]) -> list[Any]:
     """Copies of many elements, most of which occur many times."""
-    held = {id(row): row for row in rows}
-    plain = {key for key, row in held.items() if fresh(row) is row}
+    rows_by_id = {id(row): row for row in rows}
+    plain = {key for key, row in rows_by_id.items() if fresh(row) is row}
     return [row if id(row) in plain else fresh(row) for row in rows]
 
 
@@ -191,8 +191,8 @@ def _smaller_repeated(drawn: Repeated) -> Iterator[Repeated]:
     """As many rows of fewer kinds, then fewer rows."""
     rows = drawn.drawn if isinstance(drawn.drawn, tuple) else drawn.drawn.xs
     for less in smaller(drawn.drawn):
-        held = len(less if isinstance(less, tuple) else less.xs)
-        yield Repeated(less, -(-drawn.times * len(rows) // held))
+        row_count = len(less if isinstance(less, tuple) else less.xs)
+        yield Repeated(less, -(-drawn.times * len(rows) // row_count))
     yield from (Repeated(drawn.drawn, times) for times in _fewer(drawn.times, 1))
 
 
