@@ -220,10 +220,10 @@ def _milliseconds(half_life: int | timedelta | str) -> int:
             if rest:
                 raise ValueError(f"Decayed({half_life!r}): a half-life is a whole number of milliseconds")
         case str():
-            found = re.fullmatch(r"(\d+) ?(?:(ms|s|min|h)|(day|week)s?)", half_life, re.ASCII)
-            if not found:
+            groups = re.fullmatch(r"(\d+) ?(?:(ms|s|min|h)|(day|week)s?)", half_life, re.ASCII)
+            if not groups:
                 raise ValueError(f"Decayed({half_life!r}): {asked}")
-            duration = int(found[1]) * _MS[found[2] or found[3]]
+            duration = int(groups[1]) * _MS[groups[2] or groups[3]]
         case int() if not isinstance(half_life, bool):
             duration = half_life
         case _:

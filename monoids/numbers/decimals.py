@@ -178,8 +178,8 @@ def _beyond(columns: Columns) -> Column:
     low, high = columns
     near = np.flatnonzero((high >= _LIMIT >> 64) | (high <= -_LIMIT >> 64))
     totals = zip(low[near].view(np.uint64).tolist(), high[near].tolist())
-    found = [abs((upper << 64) + lower) >= _LIMIT for lower, upper in totals]
-    return near[np.array(found, np.bool_)]
+    is_beyond = [abs((upper << 64) + lower) >= _LIMIT for lower, upper in totals]
+    return near[np.array(is_beyond, np.bool_)]
 
 
 def _quarters(columns: Columns) -> list[Column]:

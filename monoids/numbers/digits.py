@@ -240,10 +240,10 @@ def lane(table: Ragged, first_slot: int, end: int) -> Ragged:
 def signs(table: Ragged) -> Column:
     """The sign of each row of a one-lane table, -1, 0 or 1: the sign of its last digit."""
     _, digits = table.flat()
-    held = np.flatnonzero(table.lengths)
-    found = np.zeros(len(table), np.int64)
-    found[held] = np.sign(digits[np.asarray(np.cumsum(table.lengths))[held] - 1])
-    return found
+    filled = np.flatnonzero(table.lengths)
+    row_signs = np.zeros(len(table), np.int64)
+    row_signs[filled] = np.sign(digits[np.asarray(np.cumsum(table.lengths))[filled] - 1])
+    return row_signs
 
 
 # Tables as integers, scalar and stored.

@@ -187,8 +187,8 @@ def counts_not_finite(values: Column, first_slots: Sequence[int]) -> list[Addend
     if np.isfinite(values).all():
         return []
     kinds = (np.isnan(values), values == math.inf, values == -math.inf)
-    found = [(np.flatnonzero(kind), slot) for kind, slot in zip(kinds, first_slots)]
-    return [Addend(rows, np.full(len(rows), slot), [np.ones(len(rows), np.int64)]) for rows, slot in found]
+    occurrences = [(np.flatnonzero(kind), slot) for kind, slot in zip(kinds, first_slots)]
+    return [Addend(rows, np.full(len(rows), slot), [np.ones(len(rows), np.int64)]) for rows, slot in occurrences]
 
 
 def heads(floats: Column) -> tuple[Column, ...]:

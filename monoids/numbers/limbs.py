@@ -45,10 +45,10 @@ def product(a: Limbs, b: Limbs) -> Limbs:
     if len(a) > len(b):
         a, b = b, a
     sums = np.zeros((len(a) + len(b), a.shape[1]))
-    one = np.empty_like(b)
+    partial = np.empty_like(b)
     for place, limb in enumerate(a):
-        np.multiply(limb, b, out=one)
-        sums[place : place + len(b)] += one
+        np.multiply(limb, b, out=partial)
+        sums[place : place + len(b)] += partial
     return carried(sums)
 
 
@@ -99,10 +99,10 @@ class Vectors:
         fits[rows[slots >= len(widths)]] = False
         slots = np.minimum(slots, len(widths) - 1)
         shifts = np.zeros(len(table), np.int64)
-        held = np.flatnonzero(table.lengths)
-        if len(held):
-            starts = (np.cumsum(table.lengths) - table.lengths)[held]
-            shifts[held] = np.minimum.reduceat((places // widths)[slots], starts)
+        filled = np.flatnonzero(table.lengths)
+        if len(filled):
+            starts = (np.cumsum(table.lengths) - table.lengths)[filled]
+            shifts[filled] = np.minimum.reduceat((places // widths)[slots], starts)
         cells = (begin_of + places)[slots] - widths[slots] * shifts[rows]
         fits[rows[cells >= (begin_of + _DIGITS_MAX * widths)[slots]]] = False
         if not fits.all():

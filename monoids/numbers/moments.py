@@ -58,8 +58,8 @@ class Moments(PowerSums):
         none = spread.high == 0
         masks = (None, None, None, none, none)
         columns = [pa.array(canonical_floats(column), mask=mask) for column, mask in zip(floats, masks)]
-        shown = pa.StructArray.from_arrays([pa.array(counts.astype(np.int64)), *columns], fields=list(self.output_type))
-        return shown, sure[0] & sure[1] & sure[2] & (none | ((spread.high > 0) & sure[3] & sure[4]))
+        array = pa.StructArray.from_arrays([pa.array(counts.astype(np.int64)), *columns], fields=list(self.output_type))
+        return array, sure[0] & sure[1] & sure[2] & (none | ((spread.high > 0) & sure[3] & sure[4]))
 
 
 def _central(count: Column, first: Limbs, second: Limbs, third: Limbs, fourth: Limbs) -> tuple[Limbs, Limbs, Limbs]:

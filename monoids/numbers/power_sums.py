@@ -99,10 +99,10 @@ class PowerSums(Group[Powers]):
         return ValueType(repr(self), "float", pa.float64(), frozenset({"float"}))
 
     def lift(self, value: Any) -> Powers:
-        given = (None,) if is_missing(value) else self.variables(value)
-        if any(variable is None for variable in given):
+        variables = (None,) if is_missing(value) else self.variables(value)
+        if any(variable is None for variable in variables):
             return self.identity
-        numbers = [self.type.accept(variable) for variable in given]
+        numbers = [self.type.accept(variable) for variable in variables]
         mark = numbers[0] if len(numbers) == 1 else sum(0 * number for number in numbers)
         if not math.isfinite(mark):
             return (1, *self._nothing, int(mark != mark), int(mark == math.inf), int(mark == -math.inf))
@@ -181,15 +181,15 @@ class PowerSums(Group[Powers]):
     def _present_block(self, counts: Column, table: Ragged) -> pa.Array:
         vectors = Vectors.of(table, self._bounds, [sum(degree) for degree in self.degrees])
         with np.errstate(all="ignore"):
-            shown, sure = self.nearest(counts.astype(np.float64), vectors)
+            presented, sure = self.nearest(counts.astype(np.float64), vectors)
         sure = sure & vectors.fits & (counts > 0) & (counts < _COUNT_LIMIT)
         if sure.all():
-            return shown
+            return presented
         others = np.flatnonzero(~sure)
         exact = super().present_columns(self._summed(counts[others], table[others]))
         rows = np.arange(len(counts))
         rows[others] = len(counts) + np.arange(len(others))
-        return pa.concat_arrays([shown, exact]).take(pa.array(rows))
+        return pa.concat_arrays([presented, exact]).take(pa.array(rows))
 
     def to_arrow(self, columns: Columns) -> list[pa.Array]:
         counts, table = self._tables(columns)
@@ -199,8 +199,8 @@ class PowerSums(Group[Powers]):
         check_schema(self, arrays)
         return self._summed(arrays[0].to_numpy(), table_from_arrow(arrays[1:], self._limits))
 
-    def _lifted(self, given: Sequence[Any]) -> Columns:
-        columns = [self.type.column(values) for values in given]
+    def _lifted(self, variables: Sequence[Any]) -> Columns:
+        columns = [self.type.column(values) for values in variables]
         if not any(column.null_count for column in columns):
             rows = len(columns[0])
             return (repeat(ONE, rows)[0], no_digits(rows), *(column.to_numpy() for column in columns))
@@ -239,14 +239,14 @@ class _Powers:
     def __init__(self, columns: Sequence[Column]) -> None:
         count = len(columns)
         self._signs = [column.view(np.int64) >> 63 for column in columns]
-        self._ones = [tuple(int(place == one) for place in range(count)) for one in range(count)]
+        self._ones = [tuple(int(place == variable) for place in range(count)) for variable in range(count)]
         self._products = {degree: magnitudes(column) for degree, column in zip(self._ones, columns)}
 
     def __getitem__(self, degree: Degrees) -> Magnitudes:
         if degree not in self._products:
-            one = next(one for one in self._ones if all(map(operator.ge, degree, one)))
-            rest = tuple(map(operator.sub, degree, one))
-            self._products[degree] = multiply(self[rest], self._products[one])
+            unit = next(unit for unit in self._ones if all(map(operator.ge, degree, unit)))
+            rest = tuple(map(operator.sub, degree, unit))
+            self._products[degree] = multiply(self[rest], self._products[unit])
         return self._products[degree]
 
     def negative(self, degree: Degrees) -> Column | None:

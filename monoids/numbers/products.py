@@ -96,7 +96,7 @@ class IntegerProduct(WideIntegers):
             return (totals,)
         stops = np.append(starts[1:], len(values))[large]
         segments = [values[start:stop] for start, stop in zip(starts[large], stops)]
-        products = packed([self._product(*one) for one in zip(segments, sizes[large].tolist())])
+        products = packed([self._product(*pair) for pair in zip(segments, sizes[large].tolist())])
         totals = totals.astype(products.dtype)
         totals[large] = products
         return (totals,)

@@ -50,8 +50,8 @@ def multiply(a: Magnitudes, b: Magnitudes) -> Magnitudes:
     mask, shift = np.uint64(MASK), np.uint64(32)
     for offset, limb in enumerate(b.limbs):
         carry: Any = None
-        for place, other in enumerate(a.limbs, offset):
-            product = other * limb
+        for place, factor in enumerate(a.limbs, offset):
+            product = factor * limb
             if total[place] is not None:
                 product += total[place]
             if carry is not None:

@@ -160,8 +160,8 @@ def _has_uint64(values: Any) -> bool:
     """Whether the values are a column of unsigned integers, which may exceed int64."""
     if isinstance(values, np.ndarray):
         return bool(values.dtype.newbyteorder("=") == np.uint64)
-    held = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-    return bool(held == pa.uint64())
+    value_type = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    return bool(value_type == pa.uint64())
 
 
 def _lift_uint64(values: Any) -> Columns:
