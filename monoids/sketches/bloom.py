@@ -102,12 +102,12 @@ class BloomFilter(Table[int]):
         """``contains`` for every value of a column."""
         hashes, valid = hash_column(values, key_hash, repr(self))
         bits = np.frombuffer(element.to_bytes(self.bits // 8, "little"), np.uint8)
-        found = np.empty(len(hashes), bool)
+        contained = np.empty(len(hashes), bool)
         for start in range(0, len(hashes), _CHUNK_ROWS):
             positions = self._positions(hashes[start : start + _CHUNK_ROWS])
-            held = bits[positions >> np.uint64(3)] >> (positions & np.uint64(7)).astype(np.uint8)
-            found[start : start + _CHUNK_ROWS] = (held & 1).all(axis=1)
-        return pa.array(found if valid is None else found & valid)
+            set_bits = bits[positions >> np.uint64(3)] >> (positions & np.uint64(7)).astype(np.uint8)
+            contained[start : start + _CHUNK_ROWS] = (set_bits & 1).all(axis=1)
+        return pa.array(contained if valid is None else contained & valid)
 
     def present(self, element: int) -> int:
         """The estimated number of distinct values; 0 for the identity."""
@@ -264,8 +264,8 @@ def _shape(capacity: int, error: Decimal) -> tuple[int, int]:
 
 def _rate(bits: int, hashes: int, capacity: int) -> Decimal:
     """The expected rate of false yes: fill ** hashes, to second order in the variance of the fill."""
-    one, two = 1 - 1 / Decimal(bits), 1 - 2 / Decimal(bits)
-    empty, both_empty = one ** (hashes * capacity), two ** (hashes * capacity)
+    miss, miss_both = 1 - 1 / Decimal(bits), 1 - 2 / Decimal(bits)
+    empty, both_empty = miss ** (hashes * capacity), miss_both ** (hashes * capacity)
     variance = (empty - both_empty) / bits + both_empty - empty * empty
     fill = 1 - empty
     return fill**hashes * (1 + hashes * (hashes - 1) / Decimal(2) * variance / (fill * fill))

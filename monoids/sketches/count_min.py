@@ -231,8 +231,8 @@ class CountMin(Table[Cells], Group[Cells]):
         column, valid = self.values.store(values)
         if weights is None:
             return (self.lift_stored(column, valid),)
-        given = self.weights.column(weights)
-        counts = (given.fill_null(0) if given.null_count else given).to_numpy()
+        weight_column = self.weights.column(weights)
+        counts = (weight_column.fill_null(0) if weight_column.null_count else weight_column).to_numpy()
         counted = counts != 0
         return (self.lift_stored(column, counted if valid is None else valid & counted, counts),)
 
@@ -273,13 +273,13 @@ class CountMin(Table[Cells], Group[Cells]):
         """The estimate of each value of a stored column in row ``rows[i]`` of a table of elements."""
         keys, counts = table.flat()
         size = self.width * self.depth
-        held = table.spread(np.arange(len(table))) * size + keys
+        cells = table.spread(np.arange(len(table))) * size + keys
         wanted = rows[:, None] * size + self.cell_columns(column)
-        places = np.minimum(np.searchsorted(held, wanted), max(len(held) - 1, 0))
-        if not len(held):
+        places = np.minimum(np.searchsorted(cells, wanted), max(len(cells) - 1, 0))
+        if not len(cells):
             return np.zeros(len(rows), np.int64)
-        found: Integers = np.where(held[places] == wanted, counts[places], 0).min(axis=1)
-        return found
+        estimates: Integers = np.where(cells[places] == wanted, counts[places], 0).min(axis=1)
+        return estimates
 
     def present_columns(self, columns: Columns) -> pa.Array:
         (table,) = columns
@@ -313,8 +313,8 @@ def _size(error: Any, confidence: Any, width: Any, depth: Any) -> tuple[int, int
     if (width is not None and error is not None) or (depth is not None and confidence is not None):
         raise TypeError("CountMin: width= follows from error= and depth= from confidence=: write one of each pair")
     if width is None:
-        most = fraction("CountMin", "error", "0.001" if error is None else error, "0", "0.91")
-        quotient = _EXACT.divide(_EXACT.multiply(_E, most.denominator), most.numerator)
+        error_fraction = fraction("CountMin", "error", "0.001" if error is None else error, "0", "0.91")
+        quotient = _EXACT.divide(_EXACT.multiply(_E, error_fraction.denominator), error_fraction.numerator)
         width = int(quotient.to_integral_value(ROUND_CEILING))
     if depth is None:
         sure = fraction("CountMin", "confidence", "0.99" if confidence is None else confidence, "0", "1")

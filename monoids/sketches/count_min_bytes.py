@@ -79,8 +79,8 @@ def _cells(sketch: Any, data: bytes) -> dict[int, int]:
     (total,) = struct.unpack_from("<d", data, _HEADER.size)
     if (sums != sums[0]).any() or not abs(sums[0]) <= total <= _EXACT_MAX:
         raise ValueError(f"{sketch!r}: the rows of the sketch have different sums, or sums other than its total weight")
-    held = np.flatnonzero(counts)
-    return dict(zip(held.tolist(), counts[held].tolist()))
+    filled = np.flatnonzero(counts)
+    return dict(zip(filled.tolist(), counts[filled].tolist()))
 
 
 def _seed_hash(seed: int) -> int:

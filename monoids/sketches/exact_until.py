@@ -201,14 +201,14 @@ class ExactUntil(Monoid[HashesOrSketch]):
 
     def present_columns(self, columns: Columns) -> pa.Array:
         exact, promoted, *sketches = columns
-        shown = np.array(exact.lengths, np.float64 if self.output_type == pa.float64() else np.int64)
+        counts = np.array(exact.lengths, np.float64 if self.output_type == pa.float64() else np.int64)
         rows = np.flatnonzero(promoted)
-        missing = np.zeros(len(shown), bool)
+        missing = np.zeros(len(counts), bool)
         if len(rows):
             estimates = self.sketch.present_columns(take(tuple(sketches), rows))
             missing[rows] = np.asarray(estimates.is_null())
-            shown[rows] = (estimates.fill_null(0) if estimates.null_count else estimates).to_numpy()
-        return pa.array(shown, mask=missing)
+            counts[rows] = (estimates.fill_null(0) if estimates.null_count else estimates).to_numpy()
+        return pa.array(counts, mask=missing)
 
     def to_arrow(self, columns: Columns) -> list[pa.Array]:
         exact, promoted, *sketches = columns

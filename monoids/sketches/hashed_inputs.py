@@ -82,9 +82,9 @@ def _hash_keys(column: pa.Array, hash: Hash) -> tuple[Column, Column | None]:
     if not column.null_count:
         return _hash_chunks(column, hash), None
     valid = np.asarray(column.is_valid())
-    some = _hash_chunks(column.drop_null().cast(pa.int64() if pa.types.is_null(column.type) else column.type), hash)
-    hashes = np.zeros(len(column), some.dtype)
-    hashes[valid] = some
+    present = _hash_chunks(column.drop_null().cast(pa.int64() if pa.types.is_null(column.type) else column.type), hash)
+    hashes = np.zeros(len(column), present.dtype)
+    hashes[valid] = present
     return hashes, valid
 
 

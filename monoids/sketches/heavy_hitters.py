@@ -122,8 +122,8 @@ class HeavyHitters(Monoid[Hitters]):
         self.schema = pa.schema(
             [self.counts.schema.field(0).with_name("cells"), self.candidates.schema.field(0).with_name("candidates")]
         )
-        shown = pa.struct([pa.field("value", self.type.arrow), pa.field("count", pa.int64())])
-        self.output_type: pa.DataType = pa.list_(shown)
+        entry = pa.struct([pa.field("value", self.type.arrow), pa.field("count", pa.int64())])
+        self.output_type: pa.DataType = pa.list_(entry)
 
     @property
     def identity(self) -> Hitters:
@@ -187,8 +187,8 @@ class HeavyHitters(Monoid[Hitters]):
     def lift_columns(self, values: Any) -> Columns:
         if _is_list_column(values):
             values = python_list(values)
-        ids, given = pair_columns(values, _NAMES)
-        return self._lift(ids, given, len(values))
+        ids, items = pair_columns(values, _NAMES)
+        return self._lift(ids, items, len(values))
 
     def lift_rows(self, values: Any, length: int) -> Columns:
         """As in any monoid; or a pair (tuple or mapping) whose parts are each a column or one value for every row.
@@ -200,10 +200,10 @@ class HeavyHitters(Monoid[Hitters]):
             values = (values["id"], values["value"])
         if not isinstance(values, tuple) or len(values) != 2:
             return super().lift_rows(values, length)
-        ids, given = values
-        if is_column(given) and len(given) != length:
-            raise ValueError(f"{self!r} was given a column of {len(given)} values for {length} rows")
-        return self._lift(ids, given if is_column(given) else [scalar(given)] * length, length)
+        ids, items = values
+        if is_column(items) and len(items) != length:
+            raise ValueError(f"{self!r} was given a column of {len(items)} values for {length} rows")
+        return self._lift(ids, items if is_column(items) else [scalar(items)] * length, length)
 
     def _lift(self, ids: Any, values: Any, length: int) -> Columns:
         column, valid = self.candidates.values.store(values)
@@ -229,9 +229,9 @@ class HeavyHitters(Monoid[Hitters]):
         order = np.lexsort((-counts, rows))
         starts = np.cumsum(candidates.lengths) - candidates.lengths
         order = order[np.arange(len(order)) - starts[rows] < self.k]
-        shown = self.candidates.values.show(take((values,), order)[0])
+        entry_values = self.candidates.values.show(take((values,), order)[0])
         fields = list(self.output_type.value_type)
-        entries = pa.StructArray.from_arrays([shown, pa.array(counts[order])], fields=fields)
+        entries = pa.StructArray.from_arrays([entry_values, pa.array(counts[order])], fields=fields)
         return list_array(np.minimum(candidates.lengths, self.k), entries, self.output_type)
 
     def to_arrow(self, columns: Columns) -> list[pa.Array]:

@@ -233,9 +233,9 @@ def _largest_addressed(words: Column, registers: int) -> Column:
         chunk = words[start : start + _ADDRESSED_ROWS]
         cells = (chunk >> words.dtype.type(_RANK_BITS)).astype(np.int64)
         np.maximum.at(ranks, cells, chunk.astype(np.uint8) & np.uint8(_RANK_MASK))
-    held = np.flatnonzero(ranks != 0)
-    largest = (held << _RANK_BITS).astype(words.dtype)
-    largest |= ranks[held]
+    filled = np.flatnonzero(ranks != 0)
+    largest = (filled << _RANK_BITS).astype(words.dtype)
+    largest |= ranks[filled]
     return largest
 
 

@@ -104,20 +104,20 @@ class Quantiles(Table[BucketCounts], Group[BucketCounts]):
         return {} if is_missing(value) else {self.buckets.bucket(self.type.accept(value)): 1}
 
     def present(self, element: BucketCounts) -> dict[str, float] | None:
-        held = _positive_counts(element)
-        if not held:
+        buckets = _positive_counts(element)
+        if not buckets:
             return None
-        return {name: self._at(held, q) for name, q in zip(self.names, self.quantiles)}
+        return {name: self._at(buckets, q) for name, q in zip(self.names, self.quantiles)}
 
     def quantile(self, element: BucketCounts, q: Any) -> float | None:
         """One quantile; ``q`` from 0 to 1, as text. None without numbers."""
-        held = _positive_counts(element)
-        return self._at(held, _quantile(q)) if held else None
+        buckets = _positive_counts(element)
+        return self._at(buckets, _quantile(q)) if buckets else None
 
-    def _at(self, held: list[tuple[int, int]], q: Fraction) -> float:
-        place = (self._counts.combine(0, sum(count for _, count in held)) - 1) * q.numerator // q.denominator
-        counted = accumulate(count for _, count in held)
-        return self.buckets.number(next(bucket for (bucket, _), below in zip(held, counted) if below > place))
+    def _at(self, buckets: list[tuple[int, int]], q: Fraction) -> float:
+        place = (self._counts.combine(0, sum(count for _, count in buckets)) - 1) * q.numerator // q.denominator
+        counted = accumulate(count for _, count in buckets)
+        return self.buckets.number(next(bucket for (bucket, _), below in zip(buckets, counted) if below > place))
 
     def encode(self, element: BucketCounts) -> bytes:
         return encoding.encode((_text(self.relative_error), element))
@@ -157,16 +157,16 @@ class Quantiles(Table[BucketCounts], Group[BucketCounts]):
 
     def present_columns(self, columns: Columns) -> pa.Array:
         (table,) = columns
-        shown = [self.quantile_column(table, q) for q in self.quantiles]
-        empty = shown[0].is_null()
-        return pa.StructArray.from_arrays(shown, fields=list(self.output_type), mask=empty)
+        arrays = [self.quantile_column(table, q) for q in self.quantiles]
+        empty = arrays[0].is_null()
+        return pa.StructArray.from_arrays(arrays, fields=list(self.output_type), mask=empty)
 
     def quantile_column(self, table: Ragged, q: Fraction) -> pa.Array:
         """The quantile of every row of a table of elements; null without numbers."""
         keys, counts = table.flat()
         rows = table.spread(np.arange(len(table)))
-        held = np.flatnonzero(counts > 0)
-        keys, counts, rows = keys[held], counts[held], rows[held]
+        positive = np.flatnonzero(counts > 0)
+        keys, counts, rows = keys[positive], counts[positive], rows[positive]
         numbers = np.zeros(len(table))
         sizes = np.bincount(rows, minlength=len(table))
         filled = np.flatnonzero(sizes)
