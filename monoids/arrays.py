@@ -88,10 +88,10 @@ def plain_array(values: Any) -> pa.Array:
     if pa.types.is_run_end_encoded(values.type):
         values = _without_runs(values)
     if pa.types.is_dictionary(values.type):
-        found = values.type.value_type
-        if found == _without_views(found):
-            return values.cast(found)
-        return values.dictionary.cast(_without_views(found)).take(values.indices)
+        value_type = values.type.value_type
+        if value_type == _without_views(value_type):
+            return values.cast(value_type)
+        return values.dictionary.cast(_without_views(value_type)).take(values.indices)
     type_ = _without_views(values.type)
     return values if values.type == type_ else values.cast(type_)
 
@@ -257,18 +257,18 @@ def wider(type: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def is_as_wide(found: pa.DataType, type: pa.DataType) -> bool:
-    """Whether a column of ``found`` can stand for one of ``type``: equal, or wider in some parts.
+def is_as_wide(column_type: pa.DataType, type: pa.DataType) -> bool:
+    """Whether a column of ``column_type`` can stand for a column of ``type``: equal, or wider in some parts.
 
     >>> is_as_wide(pa.list_(pa.decimal128(38, 0)), pa.list_(pa.int64())), is_as_wide(pa.int64(), pa.decimal128(38, 0))
     (True, False)
     """
-    if found == type or found == wider(type):
+    if column_type == type or column_type == wider(type):
         return True
-    if not pa.types.is_nested(type) or found.id != type.id or found.num_fields != type.num_fields:
+    if not pa.types.is_nested(type) or column_type.id != type.id or column_type.num_fields != type.num_fields:
         return False
-    pairs = [(found.field(number), type.field(number)) for number in range(type.num_fields)]
-    return all(one.with_type(other.type) == other and is_as_wide(one.type, other.type) for one, other in pairs)
+    pairs = [(column_type.field(number), type.field(number)) for number in range(type.num_fields)]
+    return all(wide.with_type(narrow.type) == narrow and is_as_wide(wide.type, narrow.type) for wide, narrow in pairs)
 
 
 def widest(a: pa.DataType, b: pa.DataType) -> pa.DataType:
@@ -278,5 +278,5 @@ def widest(a: pa.DataType, b: pa.DataType) -> pa.DataType:
     if is_as_wide(b, a):
         return b
     pairs = [(a.field(number), b.field(number)) for number in range(a.num_fields)]
-    fields = [one.with_type(widest(one.type, other.type)) for one, other in pairs]
+    fields = [left.with_type(widest(left.type, right.type)) for left, right in pairs]
     return pa.struct(fields) if pa.types.is_struct(a) else pa.list_(*fields)

@@ -243,8 +243,8 @@ class Aggregator(_Same):
         return self.inner.identity if prepared is None else self.inner.lift(prepared)
 
     def present(self, element: Any) -> Any:
-        shown = self.inner.present(element)
-        return shown if self._present is None else self._present(shown)
+        presented = self.inner.present(element)
+        return presented if self._present is None else self._present(presented)
 
     def lift_columns(self, values: Any) -> Columns:
         if self._prepare.columns is None or isinstance(values, list):
@@ -266,8 +266,8 @@ class Aggregator(_Same):
 
     def lift_rows(self, values: Any, length: int) -> Columns:
         """As in any monoid. A mapping with at least one column among its items is a column of mappings."""
-        one = isinstance(values, pa.Scalar) or not isinstance(values, Mapping)
-        if one or not any(map(is_column, values.values())):
+        is_one_value = isinstance(values, pa.Scalar) or not isinstance(values, Mapping)
+        if is_one_value or not any(map(is_column, values.values())):
             return Monoid.lift_rows(self, values, length)
         for name, item in values.items():
             if is_column(item) and len(item) != length:
@@ -275,8 +275,8 @@ class Aggregator(_Same):
         if any(isinstance(item, list) for item in values.values()):
             lists = [python_values(item) if is_column(item) else [item] * length for item in values.values()]
             return self.lift_list([dict(zip(values, row)) for row in zip(*lists)])
-        items = [item if is_column(item) else pa.repeat(pa.scalar(item), length) for item in values.values()]
-        return self.lift_columns(pa.table(items, names=list(values)).to_struct_array())
+        columns = [item if is_column(item) else pa.repeat(pa.scalar(item), length) for item in values.values()]
+        return self.lift_columns(pa.table(columns, names=list(values)).to_struct_array())
 
     def present_columns(self, columns: Columns) -> pa.Array:
         return super().present_columns(columns) if self._present is None else Monoid.present_columns(self, columns)

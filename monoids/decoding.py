@@ -171,14 +171,14 @@ def _read_list(reader: _Reader, depth: int) -> list[Any]:
 
 
 def _read_set(reader: _Reader, depth: int) -> set[Any]:
-    found: list[Any] = []
+    members: list[Any] = []
     last = b""
     for _ in range(reader.count(1)):
         item, last = reader.next_key(last, depth)
-        found.append(item)
-    check_collisions(found)
-    items = set(found)
-    if len(items) != len(found):
+        members.append(item)
+    check_collisions(members)
+    items = set(members)
+    if len(items) != len(members):
         reader.fail("two items of a set are equal")
     return items
 

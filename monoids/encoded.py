@@ -118,9 +118,9 @@ def _integers(values: Column) -> pa.Array:
 def _by_distinct_value(array: pa.Array) -> ArrowColumn:
     if pa.types.is_nested(array.type):
         return ArrowColumn(pa.array([encoding.encode(value) for value in array.to_pylist()], pa.binary()))
-    found = array.view(pa.int64()).dictionary_encode() if pa.types.is_float64(array.type) else None
-    if found is not None:  # by bit pattern, because 0.0 and -0.0 have different encodings
-        values, indices = found.dictionary.view(pa.float64()), found.indices
+    by_bits = array.view(pa.int64()).dictionary_encode() if pa.types.is_float64(array.type) else None
+    if by_bits is not None:  # by bit pattern, because 0.0 and -0.0 have different encodings
+        values, indices = by_bits.dictionary.view(pa.float64()), by_bits.indices
     else:
         by_value = array.dictionary_encode(null_encoding="encode")
         values, indices = by_value.dictionary, by_value.indices

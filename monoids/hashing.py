@@ -316,11 +316,11 @@ def decimal_texts(column: pa.Array) -> pa.Array:
     # Rows with the same exponent share one format; a column has at most 39 exponents.
     exponents[np.asarray(zero.fill_null(True))] = 0
     order = np.argsort(exponents.astype(np.int16), kind="stable")
-    found, starts = np.unique(exponents[order], return_index=True)
+    distinct, starts = np.unique(exponents[order], return_index=True)
     digits = pc.if_else(zero, "0", digits).take(pa.array(order))
     parts = [
         _of_exponent(digits[start:stop], int(exponent))
-        for exponent, start, stop in zip(found, starts, [*starts[1:], len(order)])
+        for exponent, start, stop in zip(distinct, starts, [*starts[1:], len(order)])
     ]
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))

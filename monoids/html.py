@@ -38,8 +38,8 @@ def text_html(text: str) -> str:
     >>> text_html("a < b"), len(text_html("x" * 5_000))
     ('a &lt; b', 1001)
     """
-    shown = text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}\N{HORIZONTAL ELLIPSIS}"
-    return html.escape(shown.encode("utf-8", "backslashreplace").decode())
+    excerpt = text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}\N{HORIZONTAL ELLIPSIS}"
+    return html.escape(excerpt.encode("utf-8", "backslashreplace").decode())
 
 
 def _row(fact: Fact) -> str:

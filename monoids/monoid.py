@@ -285,12 +285,12 @@ def decode_lifted(monoid: Monoid[Any], data: bytes) -> Any:
     """The element that ``data`` encodes, if the monoid's elements are lifted values. ValueError otherwise."""
     element = encoding.decode(data)
     try:
-        held = monoid.lift(element)
+        lifted = monoid.lift(element)
     except (TypeError, ArithmeticError) as error:
         raise ValueError(f"{monoid!r}: the encoded element is not of its type: {error}") from error
-    if encoding.encode(held) != data:
+    if encoding.encode(lifted) != data:
         raise ValueError(f"{monoid!r}: the encoded element {element!r} is not in this monoid's canonical form")
-    return held
+    return lifted
 
 
 def check_schema(monoid: Monoid[Any], arrays: Sequence[pa.Array]) -> None:

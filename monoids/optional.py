@@ -69,8 +69,8 @@ class OptionMonoid(Monoid[Maybe]):
         return (self.inner.combine(a[0], b[0]),) if a and b else a or b
 
     def fold(self, elements: Sequence[Maybe]) -> Maybe:
-        held = [element[0] for element in elements if element]
-        return (self.inner.fold(held),) if held else ()
+        inner_elements = [element[0] for element in elements if element]
+        return (self.inner.fold(inner_elements),) if inner_elements else ()
 
     def lift(self, value: Any) -> Maybe:
         return () if is_missing(value) else (self.inner.lift(value),)
@@ -110,7 +110,7 @@ class OptionMonoid(Monoid[Maybe]):
 
     def unpack(self, columns: Columns) -> list[Maybe]:
         something, *inner = columns
-        return [(x,) if held else () for held, x in zip(something.tolist(), self.inner.unpack(tuple(inner)))]
+        return [(x,) if filled else () for filled, x in zip(something.tolist(), self.inner.unpack(tuple(inner)))]
 
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
         something, *inner = columns
@@ -123,18 +123,18 @@ class OptionMonoid(Monoid[Maybe]):
         reduced = self.inner.reduce_cells(tuple(inner), cells, counts, held)
         if reduced is None:
             return None
-        found = np.zeros(len(counts), np.bool_)
-        found[cells[something]] = True
-        return found[held], *reduced
+        filled_cells = np.zeros(len(counts), np.bool_)
+        filled_cells[cells[something]] = True
+        return filled_cells[held], *reduced
 
     def present_columns(self, columns: Columns) -> pa.Array:
         if self.output_type is None:
             return super().present_columns(columns)
         something, *inner = columns
-        shown = self.inner.present_columns(tuple(inner))
+        presented = self.inner.present_columns(tuple(inner))
         if something.all():
-            return shown
-        return shown.take(pa.array(np.arange(len(something)), mask=~something))
+            return presented
+        return presented.take(pa.array(np.arange(len(something)), mask=~something))
 
     def to_arrow(self, columns: Columns) -> list[pa.Array]:
         something, *inner = columns
@@ -173,12 +173,12 @@ def lift_not_null(monoid: Monoid[Any], lift: Callable[[Any], Columns], values: A
     if something.all():
         return lift(values)
     if isinstance(values, list):
-        held: Any = [value for value in values if not is_missing(value)]
+        present: Any = [value for value in values if not is_missing(value)]
     elif isinstance(values, np.ndarray):
-        held = values[something]
+        present = values[something]
     else:
-        held = plain_array(values).drop_null()
-    return take(concat([nothing, lift(held)]), np.where(something, np.cumsum(something), 0))
+        present = plain_array(values).drop_null()
+    return take(concat([nothing, lift(present)]), np.where(something, np.cumsum(something), 0))
 
 
 def _inner_field(name: str) -> str:

@@ -64,8 +64,8 @@ def holds_columns(values: Any) -> bool:
 def _parts(value: Any, names: Names) -> tuple[Any, Any]:
     if isinstance(value, Mapping):
         if value.keys() != set(names):
-            given = ", ".join(map(str, value)) or "none"
-            raise ValueError(f"a pair has the fields {names[0]} and {names[1]}, not {given}")
+            keys = ", ".join(map(str, value)) or "none"
+            raise ValueError(f"a pair has the fields {names[0]} and {names[1]}, not {keys}")
         return value[names[0]], value[names[1]]
     if not isinstance(value, (tuple, list)) or len(value) != 2:
         raise _no_pair(value, names)
@@ -113,8 +113,8 @@ def _from_column(values: Any, names: Names) -> tuple[Any, Any]:
 
 def _no_pair(value: Any, names: Names) -> TypeError:
     first, second = names
-    given = f"a column of {value.type}" if isinstance(value, (pa.Array, pa.ChunkedArray)) else shown(value)
+    description = f"a column of {value.type}" if isinstance(value, (pa.Array, pa.ChunkedArray)) else shown(value)
     return TypeError(
         f"a pair is a tuple ({first}, {second}) or a mapping of {first} and {second}, in columns a struct array with"
-        f" these fields, not {given}"
+        f" these fields, not {description}"
     )

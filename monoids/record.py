@@ -117,18 +117,18 @@ class RecordMonoid(Monoid[Fields]):
 
     def lift_list(self, values: list[Any]) -> Columns:
         rows = values if set(map(type, values)) <= {dict} else [self._fields_of(value) for value in values]
-        parts, found = [], 0
+        parts, known_count = [], 0
         for name, monoid, nothing in zip(self.fields, self._monoids, self._nothing):
             try:
-                given = [row[name] for row in rows]
+                column = [row[name] for row in rows]
             except KeyError:
                 present = np.fromiter((name in row for row in rows), np.bool_, len(rows))
-                given = [row[name] for row in rows if name in row]
-                parts.append(_scatter(nothing, monoid.lift_list(given), present))
+                column = [row[name] for row in rows if name in row]
+                parts.append(_scatter(nothing, monoid.lift_list(column), present))
             else:
-                parts.append(monoid.lift_list(given))
-            found += len(given)
-        if found != sum(map(len, rows)):
+                parts.append(monoid.lift_list(column))
+            known_count += len(column)
+        if known_count != sum(map(len, rows)):
             for row in rows:
                 self._check_mapping(row)
         return _join(parts)
@@ -143,10 +143,10 @@ class RecordMonoid(Monoid[Fields]):
             if name not in values:
                 parts.append(repeat(nothing, length))
                 continue
-            given = values[name]
-            if is_column(given) and len(given) != length:
-                raise ValueError(f"field {name!r} was given a column of {len(given)} values for {length} rows")
-            parts.append(monoid.lift_rows(given, length))
+            item = values[name]
+            if is_column(item) and len(item) != length:
+                raise ValueError(f"field {name!r} was given a column of {len(item)} values for {length} rows")
+            parts.append(monoid.lift_rows(item, length))
         return _join(parts)
 
     def pack(self, elements: Sequence[Fields]) -> Columns:
@@ -172,8 +172,8 @@ class RecordMonoid(Monoid[Fields]):
         if any(part is None for part in parts):
             order, starts = group_codes(cells, np.broadcast_to(np.int64(0), len(cells)))
             parts = [
-                monoid.reduce_sorted(take(given, order), starts) if part is None else part
-                for part, (monoid, given) in zip(parts, fields)
+                monoid.reduce_sorted(take(field_columns, order), starts) if part is None else part
+                for part, (monoid, field_columns) in zip(parts, fields)
             ]
         return _join(parts)
 
@@ -215,8 +215,8 @@ class RecordMonoid(Monoid[Fields]):
             present = values.is_valid()
             lifted = self._lift_struct(values.filter(present))
             return _scatter(_join(self._nothing), lifted, present.to_numpy(zero_copy_only=False))
-        given = dict(zip([field.name for field in values.type], values.flatten()))
-        return self.lift_rows(given, len(values))
+        columns_by_name = dict(zip([field.name for field in values.type], values.flatten()))
+        return self.lift_rows(columns_by_name, len(values))
 
     def _fields_of(self, value: Any) -> Mapping[str, Any]:
         if is_missing(value):

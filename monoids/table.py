@@ -85,18 +85,18 @@ class Table(Monoid[Element]):
 
     def merge(self, table: Ragged, segments: Integers, count: int) -> Ragged:
         """The sum of each of ``count`` segments of rows; row i belongs to ``segments[i]``, in any order."""
-        keys, *given = table.flat()
-        inner: Columns = tuple(given)
+        keys, *inner_columns = table.flat()
+        inner: Columns = tuple(inner_columns)
         segment = table.spread(segments)
         codes, bits = word_codes(words(keys))
-        held, reduced = self._merge_cells(segment, codes, bits, count, inner)
-        if held is None:
+        group_rows, reduced = self._merge_cells(segment, codes, bits, count, inner)
+        if group_rows is None:
             order, starts = group_entries(segment, codes, bits, count)
-            held = order[starts]
+            group_rows = order[starts]
             if self.inner is not None:
                 reduced = take(inner, order)
                 reduced = self.inner.reduce_sorted(reduced, starts) if len(starts) != len(order) else reduced
-        segment, kept = segment[held], (keys[held], *reduced)
+        segment, kept = segment[group_rows], (keys[group_rows], *reduced)
         if self.inner is not None and self.inner.exact and len(segment):
             something = ~identity_rows(self.inner, reduced)
             if not something.all():
@@ -213,21 +213,21 @@ def identity_rows(monoid: Monoid[Any], columns: Columns) -> np.ndarray[Any, np.d
     return same
 
 
-def _equal_rows(array: pa.Array, one: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which rows of ``array`` equal the only row of ``one``."""
-    if one.null_count:
+def _equal_rows(array: pa.Array, single: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which rows of ``array`` equal the only row of ``single``."""
+    if single.null_count:
         return np.asarray(array.is_null())
-    if pa.types.is_list(array.type) and not len(one[0]):
+    if pa.types.is_list(array.type) and not len(single[0]):
         return np.asarray(pc.equal(pc.list_value_length(array), 0).fill_null(False))
     if pa.types.is_struct(array.type):
         same = np.asarray(array.is_valid())
-        for field, none in zip(array.flatten(), one.flatten()):
+        for field, none in zip(array.flatten(), single.flatten()):
             same = same & _equal_rows(field, none)
         return same
     if pa.types.is_nested(array.type):
-        value = one[0].as_py()
+        value = single[0].as_py()
         return np.array([row == value for row in array.to_pylist()], bool)
-    return np.asarray(pc.equal(array, one[0]).fill_null(False))
+    return np.asarray(pc.equal(array, single[0]).fill_null(False))
 
 
 def list_array(lengths: Column, entries: pa.Array, type: pa.DataType) -> pa.Array:

@@ -50,10 +50,10 @@ class ValueType:
         """ValueError unless each decoded value is in the form that ``accept`` returns."""
         for value in values:
             try:
-                held = encoding.encode(self.accept(value)) == encoding.encode(value)
+                is_canonical = encoding.encode(self.accept(value)) == encoding.encode(value)
             except (TypeError, ValueError, OverflowError) as error:
                 raise ValueError(f"{self.title}: the encoded element holds {shown(value)}: {error}") from error
-            if not held:
+            if not is_canonical:
                 raise ValueError(f"{self.title}: the encoded element holds {shown(value)}, not in canonical form")
 
     def check_stored(self, array: pa.Array) -> None:
@@ -101,7 +101,7 @@ class ValueType:
             check_text(self.title, column)
         return column
 
-    def refuse(self, given: str, kind: str | None) -> TypeError:
+    def refuse(self, description: str, kind: str | None) -> TypeError:
         """The error for values of another kind. It says how to ask for that kind."""
         kind = "float" if kind == "decimal" and "decimal" not in self.choices else kind
         owner = self.title.partition("(")[0]
@@ -110,7 +110,7 @@ class ValueType:
             if kind in self.choices and kind != self.kind
             else ""
         )
-        return TypeError(f"{self.title} takes {self._rule.plural}, not {given}{hint}")
+        return TypeError(f"{self.title} takes {self._rule.plural}, not {description}{hint}")
 
     @property
     def written(self) -> str:
@@ -153,8 +153,8 @@ class ValueType:
         stored, unit = (pa.int32(), _DAY) if self.kind == "date" else (pa.int64(), _MICROSECONDS[self.arrow.unit])
         extremes = pc.min_max(array.view(stored))
         if extremes["min"].is_valid:
-            least, most = extremes["min"].as_py(), extremes["max"].as_py()
-            if least < _YEAR_1 // unit or most > _YEAR_9999 // unit:
+            least, greatest = extremes["min"].as_py(), extremes["max"].as_py()
+            if least < _YEAR_1 // unit or greatest > _YEAR_9999 // unit:
                 raise ValueError(f"{self.title}: a column of {array.type} holds a value outside the years 1 to 9999")
 
     def _widened(self, values: pa.Array) -> pa.Array:
@@ -306,10 +306,10 @@ def _accept_decimal(type: ValueType, value: Any) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, (Decimal, int)):
         raise _refused(type, value)
     try:
-        held: Decimal = pa.array([Decimal(value)], type.arrow)[0].as_py()
+        decimal: Decimal = pa.array([Decimal(value)], type.arrow)[0].as_py()
     except (pa.ArrowException, ValueError) as error:
         raise ValueError(f"{type.title} cannot hold {shown(value)}: {error}") from error
-    return held
+    return decimal
 
 
 @dataclass(frozen=True)
