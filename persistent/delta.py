@@ -76,7 +76,7 @@ class Delta:
         monoid = values_of(state.monoid)
         fields = monoid.fields if isinstance(monoid, RecordMonoid) else None
         self._constant = takes_constants(monoid)
-        self._changeable = fields and [name for name, one in fields.items() if not takes_constants(one)]
+        self._changeable = fields and [name for name, inner in fields.items() if not takes_constants(inner)]
         self._drops, self._since = drops, since
         self._key_names = tuple(key_names)
         self._watermark, self._limit = watermark, limit
@@ -125,25 +125,25 @@ class Delta:
         """
         # The listed updates came before: a monoid need not commute.
         self._sum_listed()
-        own = self._batch.of_timestamps(timestamps) if self._batch is not None else None
-        times = own.timestamps if own is not None else checked_timestamps(timestamps)
-        exchanged = self._batch.of_timestamps(values) if self._batch is not None and own is None else None
+        batch = self._batch.of_timestamps(timestamps) if self._batch is not None else None
+        times = batch.timestamps if batch is not None else checked_timestamps(timestamps)
+        exchanged = self._batch.of_timestamps(values) if self._batch is not None and batch is None else None
         if exchanged is not None and is_far_before(times, exchanged.timestamps):
             raise swapped("update_batch", int(times.min()), int(exchanged.timestamps.min()))
         if keys is _OWN_KEY:
-            if own is None and self._key_names:
+            if batch is None and self._key_names:
                 raise TypeError(
                     "update_batch needs keys=: they may be omitted only with the timestamps of a batch itself "
                     "(batch.timestamps, or those of batch.filter(mask))"
                 )
-            columns = own.keys if own is not None else ()
+            columns = batch.keys if batch is not None else ()
         else:
             columns = self._key_columns(keys, len(times))
         monoid, values = values_of(self._state.monoid), columnar(values)
         if type(monoid) is Count:
             check_no_mapping(values if isinstance(values, list) else [values])
         lifted = monoid.lift_rows(values, len(times))
-        self._sum(columns, times, lifted, None if own is None else _Messages(own.timestamps, own.offsets))
+        self._sum(columns, times, lifted, None if batch is None else _Messages(batch.timestamps, batch.offsets))
 
     def get(self) -> Any:
         raise TypeError(
@@ -200,9 +200,9 @@ class Delta:
     def noted(self) -> Integers:
         """The offsets of the messages, ascending, of which updates at another time have missed windows that were final;
         since the last call."""
-        found = np.unique(np.concatenate([np.zeros(0, np.int64), *self._partly]))
+        offsets = np.unique(np.concatenate([np.zeros(0, np.int64), *self._partly]))
         self._partly = []
-        return found
+        return offsets
 
     def rows(self) -> GroupSums | None:
         """The sum of all updates; None if there were none."""
@@ -232,10 +232,10 @@ class Delta:
         batch = self._listed_batch
         if batch is None or not len(batch) or not is_far_before(times, batch.timestamps):
             return
-        own = batch.timestamps
-        for place in np.flatnonzero(times * 2 < int(own.min()))[:_TRIED_MAX].tolist():
+        message_times = batch.timestamps
+        for place in np.flatnonzero(times * 2 < int(message_times.min()))[:_TRIED_MAX].tolist():
             value, row = self._values[place], self._rows[place]
-            if times[place] and row >= 0 and type(value) is int and value == own[row]:
+            if times[place] and row >= 0 and type(value) is int and value == message_times[row]:
                 raise swapped("update", int(times[place]), value)
 
     @property
@@ -252,35 +252,35 @@ class Delta:
             return None
         return _Messages(batch.timestamps[rows], batch.offsets[rows])
 
-    def _sum(self, keys: Sequence[pa.Array], times: Integers, columns: Columns, own: _Messages | None = None) -> None:
-        """``own``: the messages of the updates, where they are known."""
+    def _sum(self, keys: Sequence[pa.Array], times: Integers, columns: Columns, cause: _Messages | None = None) -> None:
+        """``cause``: the messages that made the updates; None where they are not known."""
         window = self._state.window or self._state.time_to_live
         if len(times):
             self._check_limits(int(times.min()), int(times.max()))
         if window is not None and len(times):
-            held = window.holds(times)
+            in_window = window.holds(times)
             if window.may_be_late(int(times.min()), self._watermark):
                 late, partly = window.late(times, self._watermark)
-                if own is None and (partly | (late & self._drops)).any():
-                    own = self._messages(times)
-                ended = self._refused(times, late, own) if self._drops else late
+                if cause is None and (partly | (late & self._drops)).any():
+                    cause = self._messages(times)
+                ended = self._refused(times, late, cause) if self._drops else late
                 if ended.any():
                     raise ValueError(
                         f"an update at {int(times[ended][0])} ({utc_text(int(times[ended][0]))}): {self._why_late()}, "
                         f"{utc_text(self._watermark)}; update at the message's own timestamp"
                     )
-                if own is not None and partly.any():
-                    self._pending_partly.append(own.offsets[self._refused(times, partly, own)])
-                held = held & ~late
-            if not held.all():
-                rows = np.flatnonzero(held)
+                if cause is not None and partly.any():
+                    self._pending_partly.append(cause.offsets[self._refused(times, partly, cause)])
+                in_window = in_window & ~late
+            if not in_window.all():
+                rows = np.flatnonzero(in_window)
                 keys = [column.take(pa.array(rows)) for column in keys]
                 times, columns = times[rows], take(columns, rows)
-                own = None if own is None else _Messages(own.timestamps[rows], own.offsets[rows])
+                cause = None if cause is None else _Messages(cause.timestamps[rows], cause.offsets[rows])
         if len(times):
             self._pending_types = self._agreed_types(keys)
             self._pending.append(self._grouped(keys, times, columns))
-            self._key_limits.note(self._pending[-1].keys, keys, None if own is None else own.offsets)
+            self._key_limits.note(self._pending[-1].keys, keys, None if cause is None else cause.offsets)
 
     def _check_limits(self, first: int, last: int) -> None:
         """ValueError if one of the updates from ``first`` to ``last`` is too far ahead, or before a restart."""
@@ -306,10 +306,10 @@ class Delta:
             raise ValueError("updates of which it is unknown whether they are at the time of their own message")
         return _Messages(np.repeat(batch.timestamps, len(times)), np.repeat(batch.offsets, len(times)))
 
-    def _refused(self, times: Integers, ended: Mask, own: _Messages | None) -> Mask:
-        """The updates that are too late, except those at the time of their message: that is counted as late. ``own`` is
-        None only if none is too late."""
-        mask: Mask = ended if own is None else ended & (times != own.timestamps)
+    def _refused(self, times: Integers, ended: Mask, cause: _Messages | None) -> Mask:
+        """The updates that are too late, except updates at the time of their message: the message is counted as late.
+        ``cause`` is None only if no update is too late."""
+        mask: Mask = ended if cause is None else ended & (times != cause.timestamps)
         return mask
 
     def _grouped(self, keys: Sequence[pa.Array], times: Integers, columns: Columns) -> GroupSums:
@@ -331,16 +331,16 @@ class Delta:
 
     def _agreed_types(self, keys: Sequence[pa.Array]) -> tuple[pa.DataType, ...]:
         """The types of the key columns, including these. TypeError if one differs from those of earlier keys."""
-        known, found = self._pending_types, tuple(column.type for column in keys)
-        if found == known or not known:
-            return found
+        known, types = self._pending_types, tuple(column.type for column in keys)
+        if types == known or not known:
+            return types
         agreed: list[pa.DataType] = []
-        for name, one, other in zip(self._key_names, known, found):
+        for name, first, later in zip(self._key_names, known, types):
             try:
-                agreed += agreed_types([[one], [other]])
+                agreed += agreed_types([[first], [later]])
             except TypeError as error:
                 raise TypeError(
-                    f"key column {name!r} holds {one}, as in its first key, but this one is {other}: give it one type"
+                    f"key column {name!r} holds {first}, as in its first key, but this one is {later}: give it one type"
                 ) from error
         return tuple(agreed)
 
@@ -356,19 +356,19 @@ class Delta:
         return tuple(key_array(part, rows, name) for part, name in zip(parts, names))
 
     def _listed_keys(self) -> Sequence[pa.Array]:
-        names, given = self._key_names, self._given_keys
+        names, keys = self._key_names, self._given_keys
         if not names:
-            if given:
+            if keys:
                 raise TypeError("key= given, but the task has no key: declare it, for example key = {'word': None}")
             return ()
-        if len(given) == len(self._times):
-            return self._given_columns([given[place] for place in range(len(self._times))])
-        if not given:
+        if len(keys) == len(self._times):
+            return self._given_columns([keys[place] for place in range(len(self._times))])
+        if not keys:
             return self._own_keys(self._rows)
-        places = [place for place in range(len(self._times)) if place not in given]
+        places = [place for place in range(len(self._times)) if place not in keys]
         lists = [column.to_pylist() for column in self._own_keys([self._rows[place] for place in places])]
-        own = list(zip(*lists)) if len(names) > 1 else lists[0]
-        mixed = {**given, **dict(zip(places, own))}
+        own_keys = list(zip(*lists)) if len(names) > 1 else lists[0]
+        mixed = {**keys, **dict(zip(places, own_keys))}
         return self._given_columns([mixed[place] for place in range(len(self._times))])
 
     def _own_keys(self, rows: list[int]) -> Sequence[pa.Array]:

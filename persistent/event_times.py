@@ -61,7 +61,7 @@ def listed_timestamps(times: list[Any]) -> Integers:
         return checked_timestamps(np.array([checked_timestamp(time) for time in times]))
 
 
-def is_far_before(times: Integers, own: Integers) -> bool:
-    """Whether some of these times, other than 0, are implausible as times of records with the timestamps ``own``."""
-    later = times[times != 0] if len(times) and not int(times.min()) else times
-    return bool(len(later) and len(own) and int(own.min()) >= _DATED and 2 * int(later.min()) < int(own.min()))
+def is_far_before(updates: Integers, times: Integers) -> bool:
+    """Whether some of ``updates``, times other than 0, are implausible for records with the timestamps ``times``."""
+    later = updates[updates != 0] if len(updates) and not int(updates.min()) else updates
+    return bool(len(later) and len(times) and int(times.min()) >= _DATED and 2 * int(later.min()) < int(times.min()))

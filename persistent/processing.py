@@ -48,10 +48,10 @@ class Deltas(Mapping[str, Delta]):
     def __contains__(self, name: object) -> bool:
         return name in self._deltas
 
-    def update(self, *given: Any, **options: Any) -> None:
+    def update(self, *arguments: Any, **options: Any) -> None:
         raise TypeError(self._several("update"))
 
-    def update_batch(self, *given: Any, **options: Any) -> None:
+    def update_batch(self, *arguments: Any, **options: Any) -> None:
         raise TypeError(self._several("update_batch"))
 
     def _several(self, method: str) -> str:
@@ -76,44 +76,44 @@ class Deltas(Mapping[str, Delta]):
 
     @row.setter
     def row(self, row: int | None) -> None:
-        for one in self._deltas.values():
-            one.row = row
+        for delta in self._deltas.values():
+            delta.row = row
 
     def begin(self, batch: Batch) -> None:
         """The following updates belong to this batch."""
-        for one in self._deltas.values():
-            one.begin(batch)
+        for delta in self._deltas.values():
+            delta.begin(batch)
 
     def at_once(self) -> Deltas:
         """Empty deltas that check each update at once."""
-        return Deltas({name: one.at_once() for name, one in self._deltas.items()}, named=self._named)
+        return Deltas({name: delta.at_once() for name, delta in self._deltas.items()}, named=self._named)
 
     def of(self, batch: Batch) -> None:
         """The following rows belong to this batch: the one begun, or one filtered from it."""
-        for one in self._deltas.values():
-            one.of(batch)
+        for delta in self._deltas.values():
+            delta.of(batch)
 
     def end(self) -> None:
         """Lift and check the updates of all states since ``begin``, then keep them."""
-        for one in self._deltas.values():
-            one.check()
-        for one in self._deltas.values():
-            one.end()
+        for delta in self._deltas.values():
+            delta.check()
+        for delta in self._deltas.values():
+            delta.end()
 
     def noted(self) -> dict[str, Any]:
         """Of each state that has missed some of its windows: the messages that have, by their offsets."""
-        found = {name: one.noted() for name, one in self._deltas.items()}
-        return {name: offsets for name, offsets in found.items() if len(offsets)}
+        offsets_by_state = {name: delta.noted() for name, delta in self._deltas.items()}
+        return {name: offsets for name, offsets in offsets_by_state.items() if len(offsets)}
 
     def settle(self) -> None:
         """Fold the kept sums of each state once they are many."""
-        for one in self._deltas.values():
-            one.settle()
+        for delta in self._deltas.values():
+            delta.settle()
 
     def abandon(self) -> None:
         """Drop the updates since ``begin``."""
-        for one in self._deltas.values():
-            one.abandon()
+        for delta in self._deltas.values():
+            delta.abandon()
 
 
 _MESSAGES = 1 << 16

@@ -298,8 +298,8 @@ PLANTED = (
     Planted(
         "a message that fails in one state counts in another",
         "persistent.processing",
-        "            one.check()\n        for one in self._deltas.values():\n            one.end()",
-        "            one.end()",
+        "            delta.check()\n        for delta in self._deltas.values():\n            delta.end()",
+        "            delta.end()",
         (f"{_STATES}::test_a_message_that_fails_in_one_state_counts_in_none",),
     ),
     Planted(
