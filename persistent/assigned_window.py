@@ -109,10 +109,10 @@ class AssignedWindow:
 
     def ends(self, starts: Any) -> Any:
         """The end of the window that starts at each of these times. AssignerFailed if none does any longer."""
-        found, ends = self._windows(starts)
-        moved = np.flatnonzero(np.asarray(found != starts))
+        window_starts, ends = self._windows(starts)
+        moved = np.flatnonzero(np.asarray(window_starts != starts))
         if len(moved):
-            time, now = int(np.atleast_1d(starts)[moved[0]]), int(np.atleast_1d(found)[moved[0]])
+            time, now = int(np.atleast_1d(starts)[moved[0]]), int(np.atleast_1d(window_starts)[moved[0]])
             raise self._failed(
                 f"a window of the state starts at {utc_text(time)}, and that time is now in one that starts at "
                 f"{utc_text(now)}. Restore the borders that the state was kept by"
@@ -125,10 +125,10 @@ class AssignedWindow:
 
     def fingerprint(self) -> dict[str, Any]:
         """The class of the assigner, by name, and its own fingerprint."""
-        own = self.assigner.fingerprint()
-        if not isinstance(own, Mapping):
-            raise TypeError(f"{self._name}.fingerprint returned {own!r}: return a mapping of names to JSON values")
-        return {"assigned": self._name, "parameters": json.loads(canonical_json(dict(own)))}
+        fields = self.assigner.fingerprint()
+        if not isinstance(fields, Mapping):
+            raise TypeError(f"{self._name}.fingerprint returned {fields!r}: return a mapping of names to JSON values")
+        return {"assigned": self._name, "parameters": json.loads(canonical_json(dict(fields)))}
 
     def check(self) -> None:
         """AssignerFailed unless it has windows for a sample of times, the same whenever it is asked."""
@@ -162,10 +162,10 @@ class AssignedWindow:
         return starts, ends
 
     def _asked(self, times: Integers) -> tuple[Integers, Integers]:
-        given = times.view()
-        given.flags.writeable = False
+        view = times.view()
+        view.flags.writeable = False
         try:
-            answer = self.assigner.windows(given)
+            answer = self.assigner.windows(view)
         except Exception as error:
             raise self._failed(
                 f"it raised {type(error).__name__}: {error}, for times from {utc_text(int(times.min()))} to "
@@ -202,8 +202,8 @@ class AssignedWindow:
         over = np.flatnonzero(firsts[1:] < lasts[:-1])
         if len(over):
             row = over[0]
-            one, other = _text(firsts[row], lasts[row]), _text(firsts[row + 1], lasts[row + 1])
-            raise self._failed(f"the windows {one} and {other} overlap: each time has one window")
+            window, successor = _text(firsts[row], lasts[row]), _text(firsts[row + 1], lasts[row + 1])
+            raise self._failed(f"the windows {window} and {successor} overlap: each time has one window")
         return firsts, lasts
 
     def _check_again(
@@ -212,23 +212,23 @@ class AssignedWindow:
         """Ask again: for one time alone, and for some of the times among the borders of some windows. The last time of
         a window is in it, and its end is the start of the next one."""
         rows, windows = _some(len(times)), _some(len(firsts))
-        alone, one, other = rows[len(rows) // 2 :][:1], firsts[windows], lasts[windows]
-        begun = np.concatenate([starts[rows], one, one])
-        over = np.concatenate([ends[rows], other, other])
+        alone, low, high = rows[len(rows) // 2 :][:1], firsts[windows], lasts[windows]
+        begun = np.concatenate([starts[rows], low, low])
+        over = np.concatenate([ends[rows], high, high])
         if len(times) > 1:
             self._expect(times[alone], starts[alone], ends[alone])
-        self._expect(np.concatenate([times[rows], np.maximum(one, 0), other - 1, other]), np.append(begun, other), over)
+        self._expect(np.concatenate([times[rows], np.maximum(low, 0), high - 1, high]), np.append(begun, high), over)
 
     def _expect(self, times: Integers, starts: Integers, ends: Integers) -> None:
         """AssignerFailed unless the windows of these times, asked for in the other order, start and end there; of the
         times beyond ``ends``, the end is not known."""
-        found, found_ends = (column[::-1] for column in self._asked(np.ascontiguousarray(times[::-1])))
-        is_other = found != starts
-        is_other[: len(ends)] |= found_ends[: len(ends)] != ends
+        new_starts, new_ends = (column[::-1] for column in self._asked(np.ascontiguousarray(times[::-1])))
+        is_other = new_starts != starts
+        is_other[: len(ends)] |= new_ends[: len(ends)] != ends
         others = np.flatnonzero(is_other)
         if len(others):
             row = others[0]
-            time, window = utc_text(int(times[row])), _text(found[row], found_ends[row])
+            time, window = utc_text(int(times[row])), _text(new_starts[row], new_ends[row])
             raise self._failed(
                 f"asked again, {time} is in the window {window}, and not in one that starts at "
                 f"{utc_text(int(starts[row]))}: a window follows from the timestamp alone, and the next one starts "

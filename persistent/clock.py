@@ -52,7 +52,7 @@ def duration_ms(value: Duration, name: str = "duration") -> int:
     >>> duration_ms("1 hour") == duration_ms("1 h") == duration_ms("1h") == 60 * duration_ms("1 minute")
     True
     """
-    given = value
+    original = value
     if isinstance(value, str):
         match = _DURATION.fullmatch(value.strip())
         if not match or match[2] not in _UNITS_MS:
@@ -72,7 +72,7 @@ def duration_ms(value: Duration, name: str = "duration") -> int:
         raise ValueError(f"{name}: {value} is negative")
     if value > _DURATION_MAX_MS:
         raise ValueError(
-            f"{name}: {given!r} is too long: a duration is at most {_DURATION_MAX_MS} ms, 73 million years"
+            f"{name}: {original!r} is too long: a duration is at most {_DURATION_MAX_MS} ms, 73 million years"
         )
     return value
 
@@ -85,14 +85,14 @@ def option_ms(value: Duration, name: str) -> int:
         raise InvalidPipeline(str(error)) from error
 
 
-def bare(**given: Duration | None) -> dict[str, int]:
+def bare(**durations: Duration | None) -> dict[str, int]:
     """The durations given without a unit that may be meant as seconds: 60, 300 or 86400 milliseconds are not whole
     seconds, 60_000 are.
 
     >>> bare(history=60, max_future=60_000, size="60 ms")
     {'history': 60}
     """
-    return {name: value for name, value in given.items() if isinstance(value, int) and value % 1_000}
+    return {name: value for name, value in durations.items() if isinstance(value, int) and value % 1_000}
 
 
 def duration_text(duration: int) -> str:

@@ -142,7 +142,7 @@ def checked(dedupe: Any, sources: Collection[str]) -> dict[str, Dedupe]:
     """
     if dedupe is None or isinstance(dedupe, Dedupe):
         return {} if dedupe is None else dict.fromkeys(sources, dedupe)
-    if not isinstance(dedupe, Mapping) or not all(isinstance(one, Dedupe) for one in dedupe.values()):
+    if not isinstance(dedupe, Mapping) or not all(isinstance(rule, Dedupe) for rule in dedupe.values()):
         raise InvalidPipeline(
             f'dedupe={dedupe!r}: give Dedupe(origin="sender", sequence="number"), a mapping of sources to '
             "Dedupe, or None"
@@ -156,8 +156,8 @@ def checked(dedupe: Any, sources: Collection[str]) -> dict[str, Dedupe]:
 def said(dedupe: Mapping[str, Dedupe], sources: Collection[str]) -> list[str]:
     """The promise for copies in each source, in clauses."""
     if len(sources) == 1:
-        return [one.said() for one in dedupe.values()]
-    return [f"of {name}, {one.said()}" for name, one in sorted(dedupe.items())]
+        return [rule.said() for rule in dedupe.values()]
+    return [f"of {name}, {rule.said()}" for name, rule in sorted(dedupe.items())]
 
 
 def check_columns(dedupe: Dedupe, schema: pa.Schema, guessed: Collection[str] = ()) -> None:
@@ -195,9 +195,9 @@ def kinds_of(dedupe: Dedupe, schema: pa.Schema) -> dict[str, str]:
 
 def _kind(type_: pa.DataType) -> str:
     """The kind of values of this type; "" if they cannot identify a record."""
-    held = type_.value_type if pa.types.is_dictionary(type_) else type_
-    held = held.storage_type if isinstance(held, pa.UuidType) else held
-    return next((kind for kind, tests in _KINDS.items() if any(is_such(held) for is_such in tests)), "")
+    value_type = type_.value_type if pa.types.is_dictionary(type_) else type_
+    value_type = value_type.storage_type if isinstance(value_type, pa.UuidType) else value_type
+    return next((kind for kind, tests in _KINDS.items() if any(is_such(value_type) for is_such in tests)), "")
 
 
 def check_type(dedupe: Dedupe, name: str, type_: pa.DataType) -> None:

@@ -15,7 +15,7 @@ def explanation(error: BaseException) -> str:
 
     Of an error that a user derives, it names the class of this package that is nearest.
     """
-    known = [one for one in type(error).__mro__ if one.__module__.partition(".")[0] == "persistent"]
+    known = [cls for cls in type(error).__mro__ if cls.__module__.partition(".")[0] == "persistent"]
     return f"persistent why {known[0].__name__}"
 
 

@@ -162,9 +162,9 @@ def _with_early(lateness: Lateness, early: Duration | None) -> Lateness:
     if early_ms < 1:
         raise ValueError(f"early={early!r}: the time between two early results is at least 1 ms")
     if lateness.emit != CLOSE:
-        other = "publishes each change in its step" if lateness.emit == CHANGE else "publishes each window once"
+        rule = "publishes each change in its step" if lateness.emit == CHANGE else "publishes each window once"
         raise ValueError(
-            f"early={early!r} publishes what has changed now and then, and emit={lateness.emit!r} {other}: omit one of "
+            f"early={early!r} publishes what has changed now and then, and emit={lateness.emit!r} {rule}: omit one of "
             "them"
         )
     return replace(lateness, answer=lateness.answer or ACCUMULATE, early_ms=early_ms)

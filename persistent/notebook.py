@@ -54,9 +54,9 @@ def _parts(job: Job) -> Iterator[Fact]:
         yield _named("source", name, job.sources), repr(source)
     yield "task", f"{type(job.task).__name__}, by {', '.join(key_names(job.task)) or 'no key'}"
     states = job.nodes
-    for one in states.values():
-        window = "" if one.state.window is None else f", {part_text('window', one.state.fingerprint()['window'])}"
-        yield _named("state", one.name, states), f"{one.state.monoid!r}{window}"
+    for node in states.values():
+        window = "" if node.state.window is None else f", {part_text('window', node.state.fingerprint()['window'])}"
+        yield _named("state", node.name, states), f"{node.state.monoid!r}{window}"
     for name, sink in job.all_sinks.items():
         yield _named("sink", name, job.all_sinks), repr(sink)
 
@@ -67,11 +67,11 @@ def _named(what: str, name: str, among: Mapping[str, Any]) -> str:
 
 def _checkpoint(storage: Storage) -> Iterator[Fact]:
     yield "folder", storage.url
-    found: SimpleQueue[list[Fact]] = SimpleQueue()
+    answers: SimpleQueue[list[Fact]] = SimpleQueue()
     # On a thread of its own, since a client can wait for a minute within one call.
-    Thread(target=lambda: found.put(_read(storage)), name="persistent-shown", daemon=True).start()
+    Thread(target=lambda: answers.put(_read(storage)), name="persistent-shown", daemon=True).start()
     try:
-        yield from found.get(timeout=_WAIT_SECONDS)
+        yield from answers.get(timeout=_WAIT_SECONDS)
     except Empty:
         yield "cannot be read", f"the store has not answered for {span_text(int(1000 * _WAIT_SECONDS))}"
 
@@ -101,7 +101,7 @@ def _facts(manifest: Manifest) -> Iterator[Fact]:
         ended = ", end of input" if clock.ended else ""
         of = "clock" if len(manifest.nodes) == 1 else f"clock of {name}"
         yield of, f"{clock_text(clock.watermark)}{ended}"
-    sums = {fate: sum(getattr(one, fate) for one in manifest.accounts.values()) for fate in ("read", *_FATES)}
+    sums = {fate: sum(getattr(account, fate) for account in manifest.accounts.values()) for fate in ("read", *_FATES)}
     fates = ", ".join(f"{sums[fate]:,} {fate}" for fate in _FATES if sums[fate])
     yield "records", f"{sums['read']:,} read{f': {fates}' if fates else ''}"
     runs = manifest.state_runs()
@@ -152,15 +152,15 @@ CHECKPOINTS_MAX: Final = 1_000
 
 def plotted_history(storage: Storage) -> Any:
     """The kept checkpoints as an Altair chart. UnknownCheckpoint if they are too few, NoCheckpoint if there is none."""
-    found = line(storage)
+    manifests = line(storage)
     place = without_secrets(storage.url)
-    points = list(_points(found))
+    points = list(_points(manifests))
     if not points:
         raise UnknownCheckpoint(
             f"{place} keeps fewer than two checkpoints that were planned, so there is no history to plot: keep more, "
             "Pipeline(retention=Retention(last=100)), and run again; or plot the report of a run, report.plot()"
         )
-    return plotted(points, f"checkpoints {found[0].id} to {found[-1].id} of {place}", of_day=True)
+    return plotted(points, f"checkpoints {manifests[0].id} to {manifests[-1].id} of {place}", of_day=True)
 
 
 def line(storage: Storage) -> list[Manifest]:
@@ -169,7 +169,7 @@ def line(storage: Storage) -> list[Manifest]:
     log = Log(storage)
     newest = newest_of(log).manifest
     ids = [id for id in log.kept_ids(newest) if not newest.has_left(id)]
-    return [one for id in ids[-CHECKPOINTS_MAX:] if (one := _manifest(log, id, newest)) is not None and one.is_base]
+    return [base for id in ids[-CHECKPOINTS_MAX:] if (base := _manifest(log, id, newest)) is not None and base.is_base]
 
 
 def _manifest(log: Log, id: int, newest: Manifest) -> Manifest | None:
@@ -184,32 +184,32 @@ def _manifest(log: Log, id: int, newest: Manifest) -> Manifest | None:
         return None
 
 
-def _points(found: Sequence[Manifest]) -> Iterator[Point]:
+def _points(manifests: Sequence[Manifest]) -> Iterator[Point]:
     """What each checkpoint added to the one before. A step reads its records after its plan: so the rate of a
     checkpoint lasts until the plan of the next, and that of the newest is not known yet."""
-    for (before, one), after in zip(pairwise(found), [*found[2:], None]):
-        if not one.committed_ms:
+    for (before, manifest), after in zip(pairwise(manifests), [*manifests[2:], None]):
+        if not manifest.committed_ms:
             continue
-        runs = one.state_runs()
-        rows = _added(before, one, "read")
-        span_ms = after.committed_ms - one.committed_ms if after is not None else 0
+        runs = manifest.state_runs()
+        rows = _added(before, manifest, "read")
+        span_ms = after.committed_ms - manifest.committed_ms if after is not None else 0
         yield {
-            "at": one.committed_ms,
-            "when": f"checkpoint {one.id}, {utc_text(one.committed_ms)}",
+            "at": manifest.committed_ms,
+            "when": f"checkpoint {manifest.id}, {utc_text(manifest.committed_ms)}",
             "rows": rows,
             "rows_per_second": 1000 * rows / span_ms if span_ms > 0 else None,
-            "clock_ms": one.clock.watermark,
-            "lag_ms": one.committed_ms - one.clock.watermark,
-            "late": _added(before, one, "late"),
-            "dead": _added(before, one, "dead"),
+            "clock_ms": manifest.clock.watermark,
+            "lag_ms": manifest.committed_ms - manifest.clock.watermark,
+            "late": _added(before, manifest, "late"),
+            "dead": _added(before, manifest, "dead"),
             "state_rows": sum(run.rows_left for run in runs),
             "state_bytes": sum(run.bytes for run in runs),
         }
 
 
-def _added(before: Manifest, one: Manifest, fate: str) -> int:
+def _added(before: Manifest, manifest: Manifest, fate: str) -> int:
     """How many records more; none after a rollback."""
-    now, then = (sum(getattr(part, fate) for part in each.accounts.values()) for each in (one, before))
+    now, then = (sum(getattr(part, fate) for part in each.accounts.values()) for each in (manifest, before))
     return max(int(now - then), 0)
 
 
@@ -236,15 +236,15 @@ class Told:
 
     def __init__(
         self,
-        shown: bool | None,
+        visible: bool | None,
         follow: bool,
         on_step: Callable[[StepReport], None] | None,
         on_idle: Callable[[Idle], None] | None,
     ) -> None:
-        if shown not in (True, False, None):
-            raise InvalidPipeline(f"progress={shown!r}: give True, False, or None for notebooks only")
+        if visible not in (True, False, None):
+            raise InvalidPipeline(f"progress={visible!r}: give True, False, or None for notebooks only")
         self._on_step, self._on_idle = on_step, on_idle
-        self._display = _display(shown, follow)
+        self._display = _display(visible, follow)
         self._progress: Progress | None = None
         self._open = ExitStack()
 
@@ -270,10 +270,10 @@ class Told:
             self._on_idle(idle)
 
 
-def _display(shown: bool | None, follow: bool) -> AbstractContextManager[Progress | None]:
-    if shown is not False and is_notebook():
+def _display(visible: bool | None, follow: bool) -> AbstractContextManager[Progress | None]:
+    if visible is not False and is_notebook():
         return _Cell(RunFigures(monotonic_s(), follow=follow))
-    return progress(sys.stderr, follow=follow) if shown else nullcontext()
+    return progress(sys.stderr, follow=follow) if visible else nullcontext()
 
 
 class _Cell:
@@ -315,22 +315,22 @@ class _Cell:
         if self._is_refused:
             return
         reached, parts = self._last
-        shown = {"text/plain": "  ".join(parts), "text/html": _html(reached, parts)}
+        bundle = {"text/plain": "  ".join(parts), "text/html": _html(reached, parts)}
         try:
             if self._handle is None:
-                self._handle = _displayed(shown)
+                self._handle = _displayed(bundle)
             else:
-                self._handle.update(shown, raw=True)
+                self._handle.update(bundle, raw=True)
         except Exception as error:
             self._is_refused = True
             logger.warning("the progress is not shown any more: %s: %s", type(error).__name__, error)
 
 
-def _displayed(shown: dict[str, str]) -> Any:
+def _displayed(bundle: dict[str, str]) -> Any:
     from IPython import display
 
     show: Any = display.display
-    return show(shown, raw=True, display_id=True)
+    return show(bundle, raw=True, display_id=True)
 
 
 def _html(reached: Reached | None, parts: Sequence[str]) -> str:

@@ -25,13 +25,13 @@ def on_demand(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str],
     def get(name: str) -> Any:
         whole = f"{package}.{name}"
         if name in homes:
-            found = getattr(import_module(homes[name]), name)
+            value = getattr(import_module(homes[name]), name)
         elif not name.startswith("_") and find_spec(whole) is not None:
             # Also a room of the package, as if something had imported it before.
-            found = import_module(whole)
+            value = import_module(whole)
         else:
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
-        setattr(sys.modules[package], name, found)
-        return found
+        setattr(sys.modules[package], name, value)
+        return value
 
     return get, lambda: sorted({*vars(sys.modules[package]), *homes})

@@ -204,8 +204,8 @@ class Pipeline:
 
     def warnings(self) -> tuple[str, ...]:
         """Likely mistakes that the sources found in their files or queues."""
-        told = (getattr(source, "warnings", None) for source in self.sources.values())
-        return tuple(warning for warnings in told if warnings is not None for warning in warnings())
+        methods = (getattr(source, "warnings", None) for source in self.sources.values())
+        return tuple(warning for warnings in methods if warnings is not None for warning in warnings())
 
     @spelled
     def run(
@@ -234,7 +234,7 @@ class Pipeline:
             raise InvalidPipeline(
                 "follow=True waits for more input, end_of_input=True declares the input complete: choose one"
             )
-        told = Told(progress, follow, on_step, on_idle)
+        listeners = Told(progress, follow, on_step, on_idle)
         # First, because it accesses no store: an unreachable one can take minutes to fail.
         chosen = self._engine(spark, engine)
         check_not_read_back(self.sources, self.all_sinks, self.storage)
@@ -244,8 +244,8 @@ class Pipeline:
             end_of_input,
             self.max_future_ms,
             self.retention,
-            told.step,
-            told.idle,
+            listeners.step,
+            listeners.idle,
             self.evolve,
             self.allow_dropped,
             self._bare,
@@ -253,7 +253,7 @@ class Pipeline:
             self.max_drift_ms,
         )
         try:
-            with shown(metrics, self.storage.url, chosen.name, self.name) as boards, told:
+            with shown(metrics, self.storage.url, chosen.name, self.name) as boards, listeners:
                 if self.start_from is not None:
                     first = first_manifest(self.job(), new_nonce())
                     start(self.storage, first, self.start_from, self.evolve, self.allow_dropped)
@@ -334,9 +334,9 @@ class Pipeline:
     def job(self) -> Job:
         """The job, as drivers and operations use it."""
         letters = self.on_error == "dead-letter"
-        given = self.task, self._states, *self._parts()
+        parts = self.task, self._states, *self._parts()
         return Job(
-            *given, letters, self.discard_closed, self.dedupe, self.late_sink, takes=self._takes, named=self._named
+            *parts, letters, self.discard_closed, self.dedupe, self.late_sink, takes=self._takes, named=self._named
         )
 
     def _parts(self) -> tuple[Mapping[str, Source], Mapping[str, AnySink], Storage]:
@@ -358,9 +358,9 @@ class Pipeline:
         return read_while_running(log, find, lambda entry: self._table(node, entry, part))
 
     def _table(self, node: Node, entry: Entry, part: StatePart) -> pa.Table:
-        found = entry.manifest
-        check_same_node(found, first_manifest(self.job(), ""), node.id, self.storage.url)
-        return pa.concat_tables([empty_table(node, found), *folded_tables(node, found, part)])
+        manifest = entry.manifest
+        check_same_node(manifest, first_manifest(self.job(), ""), node.id, self.storage.url)
+        return pa.concat_tables([empty_table(node, manifest), *folded_tables(node, manifest, part)])
 
     def _engine(self, spark: Any, engine: str | Engine | None) -> Engine:
         chosen = chosen_engine(spark, engine)

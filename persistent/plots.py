@@ -28,27 +28,27 @@ def plotted(points: Sequence[Point], title: str, *, of_day: bool) -> Any:
     """The points as an Altair chart of four panels. ``of_day``: ``at`` is a time of day (ms). InvalidPipeline without
     Altair."""
     alt = _altair()
-    bytes_, unit = _unit([one["state_bytes"] for one in points], _SIZES)
-    begun = [one for one in points if one["clock_ms"]]
-    lag_s, span = _unit([abs(one["lag_ms"]) / 1000 for one in begun], _SPANS_S)
+    bytes_, unit = _unit([point["state_bytes"] for point in points], _SIZES)
+    begun = [point for point in points if point["clock_ms"]]
+    lag_s, span = _unit([abs(point["lag_ms"]) / 1000 for point in begun], _SPANS_S)
     rows = [
         {
-            "at": one["at"],
-            "when": one["when"],
-            "rows": one["rows"],
-            "rows/s": one["rows_per_second"],
-            f"lag, {span}": one["lag_ms"] / 1000 / lag_s if one["clock_ms"] else None,
-            "clock": one["clock_ms"] or None,
-            "clock at": clock_text(one["clock_ms"]),
-            "late": one["late"],
-            "dead letters": one["dead"],
-            f"state, {unit}": one["state_bytes"] / bytes_,
-            "state rows": one["state_rows"],
+            "at": point["at"],
+            "when": point["when"],
+            "rows": point["rows"],
+            "rows/s": point["rows_per_second"],
+            f"lag, {span}": point["lag_ms"] / 1000 / lag_s if point["clock_ms"] else None,
+            "clock": point["clock_ms"] or None,
+            "clock at": clock_text(point["clock_ms"]),
+            "late": point["late"],
+            "dead letters": point["dead"],
+            f"state, {unit}": point["state_bytes"] / bytes_,
+            "state rows": point["state_rows"],
         }
-        for one in points
+        for point in points
     ]
     # Of old data the lag is only its age: its clock shows how far it was read.
-    is_old = bool(begun) and min(one["lag_ms"] for one in begun) > _OLD_MS
+    is_old = bool(begun) and min(point["lag_ms"] for point in begun) > _OLD_MS
     # The rate of a step is known at its end, that of a checkpoint at its plan. All else holds until the next point.
     rate = "step-after" if of_day else "step-before"
     panels = [
@@ -58,9 +58,9 @@ def plotted(points: Sequence[Point], title: str, *, of_day: bool) -> Any:
         _panel(alt, f"state, {unit}", _COLOURS[0]),
     ]
     last = len(panels) - 1
-    shown = [panel.encode(x=_x(alt, of_day, labels=number == last)) for number, panel in enumerate(panels)]
+    charts = [panel.encode(x=_x(alt, of_day, labels=number == last)) for number, panel in enumerate(panels)]
     whole = {"data": alt.Data(values=rows), "title": title, "background": "transparent", "spacing": 8}
-    chart = _picture(alt)(vconcat=shown, description=title, **whole)
+    chart = _picture(alt)(vconcat=charts, description=title, **whole)
     return (
         chart.resolve_scale(x="shared")
         .resolve_legend(color="independent")
@@ -74,17 +74,17 @@ def plotted(points: Sequence[Point], title: str, *, of_day: bool) -> Any:
 
 def _x(alt: Any, of_day: bool, *, labels: bool) -> Any:
     """The time; only the last panel names it."""
-    said = {"labelOverlap": True, "tickCount": 8} if labels else {"labels": False, "ticks": False}
+    options = {"labelOverlap": True, "tickCount": 8} if labels else {"labels": False, "ticks": False}
     if not of_day:
-        return alt.X("at:Q", title="seconds since the start" if labels else None, axis=alt.Axis(**said))
+        return alt.X("at:Q", title="seconds since the start" if labels else None, axis=alt.Axis(**options))
     title = "time of day (UTC)" if labels else None
-    return alt.X("at:T", title=title, scale=alt.Scale(type="utc"), axis=alt.Axis(**said))
+    return alt.X("at:T", title=title, scale=alt.Scale(type="utc"), axis=alt.Axis(**options))
 
 
 def _panel(alt: Any, name: str, colour: str, interpolate: str = "step-after", axis: Any = None) -> Any:
     """A line over time."""
     y = alt.Y(name, type="quantitative", title=name, axis=axis or _axis(alt, ",.3~r"))
-    numbers = [alt.Tooltip(one, type="quantitative", format=",.4~g") for one in (name, "rows", "state rows")]
+    numbers = [alt.Tooltip(field, type="quantitative", format=",.4~g") for field in (name, "rows", "state rows")]
     return _line(alt, colour, interpolate).encode(y=y, tooltip=["when:N", *numbers])
 
 
@@ -138,7 +138,7 @@ def _bars(alt: Any) -> Any:
 def _unit(values: Sequence[float], units: Sequence[tuple[int, str]]) -> tuple[int, str]:
     """The largest unit that the largest value reaches."""
     largest = max(values, default=0)
-    return next((one for one in units if largest >= one[0]), units[-1])
+    return next((unit for unit in units if largest >= unit[0]), units[-1])
 
 
 def _altair() -> Any:

@@ -40,16 +40,16 @@ class Guarantee(str):
 def guarantee_of(parts: Mapping[str, Promise], limit: str = "") -> Guarantee:
     """The weakest of these promises; if all are exactly-once, the first with a condition. If one part can lose records
     and another can repeat them, neither is promised. ``limit``: what the guarantee does not cover."""
-    weakest = min(parts.values(), key=lambda one: (LEVELS.index(one.level), not one.while_))
-    reasons = "; ".join(f"{name}: {one.reason}" for name, one in parts.items())
+    weakest = min(parts.values(), key=lambda promise: (LEVELS.index(promise.level), not promise.while_))
+    reasons = "; ".join(f"{name}: {promise.reason}" for name, promise in parts.items())
     decides = weakest.level != EXACTLY_ONCE or weakest.while_
     text = str(weakest) if decides else f"{weakest.level}: {reasons}"
-    if {AT_MOST_ONCE, AT_LEAST_ONCE} <= {one.level for one in parts.values()}:
-        broken = "; ".join(f"{name}: {one}" for name, one in parts.items() if one.level != EXACTLY_ONCE)
+    if {AT_MOST_ONCE, AT_LEAST_ONCE} <= {promise.level for promise in parts.values()}:
+        broken = "; ".join(f"{name}: {promise}" for name, promise in parts.items() if promise.level != EXACTLY_ONCE)
         text = f"neither at-least-once nor at-most-once: {broken}"
-    found = Guarantee(f"{text}; {limit}" if limit else text)
-    found.parts = dict(parts)
-    return found
+    guarantee = Guarantee(f"{text}; {limit}" if limit else text)
+    guarantee.parts = dict(parts)
+    return guarantee
 
 
 def promise_of(part: Any, otherwise: str = "it keeps its contract", *, deduplicated: bool = False) -> Promise:
@@ -59,11 +59,11 @@ def promise_of(part: Any, otherwise: str = "it keeps its contract", *, deduplica
     >>> print(promise_of(object()))
     exactly-once: it keeps its contract
     """
-    said = getattr(part, "guarantee_deduplicated", None) if deduplicated else None
-    said = said or getattr(part, "guarantee", None)
-    if said is not None:
-        found: Promise = said()
-        return found
+    method = getattr(part, "guarantee_deduplicated", None) if deduplicated else None
+    method = method or getattr(part, "guarantee", None)
+    if method is not None:
+        promise: Promise = method()
+        return promise
     if not getattr(part, "transactional", True):
         return Promise(AT_LEAST_ONCE, f"{part!r} may show an output twice")
     return Promise(EXACTLY_ONCE, otherwise)

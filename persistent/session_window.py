@@ -164,8 +164,8 @@ def group_sessions(
     sums = monoid.inner.reduce_sorted(rows.columns, firsts) if len(firsts) < len(rows) else rows.columns
     heads = segment_starts(is_other[firsts[1:] - 1])
     table = Ragged.of(np.diff(heads, append=len(firsts)), (times[firsts], times[lasts], *sums))
-    held = firsts[heads]
-    return GroupSums(rows.hashes[held], take_keys(rows.keys, held), cells[held], (table,))
+    row_firsts = firsts[heads]
+    return GroupSums(rows.hashes[row_firsts], take_keys(rows.keys, row_firsts), cells[row_firsts], (table,))
 
 
 def at_times(monoid: Monoid[Any], times: Integers, values: Columns) -> Columns:
@@ -217,9 +217,9 @@ def each_session(window: SessionWindow, rows: GroupSums, closed: int | None, unt
     ends = window.session_ends(*columns[:2])
     chosen = np.ones(len(ends), bool) if closed is None else ends > closed
     chosen = np.flatnonzero(chosen if until is None else chosen & (ends <= until))
-    held = table.spread(np.arange(len(rows)))[chosen]
-    found = take(columns, chosen)
-    return GroupSums(rows.hashes[held], take_keys(rows.keys, held), found[0], (Ragged.singles(found),))
+    owners = table.spread(np.arange(len(rows)))[chosen]
+    sessions = take(columns, chosen)
+    return GroupSums(rows.hashes[owners], take_keys(rows.keys, owners), sessions[0], (Ragged.singles(sessions),))
 
 
 def sessions_after(window: Gaps, rows: GroupSums, closed: int) -> GroupSums:
@@ -228,18 +228,18 @@ def sessions_after(window: Gaps, rows: GroupSums, closed: int) -> GroupSums:
     columns = table.flat()
     chosen = np.flatnonzero(window.session_ends(*columns[:2]) > closed)
     lengths = np.bincount(table.spread(np.arange(len(rows)))[chosen], minlength=len(rows))
-    held = np.flatnonzero(lengths)
-    left = Ragged.of(lengths[held], take(columns, chosen))
-    return GroupSums(rows.hashes[held], take_keys(rows.keys, held), rows.panes[held], (left,))
+    kept = np.flatnonzero(lengths)
+    left = Ragged.of(lengths[kept], take(columns, chosen))
+    return GroupSums(rows.hashes[kept], take_keys(rows.keys, kept), rows.panes[kept], (left,))
 
 
 def last_sessions(window: Gaps, rows: GroupSums, closed: int) -> GroupSums:
     """The last session of each row, of those that end after ``closed``, one in each row."""
     (table,) = rows.columns
     columns, lasts = table.flat(), np.cumsum(table.lengths) - 1
-    held = np.flatnonzero(window.session_ends(columns[0][lasts], columns[1][lasts]) > closed)
-    found = (Ragged.singles(take(columns, lasts[held])),)
-    return GroupSums(rows.hashes[held], take_keys(rows.keys, held), rows.panes[held], found)
+    kept = np.flatnonzero(window.session_ends(columns[0][lasts], columns[1][lasts]) > closed)
+    sessions = (Ragged.singles(take(columns, lasts[kept])),)
+    return GroupSums(rows.hashes[kept], take_keys(rows.keys, kept), rows.panes[kept], sessions)
 
 
 def presented_sessions(
@@ -248,7 +248,7 @@ def presented_sessions(
     """The sessions of the elements of cells: start and end to presented value."""
     inner = values_of(monoid)
     return {
-        (start, min(last + window.gap_ms, window.last_end(start))): presented(inner, [one])
+        (start, min(last + window.gap_ms, window.last_end(start))): presented(inner, [value])
         for element in elements
-        for start, last, one in element
+        for start, last, value in element
     }

@@ -73,11 +73,11 @@ class PersistentState(Described):
         window = self.window
         if zone is None or not isinstance(window, CalendarWindow) or window.zone == zone:
             return self
-        other = copy(self)
-        other.window = replace(window, zone=zone)
-        other.panes = replace(self.panes, window=other.window)
-        other._elements = {}
-        return other
+        state = copy(self)
+        state.window = replace(window, zone=zone)
+        state.panes = replace(self.panes, window=state.window)
+        state._elements = {}
+        return state
 
     def zone_after(self, kept: Zone | None, begun: int) -> Zone | None:
         """The rules of the zone for windows that were kept by others (None: by none) up to a time at which the last of
@@ -126,8 +126,8 @@ class PersistentState(Described):
         times = checked_timestamps(timestamps)
         lifted = sessions.lift_rows(self.monoid, values, len(times))
         columns = sessions.at_times(self.monoid, times, lifted)
-        held = self._held(times)
-        panes, rows = self.panes.starts(times[held]), np.flatnonzero(held)
+        in_window = self._held(times)
+        panes, rows = self.panes.starts(times[in_window]), np.flatnonzero(in_window)
         order, starts = group_codes(np.zeros(len(panes), np.int64), panes)
         reduced = self.monoid.reduce_sorted(take(columns, rows[order]), starts)
         for pane, element in zip(panes[order[starts]].tolist(), self.monoid.unpack(reduced)):
@@ -339,13 +339,13 @@ class WindowState(PersistentState):
         window, elements = self.window, sorted(self._elements.items())
         if isinstance(window, sessions.SessionWindow):
             return sessions.presented_sessions(self.monoid, window, [element for _, element in elements])
-        found: dict[int, list[Any]] = {}
+        elements_by_number: dict[int, list[Any]] = {}
         for pane, element in elements:
             for number in range(window.first_number(pane), window.last_number(pane) + 1):
-                found.setdefault(number, []).append(element)
+                elements_by_number.setdefault(number, []).append(element)
         return {
             (window.start_of(number), window.end_of(number)): sessions.presented(self.monoid, parts)
-            for number, parts in sorted(found.items())
+            for number, parts in sorted(elements_by_number.items())
         }
 
     def _held(self, timestamps: Integers) -> Any:

@@ -84,8 +84,8 @@ def heard(request: StopRequest, grace_seconds: float) -> Iterator[None]:
 
 def is_over() -> bool:
     """Whether waiting has to end."""
-    one = _heard.get()
-    return one is not None and one.request.is_older(one.grace_seconds)
+    scope = _heard.get()
+    return scope is not None and scope.request.is_older(scope.grace_seconds)
 
 
 def require_waiting(why: str) -> None:
@@ -99,11 +99,11 @@ def require_waiting(why: str) -> None:
 
 def pause(seconds: float, why: str, sleep: Callable[[float], None] = sleep_s) -> None:
     """Pause between two tries. Stopped as soon as waiting has to end."""
-    one = _heard.get()
-    if one is None:
+    scope = _heard.get()
+    if scope is None:
         sleep(seconds)
         return
-    one.request.count_pause()
+    scope.request.count_pause()
     left = seconds
     while left > 0:
         require_waiting(why)

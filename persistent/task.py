@@ -121,43 +121,43 @@ def check_task(task: Any) -> Declared:
         raise InvalidPipeline(
             f"task={task!r} is not a task: give an instance of a class that subclasses PersistentTask"
         )
-    given = type(task)
+    class_ = type(task)
     _check_methods(task)
     declared = task.persistent_state()
     if isinstance(declared, Mapping):
-        _check_names(given.__name__, declared)
+        _check_names(class_.__name__, declared)
         for name, state in declared.items():
-            _check_state(f"{given.__name__}.persistent_state()[{name!r}]", given.__name__, state)
+            _check_state(f"{class_.__name__}.persistent_state()[{name!r}]", class_.__name__, state)
     else:
-        _check_state(f"{given.__name__}.persistent_state() returned", given.__name__, declared)
+        _check_state(f"{class_.__name__}.persistent_state() returned", class_.__name__, declared)
     names = _checked_key(task)
     for name in names:
         if not isinstance(name, str) or not name:
-            raise InvalidPipeline(f"{given.__name__}.key: {name!r} is not a column name: give names of columns")
+            raise InvalidPipeline(f"{class_.__name__}.key: {name!r} is not a column name: give names of columns")
     if len(set(names)) != len(names):
-        raise InvalidPipeline(f"{given.__name__}.key names a column twice: {', '.join(names)}: name each once")
+        raise InvalidPipeline(f"{class_.__name__}.key names a column twice: {', '.join(names)}: name each once")
     return declared
 
 
 def _check_methods(task: PersistentTask) -> None:
     """InvalidPipeline unless the class, or the instance, says what its state is, and what a message adds to it."""
-    given = type(task)
-    name = given.__name__
+    class_ = type(task)
+    name = class_.__name__
     ours = {
         method: getattr(PersistentTask, method) for method in ("persistent_state", "process_message", "process_batch")
     }
-    lacks = {method for method in ours if method not in vars(task) and getattr(given, method) is ours[method]}
+    lacks = {method for method in ours if method not in vars(task) and getattr(class_, method) is ours[method]}
     if lacks >= {"process_message", "process_batch"}:
         raise InvalidPipeline(
-            f"{name} defines neither process_message nor process_batch{_meant(given, 'process_message')}: define what "
+            f"{name} defines neither process_message nor process_batch{_meant(class_, 'process_message')}: define what "
             "a message adds, as in def process_message(self, state, message): state.update(message.timestamp, 1)"
         )
     if "persistent_state" in lacks:
         raise InvalidPipeline(
-            f"{name} does not define persistent_state(self){_meant(given, 'persistent_state')}: define the state that "
+            f"{name} does not define persistent_state(self){_meant(class_, 'persistent_state')}: define the state that "
             'its messages add up to, as in return WindowState(Count(), tumbling("1 min"))'
         )
-    for method in (given.process_message, given.process_batch):
+    for method in (class_.process_message, class_.process_batch):
         if inspect.isgeneratorfunction(method):
             raise InvalidPipeline(f"{name}.{method.__name__} yields: it updates the state and returns None")
         if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
@@ -167,9 +167,9 @@ def _check_methods(task: PersistentTask) -> None:
             )
 
 
-def _meant(given: type[PersistentTask], method: str) -> str:
+def _meant(class_: type[PersistentTask], method: str) -> str:
     """What the user may have written in place of a method."""
-    near = difflib.get_close_matches(method, [name for one in given.__mro__[:-2] for name in vars(one)], 1)
+    near = difflib.get_close_matches(method, [name for cls in class_.__mro__[:-2] for name in vars(cls)], 1)
     return f", but {near[0]!r}" if near and near[0] != method else ""
 
 
@@ -229,9 +229,9 @@ def check_key(task: PersistentTask, schema: pa.Schema) -> None:
     if missing:
         parts = tuple(part.strip() for part in missing[0].split(","))
         several = f"For several fields give key = {parts!r}. " if len(parts) > 1 and {*parts} <= {*fields} else ""
-        shown = ", ".join(name if name == name.strip() else repr(name) for name in fields)
+        names = ", ".join(name if name == name.strip() else repr(name) for name in fields)
         raise InvalidPipeline(
-            f"{type(task).__name__}.key: the source has no field {missing[0]!r}; its fields are {shown}. {several}"
+            f"{type(task).__name__}.key: the source has no field {missing[0]!r}; its fields are {names}. {several}"
             'Name one of them, or make the key: key = {"name": lambda message: ...}'
         )
     for name in key_names(task):

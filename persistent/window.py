@@ -271,16 +271,16 @@ def sliding(size: Duration, every: Duration, *, offset: Duration = 0) -> Window:
     return Window(duration_ms(size, "size"), every_ms, offset_ms(offset, every_ms), written)
 
 
-def no_window(given: object) -> str:
+def no_window(value: object) -> str:
     """What to write instead of a value that is no window.
 
     >>> no_window("1 hour")[-38:]
     "not '1 hour': write tumbling('1 hour')"
     """
-    meant = f": write tumbling({given!r})" if isinstance(given, str) else ""
+    meant = f": write tumbling({value!r})" if isinstance(value, str) else ""
     return (
         "a window is made by tumbling(size), sliding(size, every), session(gap), calendar(unit) or "
-        f"assigned(assigner), not {given!r}{meant}"
+        f"assigned(assigner), not {value!r}{meant}"
     )
 
 

@@ -97,11 +97,11 @@ def _offsets(name: str) -> Offsets:
         assert ahead is not None
         return round(ahead.total_seconds())
 
-    found = [(FIRST_S, offset(FIRST_S))]
+    offsets = [(FIRST_S, offset(FIRST_S))]
     for second in range(FIRST_S + _DAY_S, END_S + 1, _DAY_S):
-        if offset(second) != found[-1][1]:
-            found += _changes(offset, second - _DAY_S, second)
-    return tuple(found)
+        if offset(second) != offsets[-1][1]:
+            offsets += _changes(offset, second - _DAY_S, second)
+    return tuple(offsets)
 
 
 def _changes(offset: Any, low: int, high: int) -> Sequence[tuple[int, int]]:
