@@ -114,8 +114,8 @@ def outcome_of(
     outputs = [
         {name: row[name] for name in row if name != RETRACTED} for row in outputs if not row.get(RETRACTED, False)
     ]
-    for part, found in (("state", readable_list(pipeline.state(name=node.name))), ("outputs", outputs)):
-        for row in found:
+    for part, part_rows in (("state", readable_list(pipeline.state(name=node.name))), ("outputs", outputs)):
+        for row in part_rows:
             place, values = _placed(part, names, row)
             rows.setdefault(place, []).append(values)
     for part, table in (("late", pipeline.late()), ("dead letters", pipeline.dead_letters())):
@@ -130,7 +130,7 @@ def outcome_of(
         counted = {name: value for name, value in structs.asdict(account).items() if positions or name != "mix"}
         rows[Slot(f"ledger of {partition}")] = [counted]
     return Outcome(
-        names, {place: sorted(found, key=lambda row: repr(sorted(row.items()))) for place, found in rows.items()}
+        names, {place: sorted(group, key=lambda row: repr(sorted(row.items()))) for place, group in rows.items()}
     )
 
 
@@ -139,9 +139,9 @@ def all_outputs(outcomes: Sequence[Outcome]) -> Outcome:
     of their own, so that a row missing from a sink is visible."""
     if len(outcomes) == 1:
         return outcomes[0]
-    rows = {place: found for place, found in outcomes[0].rows.items() if place.part != "outputs"}
+    rows = {place: group for place, group in outcomes[0].rows.items() if place.part != "outputs"}
     for number, outcome in enumerate(outcomes, 1):
-        rows |= {replace(place, part=f"outputs of sink {number}"): found for place, found in outcome.at("outputs")}
+        rows |= {replace(place, part=f"outputs of sink {number}"): group for place, group in outcome.at("outputs")}
     return Outcome(outcomes[0].key_names, rows)
 
 
@@ -152,9 +152,9 @@ def all_states(outcomes: Mapping[str, Outcome]) -> Outcome:
         return outcomes[STATE]
     (first, *_), rows = outcomes.values(), dict[Slot, list[OutputRow]]()
     for name, outcome in outcomes.items():
-        for place, found in outcome.rows.items():
+        for place, group in outcome.rows.items():
             is_own = place.part == "state" or place.part.startswith("outputs")
-            rows[replace(place, part=part_of(place.part, name)) if is_own else place] = found
+            rows[replace(place, part=part_of(place.part, name)) if is_own else place] = group
     return Outcome(first.key_names, rows)
 
 
@@ -170,7 +170,7 @@ def first_difference(expected: Outcome, found: Outcome, tolerance: float | None)
     """
     parts = {"outputs": 0, "state": 1, "late": 2, "dead letters": 3}
     places = {**expected.rows, **found.rows}
-    for place in sorted(places, key=lambda one: (parts.get(one.part, 4), one.window or (0, 0), repr(one.key))):
+    for place in sorted(places, key=lambda slot: (parts.get(slot.part, 4), slot.window or (0, 0), repr(slot.key))):
         left, right = expected.rows.get(place, []), found.rows.get(place, [])
         differing = _rows_differ(left, right, tolerance)
         if differing is not None:
@@ -213,15 +213,15 @@ def _one(rows: list[OutputRow]) -> Any:
 
 def _newest(names: Sequence[str], rows: Iterable[OutputRow]) -> list[OutputRow]:
     """The rows of the largest revision for each key and window, which readers use."""
-    found = list(rows)
+    outputs = list(rows)
     # A key can have that name where no output has a revision.
-    if REVISION in names or not any(REVISION in row for row in found):
-        return found
+    if REVISION in names or not any(REVISION in row for row in outputs):
+        return outputs
     newest: dict[Slot, int] = {}
-    for row in found:
+    for row in outputs:
         place, _ = _placed("outputs", names, row)
         newest[place] = max(row[REVISION], newest.get(place, -1))
-    return [row for row in found if row[REVISION] == newest[_placed("outputs", names, row)[0]]]
+    return [row for row in outputs if row[REVISION] == newest[_placed("outputs", names, row)[0]]]
 
 
 def _placed(part: str, names: Sequence[str], row: OutputRow) -> tuple[Slot, OutputRow]:

@@ -230,12 +230,12 @@ def _replace(names: dict[str, Any], name: str, value: Any, restored: ExitStack) 
 
 def _globals_of(task: PersistentTask) -> list[dict[str, Any]]:
     """The global names of the functions of the task's own classes, its key functions included."""
-    own = [cls for cls in type(task).__mro__ if cls.__module__.split(".")[0] not in _OTHERS]
-    functions = [value for cls in own for value in vars(cls).values()]
+    classes = [cls for cls in type(task).__mro__ if cls.__module__.split(".")[0] not in _OTHERS]
+    functions = [value for cls in classes for value in vars(cls).values()]
     if isinstance(task.key, Mapping):
         functions += task.key.values()
-    found = [getattr(function, "__globals__", None) for function in functions]
-    return list({id(names): names for names in found if names is not None}.values())
+    namespaces = [getattr(function, "__globals__", None) for function in functions]
+    return list({id(names): names for names in namespaces if names is not None}.values())
 
 
 def _replacements(now_ms: int) -> dict[int, Any]:

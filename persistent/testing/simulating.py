@@ -156,21 +156,21 @@ class _Simulation:
             at = draw(len(self.operations), seed, number, "place")
             self.struck[fault] += _FATES[fault](world, fault, at, (seed, number))
         world.run()
-        found = world.outcome()
+        outcome = world.outcome()
         again = world.run()
         if again.steps:
             raise self._failed(seed, world.story, [f"run again undisturbed, it made {again.steps} more steps"], None)
-        return first_difference(self.calm, found, self._tolerance)
+        return first_difference(self.calm, outcome, self._tolerance)
 
     def _failed(
         self, seed: int, story: Sequence[str], lines: Sequence[str], difference: Difference | None
     ) -> SimulationFailed:
-        told = [f"{self.name} with seed {seed}: faults change the result of the calm run"]
-        told += [f"  {number}. {life}" for number, life in enumerate(story, 1)]
-        told += [f"  {line}" for line in lines]
+        report = [f"{self.name} with seed {seed}: faults change the result of the calm run"]
+        report += [f"  {number}. {life}" for number, life in enumerate(story, 1)]
+        report += [f"  {line}" for line in lines]
         faults = "" if self._faults == FAULTS else f", faults={list(self._faults)!r}"
-        told.append(f"To reproduce: simulate(..., seeds=[{seed}]{faults})")
-        return SimulationFailed("\n".join(told), seed, story, difference)
+        report.append(f"To reproduce: simulate(..., seeds=[{seed}]{faults})")
+        return SimulationFailed("\n".join(report), seed, story, difference)
 
     def _fitting_steps(self) -> int:
         with self._world(None) as world:
@@ -242,12 +242,12 @@ class _World:
     def outcome(self) -> Outcome:
         """The outcome so far."""
         pipeline = self.pipeline()
-        return all_states({one.name: self._of_state(pipeline, one) for one in pipeline.job().nodes.values()})
+        return all_states({node.name: self._of_state(pipeline, node) for node in pipeline.job().nodes.values()})
 
     def _of_state(self, pipeline: Pipeline, node: Node) -> Outcome:
         """The outcome of one state, with the outputs of each sink that takes it."""
         rows = [_rows_in(*self.sinks[sink]) for sink in node.sinks if sink in self.sinks] or [iter(())]
-        return all_outputs([outcome_of(pipeline, some, positions=True, state=node.name) for some in rows])
+        return all_outputs([outcome_of(pipeline, sink_rows, positions=True, state=node.name) for sink_rows in rows])
 
     def forget(self) -> None:
         """Free the memory."""

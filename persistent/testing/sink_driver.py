@@ -69,14 +69,14 @@ class SinkDriver:
 
     def sweep(self, live: Sequence[Staged], id: int) -> None:
         self._step("sweep")
-        self._outlet.sweep([one.name for one in live], self.epoch, id)
+        self._outlet.sweep([staged.name for staged in live], self.epoch, id)
 
     def go_back(self, first: int, id: int, owed: Sequence[OutputBatch] = ()) -> None:
         """Take over after rollback ``id``, which takes back the outputs published under ``first`` and above."""
         self._step("mark")
         self._outlet.ask("mark", first, id)
         self._step("sweep")
-        self._outlet.sweep([one.name for batch in owed for one in batch.staged], self.epoch, id)
+        self._outlet.sweep([staged.name for batch in owed for staged in batch.staged], self.epoch, id)
         self._step("retract")
         self._outlet.ask("retract", first, id)
         self._step("publish")

@@ -227,10 +227,10 @@ class _World:
 
     def expect(self, values: Sequence[int]) -> None:
         """AssertionError unless a reader sees exactly these rows; at least once, if the sink can repeat them."""
-        found = sorted(row["value"] for row in self.suite.rows(self.place))
+        visible = sorted(row["value"] for row in self.suite.rows(self.place))
         if self.repeats:
-            found = sorted(set(found))
-        assert found == sorted(values), f"a reader sees {found}, but {sorted(values)} were published"
+            visible = sorted(set(visible))
+        assert visible == sorted(values), f"a reader sees {visible}, but {sorted(values)} were published"
 
     def skip_unless(self, holds: bool, reason: str) -> None:
         """Skip the test if the sink need not keep its rule."""
@@ -290,15 +290,15 @@ def _sleep_at(suite: SinkSuite, folder: Path, number: int) -> bool:
         finally:
             asleep.set()
 
-    slept, other = _Thread(sleep), _Thread(lambda: world.driver(2).go_back(2, 4))
+    slept, rollback = _Thread(sleep), _Thread(lambda: world.driver(2).go_back(2, 4))
     slept.start()
     asleep.wait(_LONG_SECONDS)
-    other.start()
+    rollback.start()
     # It may wait for a lock that the sleeper holds: then the sleeper wakes first.
-    other.join(_BLOCKED_SECONDS)
+    rollback.join(_BLOCKED_SECONDS)
     awake.set()
     slept.end()
-    other.end()
+    rollback.end()
     last = world.driver(2)
     last.publish(5, 4, last.stage(5, [5]))
     last.tidy()

@@ -83,32 +83,32 @@ class SourceSuite:
         assert plan.splits, "the input has no records; give the suite at least ten"
         first = _records_of(source, plan)
         assert first == _records_of(source, plan), "the same splits gave other records when they were read again"
-        other = pickle.loads(cloudpickle.dumps(self.source()))
-        assert first == _records_of(other, plan), "the same splits gave other records to a pickled source"
+        pickled = pickle.loads(cloudpickle.dumps(self.source()))
+        assert first == _records_of(pickled, plan), "the same splits gave other records to a pickled source"
         assert len(first) >= 10, f"the input has {len(first)} records; give the suite at least ten"
 
     def test_every_record_is_read_once_whatever_the_steps(self) -> None:
         """The size of steps and the number of workers must not change a result."""
         expected: list[_Read] | None = None
         for budget in _BUDGETS:
-            found = sorted((one for _, _, read in self._steps(budget) for one in read), key=_place)
-            places = [_place(one) for one in found]
+            records = sorted((record for _, _, read in self._steps(budget) for record in read), key=_place)
+            places = [_place(record) for record in records]
             twice = sorted({place for place, after in pairwise(places) if place == after})
             assert not twice, f"with {budget}, these records were read twice: {twice[:5]}"
             if expected is None:
-                expected = found
-            assert found == expected, f"with {budget}: {_difference(expected, found)}"
+                expected = records
+            assert records == expected, f"with {budget}: {_difference(expected, records)}"
 
     def test_a_step_reads_what_lies_between_its_positions(self) -> None:
         """A position stands for exactly the records before it: a restart continues from there."""
         for budget in _BUDGETS:
             for state, plan, read in self._steps(budget):
                 codec = codec_of(self.source())
-                for one in read:
-                    at = codec.of(one.ordinal, one.offset)
-                    start = state.positions.get(one.partition, codec.first)
-                    assert start <= at < plan.end[one.partition], (
-                        f"{one} was read by a step from {start} to {plan.end[one.partition]}"
+                for record in read:
+                    at = codec.of(record.ordinal, record.offset)
+                    start = state.positions.get(record.partition, codec.first)
+                    assert start <= at < plan.end[record.partition], (
+                        f"{record} was read by a step from {start} to {plan.end[record.partition]}"
                     )
 
     def test_a_step_is_as_large_as_its_budget_says(self) -> None:
@@ -129,7 +129,7 @@ class SourceSuite:
                     "each row needs a timestamp and an offset"
                 )
                 assert records.timestamps.dtype == records.offsets.dtype == np.int64
-                dead = {one.offset for one in records.dead}
+                dead = {letter.offset for letter in records.dead}
                 assert not dead & set(records.offsets.tolist()), (
                     "a record that cannot be decoded has the offset of another"
                 )
@@ -137,8 +137,8 @@ class SourceSuite:
     def test_a_plan_is_the_same_when_it_is_made_again(self) -> None:
         """Two drivers that plan the same step must read the same records."""
         for budget in _BUDGETS:
-            one, other = (self.source().plan(SourceState({}), budget) for _ in range(2))
-            assert (one.splits, dict(one.end)) == (other.splits, dict(other.end)), f"with {budget}"
+            first, second = (self.source().plan(SourceState({}), budget) for _ in range(2))
+            assert (first.splits, dict(first.end)) == (second.splits, dict(second.end)), f"with {budget}"
 
     def test_positions_never_go_back_and_partitions_never_leave(self) -> None:
         """A checkpoint of such a step could not be committed."""
@@ -154,13 +154,13 @@ class SourceSuite:
 
     def test_a_source_goes_on_from_what_a_checkpoint_holds(self) -> None:
         """Another process, another day: only the documents of the checkpoint are left."""
-        whole = sorted((one for _, _, read in self._steps(_BUDGETS[0]) for one in read), key=_place)
+        whole = sorted((record for _, _, read in self._steps(_BUDGETS[0]) for record in read), key=_place)
         before: list[_Read] = []
         for state, _, read in self._steps(Budget(5)):
             rest = [
-                one
-                for _, _, found in self._steps(_BUDGETS[0], _through_documents(self.source(), state))
-                for one in found
+                record
+                for _, _, step_records in self._steps(_BUDGETS[0], _through_documents(self.source(), state))
+                for record in step_records
             ]
             assert sorted([*before, *rest], key=_place) == whole, f"from {dict(state.positions)}"
             before += read
@@ -170,13 +170,13 @@ class SourceSuite:
         if type(self).append is SourceSuite.append:
             return
         before = list(self._steps(_BUDGETS[0]))
-        state, old = self._end(before), [one for _, _, read in before for one in read]
+        state, old = self._end(before), [record for _, _, read in before for record in read]
         source = self.source()
         self.append()
         for after in (source, self.source()):
-            new = [one for _, _, read in self._steps(_BUDGETS[0], state, after) for one in read]
+            new = [record for _, _, read in self._steps(_BUDGETS[0], state, after) for record in read]
             assert new, "records were appended, but none was read"
-            whole = sorted((one for _, _, read in self._steps(_BUDGETS[0]) for one in read), key=_place)
+            whole = sorted((record for _, _, read in self._steps(_BUDGETS[0]) for record in read), key=_place)
             assert sorted([*old, *new], key=_place) == whole, _difference(whole, sorted([*old, *new], key=_place))
 
     def test_a_plan_reads_the_same_once_more_has_come(self) -> None:
@@ -187,14 +187,14 @@ class SourceSuite:
         plan = source.plan(SourceState({}), _BUDGETS[0])
         before = _records_of(source, plan)
         self.append()
-        for one in (source, self.source()):
-            assert _records_of(one, plan) == before, "a plan reads records that arrived after it"
+        for reader in (source, self.source()):
+            assert _records_of(reader, plan) == before, "a plan reads records that arrived after it"
 
     def test_the_watermark_waits_for_what_can_be_read(self) -> None:
         """If a partition with unread records is idle, or has no cap, its own records become late."""
         steps = list(self._steps(Budget(4)))
         for number, (_, plan, _) in enumerate(steps):
-            waiting = {one.partition for _, _, read in steps[number + 1 :] for one in read}
+            waiting = {record.partition for _, _, read in steps[number + 1 :] for record in read}
             missing = sorted(waiting & plan.end.keys() - (plan.cap.keys() - set(plan.idle)))
             assert not missing, f"partition {', '.join(missing)} has records to read, but the watermark does not wait"
 
@@ -204,14 +204,14 @@ class SourceSuite:
         if not isinstance(source, TimedSource):
             return
         steps = list(self._steps(_BUDGETS[0]))
-        read = [one for _, _, found in steps for one in found]
-        times = sorted({one.timestamp for one in read if one.timestamp is not None})
+        read = [record for _, _, step_records in steps for record in step_records]
+        times = sorted({record.timestamp for record in read if record.timestamp is not None})
         codec = codec_of(source)
         for clock in sorted({0, *times, *(time + 1 for time in times), times[-1] + 1_000_000}):
             for partition in self._end(steps).positions:
                 at = source.position_at(partition, clock)
-                there = [one for one in read if one.partition == partition and (one.timestamp or 0) >= clock]
-                passed = [one for one in there if codec.of(one.ordinal, one.offset) < at]
+                rest = [record for record in read if record.partition == partition and (record.timestamp or 0) >= clock]
+                passed = [record for record in rest if codec.of(record.ordinal, record.offset) < at]
                 assert not passed, f"position_at({partition!r}, {clock}) is {at}, behind {passed[:3]}"
 
     def test_a_job_counts_every_record_once_whatever_kills_it(self) -> None:
@@ -268,16 +268,16 @@ def _counted(pipeline: Pipeline) -> tuple[Any, ...]:
 
     entry = Log(pipeline.storage).newest()
     assert entry is not None
-    accounts = {name: replace(one, late=0) for name, one in entry.manifest.accounts.items()}
+    accounts = {name: replace(account, late=0) for name, account in entry.manifest.accounts.items()}
     return pipeline.state().to_pylist(), accounts
 
 
 def _records_of(source: Source, plan: SourcePlan) -> list[_Read]:
     return [
-        one
+        record
         for split in plan.splits
         for records in source.read(split, plan.recorded)
-        for one in _of_batch(split, records)
+        for record in _of_batch(split, records)
     ]
 
 
@@ -289,8 +289,8 @@ def _of_batch(split: Split, records: Records) -> Iterator[_Read]:
         yield _Read(split.partition, dead.ordinal, dead.offset, None, None)
 
 
-def _place(one: _Read) -> tuple[str, int, int]:
-    return one.partition, one.ordinal, one.offset
+def _place(record: _Read) -> tuple[str, int, int]:
+    return record.partition, record.ordinal, record.offset
 
 
 def _after(state: SourceState, plan: SourcePlan) -> SourceState:
@@ -308,6 +308,6 @@ def _through_documents(source: Source, state: SourceState) -> SourceState:
     return SourceState(read.positions, read.recorded, state.index, state.largest)
 
 
-def _difference(expected: list[_Read], found: list[_Read]) -> str:
-    missing, more = set(expected) - set(found), set(found) - set(expected)
+def _difference(expected: list[_Read], records: list[_Read]) -> str:
+    missing, more = set(expected) - set(records), set(records) - set(expected)
     return f"missing {sorted(missing, key=_place)[:3]}, unexpected {sorted(more, key=_place)[:3]}"

@@ -154,10 +154,10 @@ def shuffled(seed: int, disorder_ms: int | None, commutative: bool) -> Variation
 
 
 def _by_message_and_batch(task: PersistentTask) -> Iterator[Variation]:
-    given = type(task)
-    if given.process_batch is PersistentTask.process_batch or given.process_message is PersistentTask.process_message:
+    base = type(task)
+    if base.process_batch is PersistentTask.process_batch or base.process_message is PersistentTask.process_message:
         return
-    class_ = type(given.__name__, (given,), {"process_batch": PersistentTask.process_batch})
+    class_ = type(base.__name__, (base,), {"process_batch": PersistentTask.process_batch})
 
     def run(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
         def by_message() -> PersistentTask:
@@ -181,11 +181,11 @@ def _times_and_keys(task: PersistentTask, records: InputRecords, settings: Setti
     source = PartSource(records, settings)
     plan = source.plan(SourceState({}), Budget(max(len(records), 1)))
     times, keys = [-1] * len(records), [""] * len(records)
-    for found in source.read(plan.splits[0], plan.recorded):
-        batch = Batch(found.batch, found.timestamps, "memory", 0, found.offsets, key_columns(task))
+    for chunk in source.read(plan.splits[0], plan.recorded):
+        batch = Batch(chunk.batch, chunk.timestamps, "memory", 0, chunk.offsets, key_columns(task))
         columns = [readable_list(column) for column in batch.keys]
-        for row, offset in enumerate(found.offsets.tolist()):
-            times[offset] = int(found.timestamps[row])
+        for row, offset in enumerate(chunk.offsets.tolist()):
+            times[offset] = int(chunk.timestamps[row])
             keys[offset] = repr([column[row] for column in columns])
     for number in range(1, len(records)):
         times[number] = times[number] if times[number] >= 0 else times[number - 1]
@@ -205,7 +205,7 @@ def _interleaved(keys: Sequence[str], seed: int) -> list[int]:
     """Record numbers in an order that keeps the order within each key."""
     numbers: dict[str, Iterator[int]] = {}
     for key in dict.fromkeys(keys):
-        numbers[key] = iter([number for number, other in enumerate(keys) if other == key])
+        numbers[key] = iter([number for number, record_key in enumerate(keys) if record_key == key])
     mixed = sorted(range(len(keys)), key=lambda number: (draw(1 << 32, seed, number), number))
     return [next(numbers[keys[number]]) for number in mixed]
 

@@ -171,8 +171,8 @@ class _Verifying:
 
         seen = look(self.records)
         if seen is not None:
-            records, found = smallest(self.records, seen, look)
-            raise self._differs("expected", "Check the task, or expected=.", found, records)
+            records, defect = smallest(self.records, seen, look)
+            raise self._differs("expected", "Check the task, or expected=.", defect, records)
 
     def try_way(self, way: Variation) -> None:
         """Raise TaskDiffers, with few records, if this way has a different result."""
@@ -181,10 +181,10 @@ class _Verifying:
             reference = self.reference if records is self.records else self._run(at_once, records)
             if isinstance(reference, Raised):
                 return None
-            found = self._run(way.run, records)
-            if isinstance(found, Raised):
-                return Difference(Slot("state"), (), None, ENDED, found)
-            return first_difference(reference, found, self.tolerance)
+            outcome = self._run(way.run, records)
+            if isinstance(outcome, Raised):
+                return Difference(Slot("state"), (), None, ENDED, outcome)
+            return first_difference(reference, outcome, self.tolerance)
 
         seen = look(self.records)
         if seen is not None:
@@ -211,16 +211,16 @@ class _Verifying:
                     f"expected= has {name!r}: the task has the states {', '.join(self.states)}: give what is expected "
                     "by state"
                 )
-        found = (self._unexpected_of(outcome, name, of_state) for name, of_state in expected.items())
-        return next((one for one in found if one is not None), None)
+        differences = (self._unexpected_of(outcome, name, of_state) for name, of_state in expected.items())
+        return next((difference for difference in differences if difference is not None), None)
 
     def _unexpected_of(self, outcome: Outcome, name: str, expected: Expected) -> Difference | None:
         """The first difference from the expected result of one state."""
         window = self.states[name].window
         part = part_of("outputs" if window is not None else "state", name)
-        found = {_expected_place(place): (place, rows) for place, rows in outcome.at(part)}
-        for key in sorted({**dict.fromkeys(found), **dict.fromkeys(expected)}, key=repr):
-            place, rows = found.get(key) or (_place(part, key, window), [])
+        rows_by_key = {_expected_place(place): (place, rows) for place, rows in outcome.at(part)}
+        for key in sorted({**dict.fromkeys(rows_by_key), **dict.fromkeys(expected)}, key=repr):
+            place, rows = rows_by_key.get(key) or (_place(part, key, window), [])
             values = [_presented(row) for row in rows]
             got = values[0] if len(values) == 1 else values or NOTHING
             wanted = expected.get(key, NOTHING)
@@ -233,14 +233,14 @@ class _Verifying:
     def _differs(self, way: str, remedy: str, difference: Difference, records: InputRecords) -> TaskDiffers:
         first = _REFERENCE if way != "expected" else "expected"
         second = way if way != "expected" else "the task"
-        said = "differs from the expected result" if way == "expected" else f"run {way}, has a different result"
-        lines = [f"{self.name}{' ' if way == 'expected' else ', '}{said}"]
+        verdict = "differs from the expected result" if way == "expected" else f"run {way}, has a different result"
+        lines = [f"{self.name}{' ' if way == 'expected' else ', '}{verdict}"]
         lines += [f"  {line}" for line in [*difference.where(), *difference.values(first, second)]]
         lines.append(f"  shown by {len(records)} of {len(self.records)} records:")
-        shown = readable_list(records) if isinstance(records, pa.Table) else list(records)
-        lines += [f"    {record!r}" for record in shown[:_RECORDS_SHOWN]]
-        if len(shown) > _RECORDS_SHOWN:
-            lines.append(f"    and {len(shown) - _RECORDS_SHOWN} more")
+        rows = readable_list(records) if isinstance(records, pa.Table) else list(records)
+        lines += [f"    {record!r}" for record in rows[:_RECORDS_SHOWN]]
+        if len(rows) > _RECORDS_SHOWN:
+            lines.append(f"    and {len(rows) - _RECORDS_SHOWN} more")
         return TaskDiffers("\n".join([*lines, remedy]), way, difference, records)
 
 
@@ -300,12 +300,12 @@ def smallest(records: InputRecords, seen: S, look: Callable[[InputRecords], S | 
         start, shorter = 0, False
         while start < len(records) and tries < TRIES_MAX:
             less = _without(records, start, start + size)
-            found = look(less) if len(less) else None
+            defect = look(less) if len(less) else None
             tries += 1
-            if found is None:
+            if defect is None:
                 start += size
             else:
-                records, seen, shorter = less, found, True
+                records, seen, shorter = less, defect, True
         if size > 1:
             size = min(size // 2, max(len(records) // 2, 1))
         elif not shorter:

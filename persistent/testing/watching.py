@@ -55,10 +55,10 @@ def watch(make: MakeTask, records: InputRecords, settings: Settings) -> Seen:
     return seen
 
 
-def _by_message(given: type[PersistentTask], seen: Seen) -> dict[str, Any]:
+def _by_message(task_class: type[PersistentTask], seen: Seen) -> dict[str, Any]:
     def process_message(self: PersistentTask, state: Any, message: Message) -> Any:
         before = copy.deepcopy(readable_fields(message))
-        answer: Any = given.process_message(self, _Recorded(state, seen), message)
+        answer: Any = task_class.process_message(self, _Recorded(state, seen), message)
         for name, value in readable_fields(message).items():
             if not same(before.get(name), value):
                 raise Changed(f"message.value[{name!r}]", before.get(name), value, before)
@@ -67,10 +67,10 @@ def _by_message(given: type[PersistentTask], seen: Seen) -> dict[str, Any]:
     return {"process_message": process_message, "process_batch": PersistentTask.process_batch}
 
 
-def _by_batch(given: type[PersistentTask], seen: Seen) -> dict[str, Any]:
+def _by_batch(task_class: type[PersistentTask], seen: Seen) -> dict[str, Any]:
     def process_batch(self: PersistentTask, state: Any, batch: Batch) -> Any:
         before = batch.timestamps.copy(), batch.offsets.copy()
-        answer: Any = given.process_batch(self, state, batch)
+        answer: Any = task_class.process_batch(self, state, batch)
         for what, old, new in zip(("timestamps", "offsets"), before, (batch.timestamps, batch.offsets)):
             changed = np.flatnonzero(old != new)
             if len(changed):
