@@ -1,8 +1,9 @@
-"""An agenda lists when the sessions in a run end, or the lives of keys, and the hashes of their keys.
+"""An agenda lists the ends of the sessions in a run, or of the lives of keys, and the hashes of their keys.
 
-It is a hint. A later run can make a session longer: its end is then the end of another of its fragments. So a session
-ends in a stretch of time only if some fragment does, and the largest end of all is the end of a session. What is due is
-looked up by its key, and the sum of the runs decides.
+An agenda is a hint. The fragments of a session can be in several runs, and a later run can make the session longer:
+the session then ends with another of its fragments. So a session ends within a stretch of time only if a fragment does,
+and the largest end of all fragments is the end of a session. The agenda says which keys to look up; the sum of the runs
+decides which sessions are due.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from persistent.session_window import Gaps
 
 @dataclass(frozen=True)
 class Agenda:
-    """``ends``, ascending, and the hash of the key of each. ``earliest``: the time of the first message of all."""
+    """``ends`` ascend; ``hashes``: the hash of the key of each end. ``earliest``: the time of the first message."""
 
     ends: Integers
     hashes: Words
     earliest: int
 
     def between(self, closed: int, until: int) -> slice:
-        """The places with ``closed < end <= until``."""
+        """The places of the ends with ``closed < end <= until``."""
         return slice(*np.searchsorted(self.ends, (closed, until), side="right").tolist())
 
 

@@ -86,8 +86,8 @@ def option_ms(value: Duration, name: str) -> int:
 
 
 def bare(**durations: Duration | None) -> dict[str, int]:
-    """The durations given without a unit that may be meant as seconds: 60, 300 or 86400 milliseconds are not whole
-    seconds, 60_000 are.
+    """The durations without a unit that may have been meant as seconds, because they are not whole seconds: 60, 300 and
+    86400 milliseconds, but not 60_000.
 
     >>> bare(history=60, max_future=60_000, size="60 ms")
     {'history': 60}

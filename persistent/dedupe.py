@@ -182,8 +182,8 @@ def check_columns(dedupe: Dedupe, schema: pa.Schema, guessed: Collection[str] = 
 
 
 def kinds_of(dedupe: Dedupe, schema: pa.Schema) -> dict[str, str]:
-    """By column of the origin and epoch: the kind of its values. Equal values of one kind are the same name, whatever
-    their type; those of two kinds never are. A column without values is omitted.
+    """The kind of the values of each column of the origin and epoch. Equal values of one kind are the same name,
+    whatever their type; values of two kinds never are. A column without values is omitted.
 
     >>> found = pa.schema([("till", pa.int32()), ("life", pa.large_string()), ("n", pa.int64())])
     >>> kinds_of(Dedupe(origin="till", sequence="n", epoch="life"), found)

@@ -55,8 +55,8 @@ class Delta:
     far-off update must not close every window. ``key_types``: the types of the key columns so far, empty before the
     first key; a key of another type is an error in the task. ``drops``: other states of the task take messages that
     this one refuses: an update at the time of such a message is dropped here, and is no error. An update at another
-    time than its message's, of which some windows were final, counts in the others, and its message is noted.
-    ``since``: the clock of a restart; an update before it is an error in the task. ``sinks``: whose limits a key has.
+    time than its message's, with some final windows, counts in its other windows, and its message is noted.
+    ``since``: the clock of a restart; an update before it is an error in the task. ``sinks`` limit the keys.
     """
 
     def __init__(
@@ -120,8 +120,8 @@ class Delta:
         """Add many: an Arrow or NumPy array, list, generator or Series is a column of as many values, also in a tuple
         or mapping; anything else is one value for every row.
 
-        Give ``batch.timestamps``, or those of ``batch.filter(mask)``. Of other arrays of times it is unknown whose they
-        are: if one of them is late, the batch is processed again in halves, until its message is alone.
+        Give ``batch.timestamps``, or the timestamps of ``batch.filter(mask)``. The messages of any other array of times
+        are unknown: if a time is late, the batch is processed again in halves, until its message is alone.
         """
         # The listed updates came before: a monoid need not commute.
         self._sum_listed()
@@ -198,7 +198,7 @@ class Delta:
         self._clear()
 
     def noted(self) -> Integers:
-        """The offsets of the messages, ascending, of which updates at another time have missed windows that were final;
+        """The messages, as ascending offsets, whose updates at another time have missed windows that were final: those
         since the last call."""
         offsets = np.unique(np.concatenate([np.zeros(0, np.int64), *self._partly]))
         self._partly = []
@@ -240,12 +240,12 @@ class Delta:
 
     @property
     def _needs_own(self) -> bool:
-        """Whether it can matter of which message an update is: where it can be too late, or of a refused key."""
+        """Whether the message of an update can matter: because the update is too late, or its key is refused."""
         window = self._state.window
         return self._drops or (window is not None and window.overlaps) or bool(self._key_limits)
 
     def _listed_own(self) -> _Messages | None:
-        """The message of each listed update; None if that is not known of all."""
+        """The message of each listed update; None if the message of some update is unknown."""
         rows = np.array(self._rows, np.int64)
         batch = self._listed_batch
         if batch is None or not len(rows) or int(rows.min()) < 0:
@@ -297,8 +297,8 @@ class Delta:
             )
 
     def _messages(self, times: Integers) -> _Messages:
-        """The messages of updates at the times of a whole batch, or of a batch of one message. ValueError for a part of
-        a batch, which is then halved."""
+        """The messages of updates: those of the batch if ``times`` are its timestamps; its only message. ValueError
+        otherwise: the batch is then halved."""
         batch = self._batch
         if batch is not None and np.array_equal(times, batch.timestamps):
             return _Messages(batch.timestamps, batch.offsets)

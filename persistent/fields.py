@@ -5,8 +5,8 @@
         before: Natural | None = None        left out where it is None
         limit: Annotated[Natural, Since(5)] = 0
 
-A field has format 4, unless ``Since`` says which format brought it, or some of its words. Defaults never change, fields
-are never renamed or removed, and bounds only widen.
+A field exists since format 4, unless ``Since`` names the format that brought it, or some of its words. Defaults never
+change, fields are never renamed or removed, and bounds only widen.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 @dataclass(frozen=True)
 class Since:
-    """The format that brought a field; or, of a field that existed before, these of its words."""
+    """The format that brought a field; with ``words``, the format that brought these words of an older field."""
 
     format: int
     words: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Since:
 
 @dataclass(frozen=True)
 class Free:
-    """Marks free facts, of which the classes state no more than ``check_facts``."""
+    """Marks free facts: the classes require no more of them than ``check_facts``."""
 
 
 Whole = Annotated[int, Meta(ge=INT64_MIN, le=INT64_MAX)]

@@ -1,5 +1,5 @@
-"""Key limits are what sinks can never hold as a key. A record is judged by them before it counts, because a sink must
-not refuse what the state has counted."""
+"""A key limit says which keys a sink can never hold. A record is checked against the limits before it counts, because a
+sink must not refuse what the state has counted."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ KeyLimit = Callable[[pa.Table], Iterable[tuple[Mask, str]]]
 
 
 class KeysRefused(ValueError):
-    """A sink can never hold the keys of some messages. ``reasons``: by the offset of the message; empty if it is
-    unknown which messages they are."""
+    """A sink can never hold the keys of some messages. ``reasons``: the reason by the offset of the message; empty if
+    the messages are unknown."""
 
     def __init__(self, reason: str = "", reasons: Mapping[int, str] | None = None) -> None:
         super().__init__(reason)
@@ -28,8 +28,8 @@ class KeysRefused(ValueError):
 
 
 class KeyLimits:
-    """The limits of ``sinks``, of those that have some; ``names``: of the key columns. Notes the messages of a batch
-    whose keys are refused."""
+    """The limits of those ``sinks`` that have limits. ``names``: the names of the key columns. Notes the messages of a
+    batch whose keys are refused."""
 
     def __init__(self, sinks: Iterable[Any] = (), names: Sequence[str] = ()) -> None:
         limits = (getattr(sink, "refused_keys", None) for sink in sinks) if names else ()
@@ -41,8 +41,8 @@ class KeyLimits:
         return bool(self._limits)
 
     def note(self, distinct: Sequence[pa.Array], keys: Sequence[pa.Array], offsets: Integers | None) -> None:
-        """Note the messages of which one of the ``distinct`` keys is refused. ``keys``, ``offsets``: of each update,
-        and of its message. KeysRefused if it is unknown which messages they are."""
+        """Note the messages whose keys are refused. ``distinct``: each key once; ``keys``: the key of each update;
+        ``offsets``: the offset of its message, None if unknown. KeysRefused for a refused key without an offset."""
         for limit in self._limits:
             if not any(refused.any() for refused, _ in limit(self._table(distinct))):
                 continue

@@ -49,15 +49,15 @@ class Lateness:
 
     @property
     def of_changes(self) -> Emission | None:
-        """``CHANGE`` if each step publishes what it has changed, ``EARLY`` if one now and then publishes what was
-        changed since; None if a step publishes what closes or is final."""
+        """``CHANGE`` if each step publishes what it has changed; ``EARLY`` if a step now and then publishes all changes
+        since the last such step; None if a step publishes what closes or is final."""
         if self.early_ms is not None:
             return EARLY
         return CHANGE if self.emit == CHANGE else None
 
     def planned(self, passed: int | None, watermark: int) -> tuple[Emission | None, int | None]:
         """What a plan says of changes: ``CHANGE`` if its step publishes them, ``EARLY`` if only where it must; and the
-        clock of early results then, None without them. ``passed``: that clock at the step before.
+        clock of early results at this step, None without early results. ``passed``: that clock at the step before.
 
         >>> Lateness(early_ms=10).planned(19, 21), Lateness(early_ms=10).planned(11, 19)
         (('change', 21), ('early', 19))
@@ -72,7 +72,7 @@ class Lateness:
         return self.early_ms is not None and self.planned(passed, watermark)[0] == CHANGE
 
     def closes(self, closed: int, watermark: int) -> int:
-        """The clock up to which a step closes windows that had closed up to ``closed``."""
+        """The clock up to which a step closes windows, if earlier steps have closed them up to ``closed``."""
         return max(closed, watermark - self.allowed_ms) if self.emit == FINAL else watermark
 
     def published_at(self, end: int) -> int:
@@ -80,8 +80,8 @@ class Lateness:
         return end + self.allowed_ms if self.emit == "final" else end
 
     def final(self, was_final: int, close_at: int) -> int | None:
-        """The clock up to which the windows are final in a step that closes up to ``close_at``; None if all that are
-        closed are final."""
+        """The clock up to which the windows are final in a step that closes up to ``close_at``; None if every closed
+        window is final."""
         if self.emit == FINAL or not self.allowed_ms:
             return None
         return max(was_final, close_at - self.allowed_ms)

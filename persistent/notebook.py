@@ -133,7 +133,7 @@ def frame_of(table: pa.Table, library: str) -> Any:
 
 
 def _narrow(table: pa.Table) -> pa.Table:
-    """Its decimals as those of 38 digits, of which Polars has no wider. InvalidPipeline if one has more."""
+    """The table with decimals of 38 digits, the widest of Polars. InvalidPipeline if a decimal has more digits."""
     fields = [
         field.with_type(pa.decimal128(38, field.type.scale)) if pa.types.is_decimal256(field.type) else field
         for field in table.schema
@@ -186,7 +186,7 @@ def _manifest(log: Log, id: int, newest: Manifest) -> Manifest | None:
 
 def _points(manifests: Sequence[Manifest]) -> Iterator[Point]:
     """What each checkpoint added to the one before. A step reads its records after its plan: so the rate of a
-    checkpoint lasts until the plan of the next, and that of the newest is not known yet."""
+    checkpoint lasts until the plan of the next, and the rate of the newest is not known yet."""
     for (before, manifest), after in zip(pairwise(manifests), [*manifests[2:], None]):
         if not manifest.committed_ms:
             continue
@@ -208,7 +208,7 @@ def _points(manifests: Sequence[Manifest]) -> Iterator[Point]:
 
 
 def _added(before: Manifest, manifest: Manifest, fate: str) -> int:
-    """How many records more; none after a rollback."""
+    """How many more records have this fate than in the checkpoint before; none after a rollback."""
     now, then = (sum(getattr(part, fate) for part in each.accounts.values()) for each in (manifest, before))
     return max(int(now - then), 0)
 

@@ -65,7 +65,7 @@ class Deltas(Mapping[str, Delta]):
 
     @property
     def given(self) -> Any:
-        """What the task is given: these; or its only delta, if its state has no name."""
+        """What the task takes as its ``state``: these deltas; or the only delta, if its state has no name."""
         return self if self._named else self._deltas[STATE]
 
     @property
@@ -101,7 +101,7 @@ class Deltas(Mapping[str, Delta]):
             delta.end()
 
     def noted(self) -> dict[str, Any]:
-        """Of each state that has missed some of its windows: the messages that have, by their offsets."""
+        """``Delta.noted`` of each state with such messages, by the name of the state."""
         offsets_by_state = {name: delta.noted() for name, delta in self._deltas.items()}
         return {name: offsets for name, offsets in offsets_by_state.items() if len(offsets)}
 

@@ -39,7 +39,8 @@ class Guarantee(str):
 
 def guarantee_of(parts: Mapping[str, Promise], limit: str = "") -> Guarantee:
     """The weakest of these promises; if all are exactly-once, the first with a condition. If one part can lose records
-    and another can repeat them, neither is promised. ``limit``: what the guarantee does not cover."""
+    and another can repeat them, the guarantee is neither at-least-once nor at-most-once. ``limit``: what it does not
+    cover."""
     weakest = min(parts.values(), key=lambda promise: (LEVELS.index(promise.level), not promise.while_))
     reasons = "; ".join(f"{name}: {promise.reason}" for name, promise in parts.items())
     decides = weakest.level != EXACTLY_ONCE or weakest.while_
@@ -53,8 +54,9 @@ def guarantee_of(parts: Mapping[str, Promise], limit: str = "") -> Guarantee:
 
 
 def promise_of(part: Any, otherwise: str = "it keeps its contract", *, deduplicated: bool = False) -> Promise:
-    """The promise of a source or sink; if copies are recognised (``deduplicated``), that of
-    ``guarantee_deduplicated()``, if it exists. A part without one keeps its contract, which is ``otherwise``.
+    """The promise of a source or sink: the result of its ``guarantee()``; if copies are recognised (``deduplicated``),
+    of its ``guarantee_deduplicated()``, if that exists. Without both methods, a part whose ``transactional`` is false
+    is at-least-once, and any other exactly-once for the reason ``otherwise``.
 
     >>> print(promise_of(object()))
     exactly-once: it keeps its contract

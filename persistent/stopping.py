@@ -1,8 +1,8 @@
-"""A request to stop reaches whoever waits for a server.
+"""A request to stop reaches the code that waits for a server.
 
-A run that is asked to stop ends at the edge of a step. While a server is away, that edge would be minutes away: so
-whoever waits asks here, and raises ``Stopped`` instead of waiting on. The request is that of the run in whose context
-the waiting takes place; without a run, waiting is only waiting.
+A run that is asked to stop ends between two steps. While a server is away, the end of the step would be minutes away:
+so code that waits for a server asks here, and raises ``Stopped`` instead of waiting on. The request belongs to the run
+in whose context the code waits; without a run, no request ends the waiting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOOK_SECONDS: Final = 0.1
 
 class StopRequest:
     """Whether a run is asked to stop. A signal handler makes the request: it interrupts a thread that may hold any
-    lock, so it takes none, and whoever waits looks again and again."""
+    lock, so it takes no lock, and the code that waits looks again and again."""
 
     def __init__(self, sleep: Callable[[float], None] = sleep_s, clock: Callable[[], float] = monotonic_s) -> None:
         self._sleep, self._clock = sleep, clock
@@ -40,22 +40,22 @@ class StopRequest:
         return self._made_s is not None
 
     def is_older(self, seconds: float) -> bool:
-        """Whether it was made at least so long ago."""
+        """Whether the request was made at least ``seconds`` ago."""
         return self._made_s is not None and self._clock() - self._made_s >= seconds
 
     @property
     def pauses(self) -> int:
-        """How often somebody paused between two tries, for a server."""
+        """The number of pauses between two tries, by all code that waits for a server."""
         return self._pauses
 
     def count_pause(self) -> None:
-        """Count one of them. Many threads can wait at once; no signal handler comes here."""
+        """Count a pause. It takes a lock, because many threads can wait at once; no signal handler calls it."""
         with self._counting:
             self._pauses += 1
 
     def wait(self, seconds: float) -> None:
-        """Return after ``seconds``, or once the request is made. It counts what it sleeps: a manual clock stands
-        still."""
+        """Return after ``seconds``, or once the request is made. The time is the sum of the sleeps, because a manual
+        clock stands still."""
         left = seconds
         while not self.is_made and left > 0:
             self._sleep(min(left, _LOOK_SECONDS))
@@ -73,8 +73,8 @@ _heard: ContextVar[_Heard | None] = ContextVar("stop request", default=None)
 
 @contextmanager
 def heard(request: StopRequest, grace_seconds: float) -> Iterator[None]:
-    """Within, waiting ends so long after the request is made: a short disturbance of a server must not keep a step from
-    its end."""
+    """While the context is open, waiting ends ``grace_seconds`` after the request is made: a short disturbance of a
+    server must not keep a step from its end."""
     token = _heard.set(_Heard(request, grace_seconds))
     try:
         yield
