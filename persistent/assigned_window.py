@@ -4,10 +4,10 @@ Each time is in exactly one window, so windows follow each other without gap or 
 
     the window after [start, end) starts at end.
 
-Only the assigner knows the borders, and the clock closes windows by asking it. A window's number is its start; other
-numbers occur as bounds of ranges: ``start_of`` is the first start at or after one, ``end_of`` ends the last window that
-starts at or before it. Every answer is checked, and its borders are asked for again: an assigner whose answer depends
-on anything but the timestamp would close a window that is not the one that was filled.
+Only the assigner knows the borders, and the clock closes windows by asking it. A window's number is its start. A bound
+of a range of windows can be any number: its ``start_of`` is the first start at or after it, its ``end_of`` the end of
+the last window that starts at or before it. Every answer is checked, and its borders are asked for again: an assigner
+whose answer depends on anything but the timestamp would close another window than the one that was filled.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _TRIED: Final = np.append(np.arange(3), np.arange(257) * 7_812_500_037)
 
 
 class Assigner(Protocol):
-    """A pure function from times to windows: the same for equal times, whatever others they come with."""
+    """A pure function from times to windows: equal times have equal windows, whatever other times are asked for."""
 
     def windows(self, timestamps: Integers) -> tuple[Integers, Integers]:
         """The start and the end of the window of each time: int64 arrays in ms since 1970, ``start <= t < end``.
         It has an answer for every time from 0 on; ``timestamps`` is not to be changed."""
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """JSON values that change whenever a border changes that a record could have met: a checkpoint that has other
-        ones is refused."""
+        """JSON values that change whenever a border changes that a record could have met: a checkpoint with another
+        fingerprint is refused."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class AssignedWindow:
 
     @cached_property
     def starts_early(self) -> bool:
-        """Whether a window that holds times since 1970 starts before."""
+        """Whether the window that holds the beginning of 1970 starts before 1970."""
         return bool(self.last_start(0) < 0)
 
     def last_start(self, timestamps: Any) -> Any:
@@ -77,7 +77,7 @@ class AssignedWindow:
         return np.ones(len(timestamps), bool)
 
     def late(self, timestamps: Integers, watermark: int) -> tuple[Mask, Mask]:
-        """For each time, whether its window had ended at the watermark; and nowhere whether only some had."""
+        """For each time: whether its window had ended at the watermark; whether only some had, which is never so."""
         return np.asarray(timestamps < self.last_start(watermark)), np.zeros(len(timestamps), bool)
 
     def may_be_late(self, time: int, watermark: int) -> bool:
@@ -108,7 +108,7 @@ class AssignedWindow:
         return self.last_end(numbers)
 
     def ends(self, starts: Any) -> Any:
-        """The end of the window that starts at each of these times. AssignerFailed if none does any longer."""
+        """The end of the window that starts at each time. AssignerFailed if no window starts there any longer."""
         window_starts, ends = self._windows(starts)
         moved = np.flatnonzero(np.asarray(window_starts != starts))
         if len(moved):
@@ -209,8 +209,8 @@ class AssignedWindow:
     def _check_again(
         self, times: Integers, starts: Integers, ends: Integers, firsts: Integers, lasts: Integers
     ) -> None:
-        """Ask again: for one time alone, and for some of the times among the borders of some windows. The last time of
-        a window is in it, and its end is the start of the next one."""
+        """Ask the assigner again: for one time alone; and for some of the times together with borders of some windows.
+        A window holds its start and its last time, ``end - 1``, and its end is the start of the next window."""
         rows, windows = _some(len(times)), _some(len(firsts))
         alone, low, high = rows[len(rows) // 2 :][:1], firsts[windows], lasts[windows]
         begun = np.concatenate([starts[rows], low, low])
@@ -220,8 +220,8 @@ class AssignedWindow:
         self._expect(np.concatenate([times[rows], np.maximum(low, 0), high - 1, high]), np.append(begun, high), over)
 
     def _expect(self, times: Integers, starts: Integers, ends: Integers) -> None:
-        """AssignerFailed unless the windows of these times, asked for in the other order, start and end there; of the
-        times beyond ``ends``, the end is not known."""
+        """AssignerFailed unless the assigner, asked for ``times`` in reverse order, answers ``starts`` and ``ends``.
+        The ends of the last times are unknown, and not compared, where ``ends`` is shorter."""
         new_starts, new_ends = (column[::-1] for column in self._asked(np.ascontiguousarray(times[::-1])))
         is_other = new_starts != starts
         is_other[: len(ends)] |= new_ends[: len(ends)] != ends

@@ -83,7 +83,7 @@ class CalendarWindow:
         return np.ones(len(timestamps), bool)
 
     def late(self, timestamps: Integers, watermark: int) -> tuple[Mask, Mask]:
-        """For each time, whether its window had ended at the watermark; and nowhere whether only some had."""
+        """For each time: whether its window had ended at the watermark; whether only some had, which is never so."""
         return np.asarray(timestamps < self.last_start(watermark)), np.zeros(len(timestamps), bool)
 
     def may_be_late(self, time: int, watermark: int) -> bool:
@@ -135,11 +135,11 @@ class CalendarWindow:
         return int(np.gcd.reduce(self._starts))
 
     def kept_by(self, zone: Zone, until: int, *, ends: bool = False) -> CalendarWindow:
-        """The windows of a state that was kept by ``zone`` and holds nothing after ``until`` (ms): what has begun by
-        then keeps its border, and later windows are by the rules of this window's zone.
+        """The windows of a state that was kept by the rules of ``zone`` and holds nothing after ``until`` (ms). Windows
+        that have begun by then keep their start; later windows follow the rules of this window's zone.
 
-        A window that has begun may end later than it would have, never earlier; with ``ends``, as its rows may have
-        been published, not later either.
+        A window that has begun can end later than by the rules of ``zone``, never earlier. With ``ends`` it keeps its
+        end too, because rows with that end may have been published.
         """
         if zone == self.zone:
             return self
@@ -159,7 +159,7 @@ class CalendarWindow:
         return window_text(self.fingerprint())
 
     def fingerprint(self) -> dict[str, Any]:
-        """Without the rules of the zone: they can change while the windows stay what they are, those of that zone."""
+        """Names the zone without its rules: the rules can change, and the windows are still those of that zone."""
         moved = {"offset_ms": self.offset_ms} if self.offset_ms else {}
         return {"calendar": self.unit, "zone": self.zone.name, **moved}
 

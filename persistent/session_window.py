@@ -3,18 +3,19 @@
     window_start    the time of its first message
     window_end      the time of its last message + gap; at most the next multiple of ``cut``
 
-The state keeps *cells*, which lie between two multiples of the cut, as it keeps windows side by side: a row is (key,
-cell), and its element has the sessions (``monoids.containers.sessions``). So no fold in any grouping loses a time that
-may join two of them. A session that is final never changes, and stays until a fold that sees all of it drops it:
+The state keeps *cells*, the stretches between two multiples of the cut, as it keeps windows side by side: a row is one
+(key, cell), and its element holds the sessions (``monoids.containers.sessions``). So no fold, in whatever grouping,
+loses a time that may join two sessions. A final session never changes, and stays until a fold that sees all of it drops
+it:
 
     closed up to W            last + gap <= W, or its cell ends at or before W: it is published
-    final up to F             the same of F, which is W less the allowed lateness
+    final up to F             the same with F for W; F is W less the allowed lateness
     late                      timestamp < F, by the clock of the step before
-    so a record that counts   is not less than the gap after a final session, or not in its cell
+    so a record that counts   is at least the gap after a final session, or in another cell
 
-A record that counts can make a published session longer, and join it to others: what was published of them is taken
-back (``persistent.views.sessions``). Published are closed sessions, and open ones too where a step publishes
-what it has changed.
+A record that counts can make a published session longer, and join it to others: their published rows are taken back
+(``persistent.views.sessions``). A step publishes closed sessions; one that publishes what it has changed, open sessions
+too.
 """
 
 from __future__ import annotations
@@ -88,15 +89,15 @@ class Gaps(Protocol):
     """What decides which messages of a key belong together: windows of sessions, or a time to live."""
 
     def last_start(self, timestamps: Any) -> Any:
-        """The pane of each time: what is in different ones is never joined."""
+        """The pane of each time: messages in different panes are never joined."""
 
     def session_ends(self, starts: Integers, lasts: Integers) -> Integers:
         """The end of each session."""
 
 
 def session(gap: Duration, *, cut: Duration = "1 day") -> SessionWindow:
-    """Windows that end when a key has been silent for the gap. Each key has its own; a message less than ``gap`` after
-    another of its key belongs to the same one, and may join two that are open.
+    """Windows that end when a key has been silent for the gap. Each key has its own sessions. A message less than
+    ``gap`` after another message of its key is in the same session, and can join two open sessions.
 
     ``cut``: every session also ends at each multiple of it since the epoch, in UTC, so that none grows for ever.
 
@@ -111,9 +112,8 @@ def session(gap: Duration, *, cut: Duration = "1 day") -> SessionWindow:
 def lateness_of(
     window: Any, interval_ms: int | None, lateness: Lateness, late: str | None, changes: str | None = None
 ) -> Lateness:
-    """The lateness of a state with these windows: what a record changes of published sessions is answered by
-    retractions. ``late``, ``changes``: the options. ValueError for windows of sessions with options that those do not
-    have.
+    """The lateness of a state with these windows. For sessions, retractions answer a record that changes published
+    ones. ``late``, ``changes``: the options of the state. ValueError for options that sessions do not have.
 
     >>> lateness_of(session(10), None, Lateness(5, "accumulate"), None).answer
     'retract'
@@ -138,7 +138,7 @@ def lateness_of(
 
 
 def kept_as(monoid: Monoid[Any], window: Any) -> Monoid[Any]:
-    """The monoid of the rows of a state: its own, or that of the sessions of it."""
+    """The monoid of the rows of a state: ``monoid`` itself; for session windows, the sessions of ``monoid``."""
     return Sessions(window.gap_ms, monoid) if isinstance(window, SessionWindow) else monoid
 
 
@@ -185,12 +185,12 @@ def lift_rows(monoid: Monoid[Any], values: Any, length: int) -> Columns:
 
 
 def presented(monoid: Monoid[Any], elements: Sequence[Any]) -> Any:
-    """What the sum of the elements is presented as; changing it does not change them."""
+    """The presented sum of the elements. Changing the result does not change the elements."""
     return snapshot(monoid.present(monoid.fold(elements)))
 
 
 def result_columns(monoid: Monoid[Any], columns: Columns) -> Columns:
-    """Results as elements of the monoid of values; of sessions, of one in each row."""
+    """Results as elements of the monoid of values. Rows of sessions have one session each."""
     if not isinstance(monoid, Sessions):
         return columns
     _, _, *inner = columns[0].flat()
@@ -203,7 +203,7 @@ def presented_fields(monoid: Monoid[Any], columns: Columns) -> dict[str, pa.Arra
 
 
 def ends_of(window: AnyWindow, rows: GroupSums) -> Integers:
-    """The ends of results, whose ``panes`` are the starts of their windows; of sessions, of one in each row."""
+    """The ends of results. ``panes`` are the starts of their windows; rows of sessions have one session each."""
     if not isinstance(window, SessionWindow):
         return np.asarray(window.ends(rows.panes))
     return window.session_ends(*rows.columns[0].flat()[:2])
@@ -223,7 +223,7 @@ def each_session(window: SessionWindow, rows: GroupSums, closed: int | None, unt
 
 
 def sessions_after(window: Gaps, rows: GroupSums, closed: int) -> GroupSums:
-    """The rows without the sessions that end at or before ``closed``, and without those that hold no other."""
+    """The rows without the sessions that end at or before ``closed``. Rows without any other session are dropped."""
     (table,) = rows.columns
     columns = table.flat()
     chosen = np.flatnonzero(window.session_ends(*columns[:2]) > closed)
@@ -234,7 +234,7 @@ def sessions_after(window: Gaps, rows: GroupSums, closed: int) -> GroupSums:
 
 
 def last_sessions(window: Gaps, rows: GroupSums, closed: int) -> GroupSums:
-    """The last session of each row, of those that end after ``closed``, one in each row."""
+    """The last session of each row, one in each row, where it ends after ``closed``; other rows are dropped."""
     (table,) = rows.columns
     columns, lasts = table.flat(), np.cumsum(table.lengths) - 1
     kept = np.flatnonzero(window.session_ends(columns[0][lasts], columns[1][lasts]) > closed)

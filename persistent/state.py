@@ -69,7 +69,7 @@ class PersistentState(Described):
         return None if self.window is None else self.window.zone
 
     def in_zone(self, zone: Zone | None) -> PersistentState:
-        """The same state, without elements, whose windows are by these rules of their zone; itself if it has none."""
+        """This state without elements, its windows by these rules of their zone; itself if the rules change nothing."""
         window = self.window
         if zone is None or not isinstance(window, CalendarWindow) or window.zone == zone:
             return self
@@ -80,8 +80,8 @@ class PersistentState(Described):
         return state
 
     def zone_after(self, kept: Zone | None, begun: int) -> Zone | None:
-        """The rules of the zone for windows that were kept by others (None: by none) up to a time at which the last of
-        them had begun. A row that is published before its window ends has its borders already."""
+        """The rules of the zone for a state whose windows were kept by the rules ``kept`` (None: by none), the last of
+        them begun by ``begun``. Where rows are published before their windows end, begun windows keep their ends."""
         window = self.window
         if kept is None or not isinstance(window, CalendarWindow):
             return self.zone
@@ -196,14 +196,13 @@ class NonWindowState(PersistentState):
     """One running value over all time.
 
     ``interval_ms``: the grid of clocks at which it can be checkpointed on its own or, in a pipeline, read as of.
-    ``history``: how far back from the clock that works in a pipeline (a duration; None: not at all); older updates
+    ``history``: how far back from the clock a pipeline can read it as of (a duration; None: not at all); older updates
     share one open pane. ``emit``: "close" publishes each key that has changed at the end of the input; "change" in each
-    step. ``changes``: with emit="change", "update" publishes the new value; "retract" before it the old row, with
-    ``retracted`` = true. The rows carry ``revision``, and the largest wins. ``early``: what has changed is published
-    whenever the clock passes a multiple, and at the end. ``ttl``:
-    how long a key lives after its last message, by the clock of the pipeline; the row of one that has expired is
-    published with ``retracted`` = true. A state on its own has no clock: its value is the sum since the last pause of
-    ``ttl``, and it keeps every update.
+    step. ``changes``: with emit="change", "update" publishes the new value; "retract" publishes the old row before it,
+    with ``retracted`` = true. The rows carry ``revision``, and the largest wins. ``early``: what has changed is
+    published whenever the clock passes a multiple of this duration, and at the end. ``ttl``: how long a key lives after
+    its last message, by the clock of the pipeline; the row of an expired key is published with ``retracted`` = true. A
+    state on its own has no clock: its value is the sum since the last pause of ``ttl``, and it keeps every update.
 
     >>> from monoids import Sum
     >>> state = NonWindowState(Sum(), interval_ms=10)
@@ -277,8 +276,8 @@ class NonWindowState(PersistentState):
         return max(0, int(self.panes.starts(watermark - self.history_ms)))
 
     def get(self) -> Any:
-        """The presented sum of all updates, with a time to live of those of the last life; without any, the presented
-        identity."""
+        """The presented sum of all updates; with a time to live, of the updates in the last life. Without updates, the
+        presented identity."""
         total, values = self.monoid.fold([part for _, part in sorted(self._elements.items())]), self.monoid
         if self.time_to_live is not None:
             values = sessions.values_of(values)

@@ -43,7 +43,7 @@ class TimeToLive:
         return f"ttl={part_text('ttl_ms', self.ttl_ms)}"
 
     def kept_as(self, monoid: Monoid[Any]) -> Monoid[Any]:
-        """The monoid of the rows of a state: that of its lives."""
+        """The monoid of the rows of a state: the lives of ``monoid``, kept as sessions."""
         return Sessions(self.ttl_ms, monoid) if isinstance(monoid, Monoid) else monoid
 
     # What sessions ask of their windows.
@@ -59,7 +59,7 @@ class TimeToLive:
     # What a step asks of windows.
 
     def late(self, timestamps: Integers, watermark: int) -> tuple[Mask, Mask]:
-        """Whether a life of each time alone has ended; no time is partly late."""
+        """For each time, whether a life with this time alone has ended; no time is partly late."""
         return timestamps + self.ttl_ms <= watermark, np.zeros(len(timestamps), bool)
 
     def may_be_late(self, time: int, watermark: int) -> bool:
@@ -71,7 +71,7 @@ class TimeToLive:
     # Lives.
 
     def living(self, rows: GroupSums, clock: int) -> GroupSums:
-        """The last life of each row, of those that have not ended at the clock."""
+        """The last life of each row where it has not ended at the clock; other rows are dropped."""
         return last_sessions(self, rows, clock)
 
     def ended(self, rows: GroupSums, closed: int, until: int) -> int:
@@ -81,8 +81,9 @@ class TimeToLive:
         return int(((ends > closed) & (ends <= until)).sum())
 
     def over(self, final: int, shown_at: int | None) -> int:
-        """The clock up to which lives have ended that nothing can join, where records are late by ``final``.
-        ``shown_at``: the sinks do not know of those that have ended since; None: there is nobody to tell."""
+        """The clock up to which ended lives are over: no record can join them, where records are late by ``final``.
+        ``shown_at``: the clock up to which the sinks know of ended lives, and no later life is over; None: no sink has
+        to know."""
         over = max(final - self.ttl_ms, 0)
         return over if shown_at is None else min(over, shown_at)
 
@@ -92,7 +93,7 @@ Judge = AnyWindow | TimeToLive
 
 
 def gaps_of(window: Any, ttl: TimeToLive | None) -> Gaps | None:
-    """What decides which messages of a key belong together, in a state of sessions or of lives; None in another."""
+    """What decides which messages of a key belong together, in a state of sessions or of lives; else None."""
     return window if isinstance(window, SessionWindow) else ttl
 
 

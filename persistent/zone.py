@@ -61,7 +61,7 @@ class Zone(Part, frozen=True):
         return Zone(name, offsets)
 
     def followed_by(self, other: Zone, since_s: int) -> Zone:
-        """These rules before a second, which is above their first, and those of ``other`` from then on.
+        """These rules before the second ``since_s``, above their first, and the rules of ``other`` from then on.
 
         >>> Zone("A", ((0, 0), (100, 60))).followed_by(Zone("A", ((0, 30), (200, 90))), 50).offsets
         ((0, 0), (50, 30), (200, 90))
