@@ -167,8 +167,8 @@ def _in_utc(type_: pa.DataType) -> pa.DataType:
 
 
 def exact_decimals(values: Any, type_: pa.DataType) -> Any:
-    """Decimals, or texts, as decimals of another type. ``pa.ArrowInvalid`` if that does not hold one exactly; Arrow's
-    own cast to it may then give another number, because it does not notice every overflow.
+    """Decimals, or texts, as decimals of another type. ``pa.ArrowInvalid`` if that type cannot hold a value
+    exactly; Arrow's own cast may then give another number, because it does not notice every overflow.
 
     >>> exact_decimals(pa.array(["44", "-1.5"]), pa.decimal128(38, 2)).to_pylist()
     [Decimal('44.00'), Decimal('-1.50')]
@@ -272,7 +272,7 @@ def is_as_wide(column_type: pa.DataType, type: pa.DataType) -> bool:
 
 
 def widest(a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    """The wider of two types at each part, for two types that widen the same one."""
+    """The wider of two types at each part, where both types widen the same type."""
     if is_as_wide(a, b):
         return a
     if is_as_wide(b, a):

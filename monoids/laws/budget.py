@@ -1,9 +1,9 @@
-"""A budget bounds the time and memory of testing a monoid if the user gives no number of examples. The first ten of a
-law have all the time that they need.
+"""A budget bounds the time and memory of testing a monoid if the user gives no number of examples. The first ten
+examples of a law have all the time that they need.
 
-A copy of the monoid checks it before each call of the monoid's own methods. Each law gets a part of the time: a twelfth
-of the time left, so a slow monoid is tested on every law a little and not only on the first. Time that the thread waits
-for a processor while others use all of them does not count.
+A copy of the monoid checks the budget before each call of the monoid's own methods. Each law gets a part of the time:
+a twelfth of the time left, so a slow monoid is tested on every law a little and not only on the first. Time that the
+thread waits for a processor while others use all of them does not count.
 """
 
 from __future__ import annotations

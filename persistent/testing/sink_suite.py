@@ -226,7 +226,7 @@ class _World:
         return driver
 
     def expect(self, values: Sequence[int]) -> None:
-        """AssertionError unless a reader sees exactly these rows; at least once, if the sink can repeat them."""
+        """AssertionError unless a reader sees exactly these rows: each once, or more often if the sink repeats rows."""
         visible = sorted(row["value"] for row in self.suite.rows(self.place))
         if self.repeats:
             visible = sorted(set(visible))
@@ -265,8 +265,8 @@ class _Thread(threading.Thread):
 
 
 def _sleep_at(suite: SinkSuite, folder: Path, number: int) -> bool:
-    """Put a driver to sleep at operation ``number`` of publishing, while another goes back; False if it has fewer
-    operations."""
+    """Put a driver to sleep at operation ``number`` of publishing, while another goes back; False if publishing has
+    fewer operations."""
     world, asleep, awake = _World(suite, folder), threading.Event(), threading.Event()
     publishing, steps = False, 0
 
