@@ -57,8 +57,8 @@ def check_times(outputs: pa.Table, place: str) -> None:
                 continue
             low, high, unit = bounds
             numbers = values.view(pa.int64() if values.type.bit_width == 64 else pa.int32())
-            found = pc.min_max(numbers).as_py()
-            for number in found.values():
+            extremes = pc.min_max(numbers).as_py()
+            for number in extremes.values():
                 if not low <= number <= high:
                     what = f"{number} {unit}" if pa.types.is_time(values.type) else f"{number} {unit} since 1970"
                     raise InvalidPipeline(
@@ -93,9 +93,9 @@ def nulls_refused(keys: pa.Table, place: str) -> RefusedKeys:
             )
 
 
-def is_true(found: pa.Array | pa.ChunkedArray) -> Mask:
+def is_true(column: pa.Array | pa.ChunkedArray) -> Mask:
     """A column of booleans as a mask of its own; null is False."""
-    return np.array(found.fill_null(False), np.bool_)
+    return np.array(column.fill_null(False), np.bool_)
 
 
 def check_keys(refused: RefusedKeys) -> None:
@@ -128,9 +128,9 @@ def check_distinct(names: Sequence[str], place: str) -> None:
     """
     seen: dict[str, str] = {}
     for name in names:
-        other = seen.setdefault(name.lower(), name)
-        if other != name:
+        first_name = seen.setdefault(name.lower(), name)
+        if first_name != name:
             raise InvalidPipeline(
-                f"{place}: the columns {other!r} and {name!r} are the same to SQLite: rename a field of the record, or "
-                "the key"
+                f"{place}: the columns {first_name!r} and {name!r} are the same to SQLite: rename a field of the "
+                "record, or the key"
             )

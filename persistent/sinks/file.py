@@ -92,8 +92,8 @@ class FileSink:
 
     def holder(self) -> str | None:
         """The id of the job that owns the folder; None while it has no owner."""
-        found = self._read_if_exists(_OWNER)
-        return None if found is None else _as_text(found)
+        owner = self._read_if_exists(_OWNER)
+        return None if owner is None else _as_text(owner)
 
     def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
         """Write ``outputs`` durably, out of sight. ValueError if ``attempt`` is malformed, StorageError."""
@@ -122,23 +122,23 @@ class FileSink:
         if not staged:
             return
         name, listed = list_path(staging_id), list_of(staging_id, staged)
-        found = self._read_if_exists(name)
-        if found is None:
-            found = self._published_all(staging_id, staged) or put_once(self.storage, name, listed)
-        if found == no_list(staging_id):
+        stored = self._read_if_exists(name)
+        if stored is None:
+            stored = self._published_all(staging_id, staged) or put_once(self.storage, name, listed)
+        if stored == no_list(staging_id):
             raise StagedMissing(
                 f"{self.url}: a rollback has taken back what checkpoint {staging_id} published (says {name}), so it "
                 "cannot be published again. If the checkpoint is a copy from before that rollback, give it another "
                 "folder."
             )
-        if found != listed and not _is_document(found):
+        if stored != listed and not _is_document(stored):
             raise SinkMismatch(
                 f"{self.url}/{name} is damaged: delete it, and run again, which lists the files of checkpoint "
                 f"{staging_id} anew"
             )
-        if found != listed:
+        if stored != listed:
             raise SinkMismatch(
-                f"{self.url}/{name} is {_as_text(found)}, but checkpoint {staging_id} publishes {_as_text(listed)}. "
+                f"{self.url}/{name} is {_as_text(stored)}, but checkpoint {staging_id} publishes {_as_text(listed)}. "
                 "Two checkpoints write here: give each its own folder."
             )
 
@@ -229,10 +229,10 @@ class FileSink:
                 self._publish_one(file.name, published_name(staging_id, file.name))
         except StagedMissing:
             # Another driver may have published it all, and a reader removed it.
-            found = self._read_if_exists(list_path(staging_id))
-            if found is None:
+            stored = self._read_if_exists(list_path(staging_id))
+            if stored is None:
                 raise
-            return found
+            return stored
         return None
 
     def _empty_list(self, id: int) -> None:
@@ -254,16 +254,16 @@ class FileSink:
         except FileNotFoundError:
             return None
 
-    def _check_owner(self, found: bytes, job: str) -> None:
-        if not _JOB.fullmatch(found):
+    def _check_owner(self, owner: bytes, job: str) -> None:
+        if not _JOB.fullmatch(owner):
             place = f"{self.url}/{_OWNER}"
             raise SinkMismatch(
                 f"{place} is damaged, so nobody knows whose results are here. If they are those of this checkpoint, "
                 f"write it again, as by 'echo {job} > {shell_word(place)}'. Otherwise give the sink another folder"
             )
-        if _as_text(found) != job:
+        if _as_text(owner) != job:
             raise SinkMismatch(
-                f"{self.url} holds the results of job {_as_text(found)} (says {_OWNER}), but this checkpoint is of job "
+                f"{self.url} holds the results of job {_as_text(owner)} (says {_OWNER}), but this checkpoint is of job "
                 f"{job}. Two jobs write here: give each its own folder. If this is the same pipeline with a new "
                 "checkpoint, choose another folder, or delete this one with the results of the old checkpoint."
             )

@@ -63,15 +63,15 @@ def look_at_lists(storage: Storage, known: Known, on_progress: Callable[[int, in
     folder = _Folder(storage, known, there)
     counting = folder.counting(ids)
     yield from folder.missing_lists(ids)
-    yield from folder.owed([one for one in known.owed if one not in ids])
+    yield from folder.owed([id for id in known.owed if id not in ids])
     named: dict[str, bool] = {}
     unread = {*known.published} - {*ids}
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="look") as pool:
         for start in range(0, len(counting), _AT_ONCE):
-            for one in pool.map(folder.look_at, counting[start : start + _AT_ONCE]):
-                yield from (found for found in one.found if not found.fault or folder.counting([one.id]))
-                named |= one.files
-                unread |= set() if one.is_read else {one.id}
+            for listing in pool.map(folder.look_at, counting[start : start + _AT_ONCE]):
+                yield from (look for look in listing.found if not look.fault or folder.counting([listing.id]))
+                named |= listing.files
+                unread |= set() if listing.is_read else {listing.id}
             on_progress(min(start + _AT_ONCE, len(counting)), len(counting))
     yield from folder.gone(named)
     yield from folder.unlisted(named, unread)
@@ -103,7 +103,7 @@ class _Folder:
     def missing_lists(self, ids: Sequence[int]) -> Iterator[Looked]:
         """The lists that must exist, and do not: those of the newest batch, and those after the oldest list."""
         published = self.known.published
-        for id in self.counting([one for one in published if one not in ids]):
+        for id in self.counting([number for number in published if number not in ids]):
             if id == published[-1] or id > min(ids, default=id):
                 text = (
                     f"missing: the files of checkpoint {id} are published, but count no longer. Restore it from a copy"
@@ -116,19 +116,19 @@ class _Folder:
     def owed(self, ids: Sequence[int]) -> Iterator[Looked]:
         """The batches that have no list yet: their files must be staged or published."""
         for id in ids:
-            for one in self.known.batches.get(id, ()):
+            for file in self.known.batches.get(id, ()):
                 # A file that is being published has one of these names.
-                found = self._look_at_file(one.name, one.rows, one) or self._look_at_file(
-                    published_name(id, one.name), one.rows, one
+                look = self._look_at_file(file.name, file.rows, file) or self._look_at_file(
+                    published_name(id, file.name), file.rows, file
                 )
-                if found is None and list_name(id) not in self.storage.list(PUBLISHED) and self.counting([id]):
+                if look is None and list_name(id) not in self.storage.list(PUBLISHED) and self.counting([id]):
                     text = (
                         f"neither staged nor published, so no run can publish checkpoint {id}. Restore it from a copy"
                     )
-                    yield Looked(self._url(one.name), fault=text)
-                elif found is not None:
+                    yield Looked(self._url(file.name), fault=text)
+                elif look is not None:
                     text = f"not listed yet: the job that runs, or the next run, publishes checkpoint {id}"
-                    yield found if found.fault else replace(found, note=text)
+                    yield look if look.fault else replace(look, note=text)
 
     def look_at(self, id: int) -> _List:
         """Look at a list, and at its files."""
@@ -141,22 +141,22 @@ class _Folder:
         except (PersistentError, *UNREADABLE) as error:
             text = f"is not the list of what checkpoint {id} has published ({error}). Restore it from a copy"
             return _List(id, (Looked(self._url(place), fault=text),), {}, is_read=False)
-        found, expected = [], {}
+        faults, expected = [], {}
         if staged is not None:
-            expected = {published_name(id, one.name): one for one in staged}
+            expected = {published_name(id, file.name): file for file in staged}
             if data != list_of(id, staged):
                 text = (
                     f"names {_names(files)}, but checkpoint {id} has published {_names(expected)}. It is damaged, or "
                     "the list of another job: restore it from a copy"
                 )
-                found.append(Looked(self._url(place), fault=text))
+                faults.append(Looked(self._url(place), fault=text))
         moves = id in self.known.owed or id in self.known.open
         there = {name for name in files if moves or name in self.there}
         looked = {
             name: self._look_at_file(name, files[name], expected.get(name)) if name in there else None for name in files
         }
-        found += [one for one in looked.values() if one is not None]
-        return _List(id, tuple(found), {name: one is not None for name, one in looked.items()})
+        faults += [look for look in looked.values() if look is not None]
+        return _List(id, tuple(faults), {name: look is not None for name, look in looked.items()})
 
     def gone(self, named: Mapping[str, bool]) -> Iterator[Looked]:
         """The listed files that do not exist: who reads them may remove them, usually the oldest first."""
@@ -201,7 +201,7 @@ class _Folder:
 def _files_of(id: int, data: bytes) -> dict[str, int]:
     """The files in a list, with their rows. ValueError, KeyError or TypeError if it is not that of this checkpoint."""
     body = json.loads(data)
-    files = {str(one["name"]): int(one["rows"]) for one in body["files"]}
+    files = {str(file["name"]): int(file["rows"]) for file in body["files"]}
     if body["id"] != id or any(published_id(name) != id for name in files):
         raise ValueError(f"it is of checkpoint {body['id']}")
     if sum(files.values()) != body["rows"] or len(files) != len(body["files"]):
@@ -217,10 +217,10 @@ def _fault_of(data: pa.Buffer, name: str, rows: int, staged: Staged | None) -> s
         differs = sha256(data).hexdigest() != staged.sha256
         return "its bytes are not those that were published: SHA-256 differs" if differs else ""
     try:
-        found = _json_lines_in(data) if name.endswith(".jsonl") else _parquet_rows_in(data)
+        count = _json_lines_in(data) if name.endswith(".jsonl") else _parquet_rows_in(data)
     except UNREADABLE as error:
         return f"cannot be read: {error}"
-    return "" if found == rows else f"has {found:,} rows, but {rows:,} were published"
+    return "" if count == rows else f"has {count:,} rows, but {rows:,} were published"
 
 
 def _json_lines_in(data: pa.Buffer) -> int:

@@ -74,7 +74,7 @@ def with_shortest_decimals(table: pa.Table, names: Collection[str]) -> pa.Table:
     """
     for place, (name, column) in enumerate(zip(table.column_names, table.columns)):
         if name in names and pa.types.is_decimal(column.type):
-            texts = [None if one is None else f"{one.normalize(_ALL_DIGITS):f}" for one in python_list(column)]
+            texts = [None if value is None else f"{value.normalize(_ALL_DIGITS):f}" for value in python_list(column)]
             table = table.set_column(place, name, pa.array(texts, pa.string()))
     return table
 
@@ -158,27 +158,27 @@ def with_revision(table: pa.Table, number: int) -> pa.Table:
 
 def most_bytes(outputs: pa.Table) -> int:
     """A rough upper bound for the JSON of any row; practically infinite for nested values."""
-    most = 0
+    bound = 0
     for name, column in zip(outputs.column_names, outputs.columns):
         kind = column.type
         if any(is_one(kind) for is_one in _BYTES):
             # An escaped byte has six characters, and a key occurs twice.
-            most += 12 * (pc.max(pc.binary_length(column)).as_py() or 0)
+            bound += 12 * (pc.max(pc.binary_length(column)).as_py() or 0)
         elif pa.types.is_nested(kind):
             return 1 << 62
-        most += 2 * (6 * len(name) + 100)
-    return most
+        bound += 2 * (6 * len(name) + 100)
+    return bound
 
 
 def large_keys_refused(
-    keys: pa.Table, most: int, sizes: Callable[[], Iterator[int]], place: str, remedy: str = ""
+    keys: pa.Table, limit: int, sizes: Callable[[], Iterator[int]], place: str, remedy: str = ""
 ) -> RefusedKeys:
     """The rows of key columns that alone are larger than the largest message. ``sizes``: of each as a message."""
-    if most_bytes(keys) > most:
+    if most_bytes(keys) > limit:
         yield (
-            np.fromiter(sizes(), np.int64) > most,
-            f"{place}: a key is larger than the largest message, {most:,} bytes: make the key shorter in the task, for "
-            f"example by a hash{remedy}",
+            np.fromiter(sizes(), np.int64) > limit,
+            f"{place}: a key is larger than the largest message, {limit:,} bytes: make the key shorter in the task, "
+            f"for example by a hash{remedy}",
         )
 
 

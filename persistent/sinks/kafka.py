@@ -111,12 +111,12 @@ class KafkaSink:
                 f"{self!r}: key= names {', '.join(missing)}, but the outputs have {', '.join(claim.schema.names)}"
             )
         place = self._place
-        found = place.look()
+        mark = place.look()
         self._max_bytes = place.max_bytes()
-        if found is not None and found.job == claim.job and found.number >= claim.shown:
+        if mark is not None and mark.job == claim.job and mark.number >= claim.shown:
             return
-        if found is not None and found.job not in (claim.job, *claim.heir_of):
-            claimed(found, claim, repr(self))
+        if mark is not None and mark.job not in (claim.job, *claim.heir_of):
+            claimed(mark, claim, repr(self))
         place.change("claim", lambda: self._claim(place, claim))
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
@@ -149,8 +149,8 @@ class KafkaSink:
 
     def newest(self, job: str) -> int:
         """The number of the last batch of this job here, -1 if there is none."""
-        found = self._place.look()
-        return found.number if found is not None and found.job == job else -1
+        mark = self._place.look()
+        return mark.number if mark is not None and mark.job == job else -1
 
     def close(self) -> None:
         """Close the connection."""
@@ -159,36 +159,36 @@ class KafkaSink:
             self._own_place = None
 
     def _claim(self, place: KafkaPlace, claim: Claim) -> None:
-        found = place.fenced()
-        mark = claimed(found, claim, repr(self))
-        if mark != found:
+        old_mark = place.fenced()
+        mark = claimed(old_mark, claim, repr(self))
+        if mark != old_mark:
             place.make_marks()
             place.write((), mark)
 
     def _deliver(self, batch: OutputBatch) -> None:
-        found = self._there(self._place.fenced(SinkMark(batch.job, batch.before)), batch.url)
-        if not is_published(found, batch, repr(self)):
+        mark = self._there(self._place.fenced(SinkMark(batch.job, batch.before)), batch.url)
+        if not is_published(mark, batch, repr(self)):
             self._write(batch)
 
     def _undo(self, retreat: Retreat) -> None:
-        found = self._there(self._place.fenced(), retreat.url)
+        mark = self._there(self._place.fenced(), retreat.url)
         for batch in retreat.staged:
-            if not is_settled(found, batch, repr(self)):
-                found = self._write(batch)
-        if has_retreated(found, retreat, repr(self)):
+            if not is_settled(mark, batch, repr(self)):
+                mark = self._write(batch)
+        if has_retreated(mark, retreat, repr(self)):
             return
         if retreat.undoing is None:
             self._place.write((), SinkMark(retreat.job, retreat.number))
         else:
-            self._write(retreat.undoing(found.number))
+            self._write(retreat.undoing(mark.number))
 
-    def _there(self, found: SinkMark | None, url: str) -> SinkMark:
-        if found is None:
+    def _there(self, mark: SinkMark | None, url: str) -> SinkMark:
+        if mark is None:
             raise SinkMismatch(
                 f"{self!r}: the mark of this job is gone: the topic, or {self._place.marks!r}, was deleted during the "
                 f"run. Restore both; or begin a new checkpoint, with start_from={url!r}"
             )
-        return found
+        return mark
 
     def _write(self, batch: OutputBatch) -> SinkMark:
         mark = SinkMark(batch.job, batch.number)

@@ -102,14 +102,14 @@ class KafkaPlace:
     def fenced(self, expected: SinkMark | None = None) -> SinkMark | None:
         """The mark, which is valid until we write or another producer fences us. It is not read again if it is
         ``expected`` to be as we left it."""
-        found = self.client.topic(self.topic)
-        if self._producer is not None and found.id == self._id and expected is not None and expected == self._mark:
+        topic = self.client.topic(self.topic)
+        if self._producer is not None and topic.id == self._id and expected is not None and expected == self._mark:
             return expected
         self.close()
-        self._id = found.id
+        self._id = topic.id
         self._producer = self.client.producer({**self._settings, _OF_CLIENT: self._limit()})
         self._begin()
-        self._mark = self._read(found)
+        self._mark = self._read(topic)
         return self._mark
 
     def _begin(self) -> None:
@@ -149,9 +149,9 @@ class KafkaPlace:
 
     def make_marks(self) -> None:
         """Create the topic of marks, unless it exists. SinkMismatch if its records expire."""
-        found = self.client.topic(self.topic)
+        topic = self.client.topic(self.topic)
         if self.client.find_topic(self.marks) is None:
-            self.client.create(self.marks, found.replicas, _MARKS)
+            self.client.create(self.marks, topic.replicas, _MARKS)
         policy = self.client.configured(self.marks).get("cleanup.policy", "compact")
         if policy != "compact":
             raise SinkMismatch(
@@ -184,16 +184,16 @@ class KafkaPlace:
             return None
         kept = self.client.kept(self.marks, ["0"])["0"]
         for first in dict.fromkeys((max(kept.first, kept.stop - _TAIL), kept.first)):
-            found = self._newest(topic.id.encode(), first, kept.stop)
-            if found is not None:
-                return self._decoded(found)
+            value = self._newest(topic.id.encode(), first, kept.stop)
+            if value is not None:
+                return self._decoded(value)
         return None
 
     def _newest(self, key: bytes, start: int, stop: int) -> bytes | None:
         """The last record with this key from ``start`` to ``stop``."""
         from confluent_kafka import KafkaException, TopicPartition
 
-        found: bytes | None = None
+        value: bytes | None = None
         heard = monotonic_s()
         with self.client.consumer() as consumer:
             consumer.assign([TopicPartition(self.marks, 0, start)])
@@ -208,12 +208,12 @@ class KafkaPlace:
                 heard, error = monotonic_s(), message.error()
                 if error is None:
                     start = message.offset() + 1
-                    found = message.value() if message.key() == key else found
+                    value = message.value() if message.key() == key else value
                 elif error.name() == "_PARTITION_EOF":
                     start = max(start, message.offset())
                 else:
                     raise KafkaException(error)
-        return found
+        return value
 
     def _decoded(self, value: bytes) -> SinkMark:
         try:
@@ -237,10 +237,10 @@ class KafkaPlace:
                     produce(topic, value, key)
             self._producer.poll(0)
 
-    def _wait(self, most: int) -> None:
-        """Wait until the broker has all rows except at most ``most``."""
+    def _wait(self, left_max: int) -> None:
+        """Wait until the broker has all rows except at most ``left_max``."""
         left, moved, noted = len(self._producer), monotonic_s(), monotonic_s()
-        while left > most and self._failed is None:
+        while left > left_max and self._failed is None:
             self._producer.poll(_WAIT_SECONDS)
             self.client.check_refused(f"write to {self.topic}")
             now = monotonic_s()
@@ -276,8 +276,8 @@ class KafkaPlace:
     def _limit(self) -> int:
         """The largest message that both the topic and the client accept."""
         if not self._max_bytes:
-            said = (self.client.configured(self.topic).get(_OF_TOPIC), self._settings.get(_OF_CLIENT))
-            self._max_bytes = min((int(one) for one in said if one is not None), default=_CLIENT_BYTES)
+            limits = (self.client.configured(self.topic).get(_OF_TOPIC), self._settings.get(_OF_CLIENT))
+            self._max_bytes = min((int(limit) for limit in limits if limit is not None), default=_CLIENT_BYTES)
         return self._max_bytes
 
     def _is_worth_a_try(self, error: BaseException) -> bool:
@@ -291,8 +291,8 @@ class KafkaPlace:
 
     def _name(self, error: BaseException) -> str:
         """The name of an error; if it follows from an undelivered row, the name of that row's error."""
-        own = error_name(error)
-        return str(self._failed.name()) if self._failed is not None and own not in _FENCED else own
+        name = error_name(error)
+        return str(self._failed.name()) if self._failed is not None and name not in _FENCED else name
 
     def _cause(self, error: BaseException) -> str:
         name = self._name(error)

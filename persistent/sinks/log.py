@@ -58,8 +58,8 @@ class LogSink:
 
     def claim(self, claim: Claim) -> None:
         """Claim the log for a job. SinkMismatch, StorageError."""
-        found = _mark(self.log.mark(), self)
-        if claimed(found, claim, repr(self)) != found:
+        mark = _mark(self.log.mark(), self)
+        if claimed(mark, claim, repr(self)) != mark:
             self._change(lambda writer: self._claim(writer, claim))
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
@@ -88,8 +88,8 @@ class LogSink:
 
     def newest(self, job: str) -> int:
         """The number of the last batch of this job here, -1 if there is none."""
-        found = _mark(self.log.mark(), self)
-        return found.number if found is not None and found.job == job else -1
+        mark = _mark(self.log.mark(), self)
+        return mark.number if mark is not None and mark.job == job else -1
 
     def look(self, known: Known, on_progress: Callable[[int, int], None]) -> Iterator[Looked]:
         """Read every entry that the log still has, and its checksum. CorruptLog, StorageError."""
@@ -124,36 +124,36 @@ class LogSink:
         raise StorageError(f"{self!r}: other writers keep taking over the log. Only one job may write to it")
 
     def _claim(self, writer: LogWriter, claim: Claim) -> None:
-        found = _mark(writer.mark, self)
-        mark = claimed(found, claim, repr(self))
-        if mark != found:
+        old_mark = _mark(writer.mark, self)
+        mark = claimed(old_mark, claim, repr(self))
+        if mark != old_mark:
             self._append(writer, [], mark)
 
     def _deliver(self, writer: LogWriter, batch: OutputBatch) -> None:
-        found = self._there(writer, batch.url)
-        if not is_published(found, batch, repr(self)):
+        mark = self._there(writer, batch.url)
+        if not is_published(mark, batch, repr(self)):
             self._write(writer, batch)
 
     def _undo(self, writer: LogWriter, retreat: Retreat) -> None:
         for batch in retreat.staged:
             if not is_settled(self._there(writer, retreat.url), batch, repr(self)):
                 self._write(writer, batch)
-        found = self._there(writer, retreat.url)
-        if has_retreated(found, retreat, repr(self)):
+        mark = self._there(writer, retreat.url)
+        if has_retreated(mark, retreat, repr(self)):
             return
         if retreat.undoing is None:
             self._append(writer, [], SinkMark(retreat.job, retreat.number))
         else:
-            self._write(writer, retreat.undoing(found.number))
+            self._write(writer, retreat.undoing(mark.number))
 
     def _there(self, writer: LogWriter, url: str) -> SinkMark:
-        found = _mark(writer.mark, self)
-        if found is None:
+        mark = _mark(writer.mark, self)
+        if mark is None:
             raise SinkMismatch(
                 f"{self!r}: the mark of this job is gone: the log was deleted during the run. Restore it; or begin a "
                 f"new checkpoint, with start_from={url!r}"
             )
-        return found
+        return mark
 
     def _write(self, writer: LogWriter, batch: OutputBatch) -> None:
         """Write the rows of a batch, and its mark with the last of them. Earlier entries carry the previous mark and
@@ -195,8 +195,8 @@ def _mark(data: bytes, sink: LogSink) -> SinkMark | None:
     if not data:
         return None
     try:
-        found = json.loads(data)
-        return SinkMark(found["job"], found["number"])
+        body = json.loads(data)
+        return SinkMark(body["job"], body["number"])
     except (ValueError, KeyError, TypeError) as error:
         raise SinkMismatch(
             f"{sink!r}: the mark of this log is not that of a job: another program writes there. Give the sink a log "

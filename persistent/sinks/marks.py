@@ -21,32 +21,32 @@ class SinkMark:
     number: int
 
 
-def claimed(found: SinkMark | None, claim: Claim, place: str) -> SinkMark:
+def claimed(mark: SinkMark | None, claim: Claim, place: str) -> SinkMark:
     """The mark after the claim: the present one, unless this job is the first, or takes over the place of another.
 
     SinkMismatch if the place belongs to another job, or lacks batches of this one.
     """
-    if found is None or found.job == claim.job:
-        number = 0 if found is None else found.number
-        if number < claim.shown or (found is None and claim.began):
+    if mark is None or mark.job == claim.job:
+        number = 0 if mark is None else mark.number
+        if number < claim.shown or (mark is None and claim.began):
             raise _missing(number, claim.shown, claim.url, place)
-        return found or SinkMark(claim.job, 0)
-    if found.job in claim.heir_of and claim.began:
-        raise _missing(found.number, max(claim.shown, claim.inherited + 1), claim.url, place)
-    if found.job in claim.heir_of and found.number == claim.inherited:
-        return SinkMark(claim.job, found.number)
-    if found.job in claim.heir_of:
+        return mark or SinkMark(claim.job, 0)
+    if mark.job in claim.heir_of and claim.began:
+        raise _missing(mark.number, max(claim.shown, claim.inherited + 1), claim.url, place)
+    if mark.job in claim.heir_of and mark.number == claim.inherited:
+        return SinkMark(claim.job, mark.number)
+    if mark.job in claim.heir_of:
         raise SinkMismatch(
-            f"{place}: the job that this one starts from is at batch {found.number} there, but the savepoint at "
-            f"{claim.inherited}. {_other_branch(found, claim)}"
+            f"{place}: the job that this one starts from is at batch {mark.number} there, but the savepoint at "
+            f"{claim.inherited}. {_other_branch(mark, claim)}"
         )
-    raise _of_another(found, claim.job, place)
+    raise _of_another(mark, claim.job, place)
 
 
-def is_published(found: SinkMark | None, batch: OutputBatch, place: str) -> bool:
+def is_published(mark: SinkMark | None, batch: OutputBatch, place: str) -> bool:
     """Whether the batch is published; otherwise the mark is to move from ``batch.before``. Fenced if the mark has
     passed it; SinkMismatch if earlier batches are missing, or the place belongs to another job."""
-    number = _number(found, batch.job, place)
+    number = _number(mark, batch.job, place)
     if number in (batch.before, batch.number):
         return number == batch.number
     if number > batch.before:
@@ -54,37 +54,37 @@ def is_published(found: SinkMark | None, batch: OutputBatch, place: str) -> bool
     raise _missing(number, batch.before, batch.url, place)
 
 
-def is_settled(found: SinkMark | None, batch: OutputBatch, place: str) -> bool:
+def is_settled(mark: SinkMark | None, batch: OutputBatch, place: str) -> bool:
     """As ``is_published``, for a batch that a rollback still has to publish. A mark beyond it proves that it was
     published before the batches that are taken back, which may have left no other proof. SinkMismatch as there."""
-    return _number(found, batch.job, place) >= batch.number or is_published(found, batch, place)
+    return _number(mark, batch.job, place) >= batch.number or is_published(mark, batch, place)
 
 
-def has_retreated(found: SinkMark | None, retreat: Retreat, place: str) -> bool:
+def has_retreated(mark: SinkMark | None, retreat: Retreat, place: str) -> bool:
     """Whether the rollback is done; otherwise the mark is to move from its present value. Fenced, SinkMismatch as
     above."""
-    number = _number(found, retreat.job, place)
+    number = _number(mark, retreat.job, place)
     if number > retreat.number:
         raise _passed(number, retreat.number, retreat.url, place)
     return number == retreat.number
 
 
-def _number(found: SinkMark | None, job: str, place: str) -> int:
-    if found is not None and found.job != job:
-        raise _of_another(found, job, place)
-    return 0 if found is None else found.number
+def _number(mark: SinkMark | None, job: str, place: str) -> int:
+    if mark is not None and mark.job != job:
+        raise _of_another(mark, job, place)
+    return 0 if mark is None else mark.number
 
 
-def _of_another(found: SinkMark, job: str, place: str) -> SinkMismatch:
+def _of_another(mark: SinkMark, job: str, place: str) -> SinkMismatch:
     return SinkMismatch(
-        f"{place} holds the results of job {found.job}, but this checkpoint is of job {job}. Two jobs write here: give "
+        f"{place} holds the results of job {mark.job}, but this checkpoint is of job {job}. Two jobs write here: give "
         "each its own table. If this is the same pipeline with a new checkpoint, choose another table, or start the "
         "checkpoint from a savepoint of the old one (start_from=)"
     )
 
 
-def _other_branch(found: SinkMark, claim: Claim) -> str:
-    if found.number > claim.inherited:
+def _other_branch(mark: SinkMark, claim: Claim) -> str:
+    if mark.number > claim.inherited:
         return "It has continued: start from a newer savepoint in a new checkpoint, or give this job a table of its own"
     return "It has not published all its committed batches: run it once more, then this one"
 

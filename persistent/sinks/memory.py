@@ -79,8 +79,8 @@ class MemorySink:
         """Show the staged rows; rows that are shown already stay. StagedMissing, StorageError."""
         with self._lock:
             listed = {published_name(staging_id, file.name) for file in staged}
-            shown = {name for name in self._published if published_id(name) == staging_id}
-            if staged and not shown <= listed:
+            published = {name for name in self._published if published_id(name) == staging_id}
+            if staged and not published <= listed:
                 raise SinkMismatch(
                     f"MemorySink: checkpoint {staging_id} was published here with other rows. Two checkpoints write "
                     "here: give each its own MemorySink()."

@@ -138,8 +138,8 @@ class _OfFiles:
         return list(self.ask("staged", job) or ())
 
     def newest(self, job: str, revision_base: int) -> int | None:
-        found: int | None = self.ask("newest")
-        return found
+        newest: int | None = self.ask("newest")
+        return newest
 
     def ask(self, ability: str, *words: Any) -> Any:
         method: Callable[..., Any] | None = getattr(self.sink, ability, None)
@@ -186,7 +186,9 @@ class _OfBatches:
     def publish(self, batches: Sequence[OutputBatch], retreat: Retreat | None) -> None:
         retract: Callable[[Retreat], None] | None = getattr(self.sink, "retract", None)
         others = (getattr(self.sink, name, None) for name in ("undo", "resume"))
-        go_back: Callable[[Retreat], None] | None = retract or next((one for one in others if one is not None), None)
+        go_back: Callable[[Retreat], None] | None = retract or next(
+            (method for method in others if method is not None), None
+        )
         if retreat is not None and go_back is not None:
             go_back(retreat)
         else:

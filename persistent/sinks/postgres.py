@@ -116,14 +116,14 @@ class PostgresSink:
         def act(session: Session) -> None:
             self._codec = codec_of(*session.execute("SHOW server_encoding").fetchone())
             self._make_marks(session)
-            found = self._mark(session, lock=True)
-            mark = claimed(found, claim, repr(self))
-            copied = mark if found is not None else SinkMark(claim.job, claim.inherited)
+            old_mark = self._mark(session, lock=True)
+            mark = claimed(old_mark, claim, repr(self))
+            copied = mark if old_mark is not None else SinkMark(claim.job, claim.inherited)
             is_there = self._is_there(session, copied, columns, claim.key)
-            if found is None and is_there and self._table.highest_revision(session):
+            if old_mark is None and is_there and self._table.highest_revision(session):
                 # Rows without a mark are a copy of the table of the job that this one started from.
                 mark = copied
-            self._move(session, found, mark, made=is_there)
+            self._move(session, old_mark, mark, made=is_there)
 
         self._checked, self._claimed = None, columns
         self._session.transact("claim", act)
@@ -152,9 +152,9 @@ class PostgresSink:
         """Write the rows of a batch and its mark. Fenced, StagedMissing, StorageError."""
 
         def act(session: Session) -> None:
-            found = self._mark(session)
-            if not is_published(found, batch, repr(self)):
-                self._write(session, found, batch)
+            mark = self._mark(session)
+            if not is_published(mark, batch, repr(self)):
+                self._write(session, mark, batch)
 
         self._publish(act)
 
@@ -163,25 +163,25 @@ class PostgresSink:
         for batch in retreat.staged:
 
             def settle(session: Session, batch: OutputBatch = batch) -> None:
-                found = self._mark(session)
-                if not is_settled(found, batch, repr(self)):
-                    self._write(session, found, batch)
+                mark = self._mark(session)
+                if not is_settled(mark, batch, repr(self)):
+                    self._write(session, mark, batch)
 
             self._publish(settle)
 
         def act(session: Session) -> None:
             # Locked before anything is deleted: earlier commits are seen, and later ones find the mark moved.
-            found = self._mark(session, lock=True)
-            if not has_retreated(found, retreat, repr(self)):
-                self._take_back(session, found, retreat)
-                self._move(session, found, SinkMark(retreat.job, retreat.number))
+            mark = self._mark(session, lock=True)
+            if not has_retreated(mark, retreat, repr(self)):
+                self._take_back(session, mark, retreat)
+                self._move(session, mark, SinkMark(retreat.job, retreat.number))
 
         self._session.transact("take back from", act)
 
     def newest(self, job: str) -> int:
         """The number of the last batch of this job here, -1 if there is none."""
-        found = self._session.transact("read", self._mark)
-        return found.number if found is not None and found.job == job else -1
+        mark = self._session.transact("read", self._mark)
+        return mark.number if mark is not None and mark.job == job else -1
 
     def look(self, known: Known, on_progress: Callable[[int, int], None]) -> Iterator[Looked]:
         """Look whether the table still exists. StorageError."""
@@ -209,10 +209,10 @@ class PostgresSink:
         row = session.execute(statement, [self._table.name]).fetchone()
         return None if row is None else SinkMark(*row)
 
-    def _move(self, session: Session, found: SinkMark | None, mark: SinkMark, *, made: bool = False) -> None:
+    def _move(self, session: Session, prior: SinkMark | None, mark: SinkMark, *, made: bool = False) -> None:
         """Set the mark from its present value: one row changes, otherwise it has moved. ``made``: the table exists, and
         belongs to this job. Its rows written in another mode are not taken back in this one."""
-        if found is None:
+        if prior is None:
             done = session.execute(
                 f"INSERT INTO {self._marks} VALUES (%s, %s, %s, %s, 0, %s) ON CONFLICT DO NOTHING",
                 [self._table.name, mark.job, mark.number, self.mode, made],
@@ -222,7 +222,7 @@ class PostgresSink:
                 f"UPDATE {self._marks} SET job = %s, number = %s, mode = %s, made = made OR %s, "
                 "kept_from = CASE WHEN mode = %s THEN kept_from WHEN %s THEN number ELSE 0 END "
                 "WHERE target = %s AND job = %s AND number = %s",
-                [mark.job, mark.number, self.mode, made, self.mode, made, self._table.name, found.job, found.number],
+                [mark.job, mark.number, self.mode, made, self.mode, made, self._table.name, prior.job, prior.number],
             )
         if done.rowcount != 1:
             raise Moved
@@ -254,13 +254,13 @@ class PostgresSink:
         self._session.transact("publish to", from_the_beginning)
         self._checked = self._made
 
-    def _write(self, session: Session, found: SinkMark | None, batch: OutputBatch) -> None:
+    def _write(self, session: Session, mark: SinkMark | None, batch: OutputBatch) -> None:
         """Rows first: slow work must not hold the mark, which a stopped driver would withhold from its successor."""
         names: tuple[str, ...] = ()
         rows = 0
         for outputs in batch.tables():
             columns = columns_of(outputs.schema, batch.key, self.mode, repr(self))
-            self._ready(session, found, columns, batch.key)
+            self._ready(session, mark, columns, batch.key)
             if self.mode == "upsert" and not names:
                 statements = self._statements(columns.names, batch.key)
                 like = f"SELECT {statements.names} FROM {statements.target} LIMIT 0"
@@ -272,7 +272,7 @@ class PostgresSink:
             taken = session.copy(f"COPY {target} ({columns_text}) FROM STDIN (FORMAT csv)", csv_pieces(outputs))
             check_taken(str(self._table), taken, outputs.num_rows, self.mode)
             rows += taken
-        self._move(session, found, SinkMark(batch.job, batch.number), made=bool(names))
+        self._move(session, mark, SinkMark(batch.job, batch.number), made=bool(names))
         if names and self.mode == "upsert":
             taken = self._merge(session, self._statements(names, batch.key), batch)
             check_taken(str(self._table), taken, rows, self.mode)
@@ -304,11 +304,11 @@ class PostgresSink:
             self._keep_from(session, batch.oldest)
         return int(taken)
 
-    def _take_back(self, session: Session, found: SinkMark | None, retreat: Retreat) -> None:
+    def _take_back(self, session: Session, mark: SinkMark | None, retreat: Retreat) -> None:
         if retreat.first is None:
             return
         if self._table.number(session) is None:
-            self._check_not_gone(session, found, self._claimed, retreat.key)
+            self._check_not_gone(session, mark, self._claimed, retreat.key)
             return
         check_kept(self._kept_from(session), retreat, repr(self))
         if self.mode == "append":
@@ -320,31 +320,31 @@ class PostgresSink:
             check_kept(retreat.number, retreat, repr(self))
         self._table.check_obeys(session)
 
-    def _ready(self, session: Session, found: SinkMark | None, columns: pa.Schema, key: tuple[str, ...]) -> None:
+    def _ready(self, session: Session, mark: SinkMark | None, columns: pa.Schema, key: tuple[str, ...]) -> None:
         """Make the table or check it, unless it was checked for such rows before."""
         number = self._table.number(session)
         if number is not None and self._made == (number, columns, key):
             return
-        if not self._is_there(session, found, columns, key):
+        if not self._is_there(session, mark, columns, key):
             self._table.make(session, columns, key)
             number = self._table.number(session)
         self._made = (number, columns, key)
 
-    def _is_there(self, session: Session, found: SinkMark | None, columns: pa.Schema, key: tuple[str, ...]) -> bool:
+    def _is_there(self, session: Session, mark: SinkMark | None, columns: pa.Schema, key: tuple[str, ...]) -> bool:
         """Whether the table exists, for rows after the mark. SinkMismatch if it is not as it should be."""
         if not self._table.check(session, columns, key):
-            self._check_not_gone(session, found, columns, key)
+            self._check_not_gone(session, mark, columns, key)
             return False
         if self._made is None and not self._is_made(session):
-            number = 0 if found is None else found.number
+            number = 0 if mark is None else mark.number
             check_unclaimed(str(self._table), self._table.target, self._table.highest_revision(session), number)
         return True
 
     def _check_not_gone(
-        self, session: Session, found: SinkMark | None, columns: pa.Schema, key: tuple[str, ...]
+        self, session: Session, mark: SinkMark | None, columns: pa.Schema, key: tuple[str, ...]
     ) -> None:
-        if found is not None and self._is_made(session):
-            raise gone(str(self._table), found.number, self._table.creation(columns, key), self.mode)
+        if mark is not None and self._is_made(session):
+            raise gone(str(self._table), mark.number, self._table.creation(columns, key), self.mode)
 
     @property
     def _marks(self) -> str:

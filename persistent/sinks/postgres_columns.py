@@ -96,19 +96,19 @@ def type_of(kind: pa.DataType) -> str:
     return "jsonb" if types.is_nested(kind) else "text"
 
 
-def fits(found: str, expected: str) -> bool:
-    """Whether a column of type ``found`` holds every value of type ``expected``.
+def fits(kind: str, expected: str) -> bool:
+    """Whether a column of type ``kind`` holds every value of type ``expected``.
 
     >>> fits("bigint", "integer"), fits("integer", "bigint"), fits("numeric(12,2)", "numeric(10,2)")
     (True, False, True)
     """
-    if found == expected or found in _WIDER.get(expected, ()):
+    if kind == expected or kind in _WIDER.get(expected, ()):
         return True
-    wanted, there = _NUMERIC.fullmatch(expected), _NUMERIC.fullmatch(found)
+    wanted, there = _NUMERIC.fullmatch(expected), _NUMERIC.fullmatch(kind)
     if wanted is None:
         return False
     if there is None:
-        return found == "numeric"
+        return kind == "numeric"
     whole, digits = int(wanted[1]) - int(wanted[2]), int(wanted[2])
     return int(there[2]) >= digits and int(there[1]) - int(there[2]) >= whole
 
@@ -221,16 +221,16 @@ def _has(codec: str, text: str) -> bool:
 
 def sizes_refused(keys: pa.Table, place: str) -> RefusedKeys:
     """The rows of key columns that no index can hold."""
-    texts = [one for one in keys.columns if pa.types.is_string(one.type) or pa.types.is_binary(one.type)]
-    decimals = sum(pa.types.is_decimal(one.type) for one in keys.columns)
+    texts = [column for column in keys.columns if pa.types.is_string(column.type) or pa.types.is_binary(column.type)]
+    decimals = sum(pa.types.is_decimal(column.type) for column in keys.columns)
     others = max(0, keys.num_columns - decimals - 1) * _NUMBER_BYTES + decimals * _DECIMAL_BYTES
-    most = _KEY_BYTES_MAX - others
-    if sum(pc.max(pc.binary_length(one)).as_py() or 0 for one in texts) > most:
-        sizes = sum(pc.fill_null(pc.binary_length(one), 0).to_numpy().astype("int64") for one in texts)
+    limit = _KEY_BYTES_MAX - others
+    if sum(pc.max(pc.binary_length(column)).as_py() or 0 for column in texts) > limit:
+        sizes = sum(pc.fill_null(pc.binary_length(column), 0).to_numpy().astype("int64") for column in texts)
         yield (
-            sizes > most,
-            f"{place}: the texts of a key have more than {most} bytes, and beside its other columns a PostgreSQL index "
-            "accepts no more: make them shorter in the task, for example by a hash",
+            sizes > limit,
+            f"{place}: the texts of a key have more than {limit} bytes, and beside its other columns a PostgreSQL "
+            "index accepts no more: make them shorter in the task, for example by a hash",
         )
 
 
@@ -257,10 +257,12 @@ def _as_written(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.float32() if kind == pa.float16() else pa.string())
     if type_of(kind) == "bytea":
         return pa.chunked_array(
-            [[None if one is None else f"\\x{one.hex()}" for one in python_list(column)]], pa.string()
+            [[None if value is None else f"\\x{value.hex()}" for value in python_list(column)]], pa.string()
         )
     if pa.types.is_nested(kind):
-        return pa.chunked_array([[None if one is None else to_json(one) for one in readable_list(column)]], pa.string())
+        return pa.chunked_array(
+            [[None if value is None else to_json(value) for value in readable_list(column)]], pa.string()
+        )
     return column
 
 

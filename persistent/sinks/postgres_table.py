@@ -49,8 +49,8 @@ class PostgresTable:
 
     def number(self, session: Session, table: str | None = None) -> int | None:
         """The server's number of this table, or another; None if it does not exist."""
-        (found,) = session.execute("SELECT to_regclass(%s)::oid::bigint", [table or self.target]).fetchone()
-        return None if found is None else int(found)
+        (number,) = session.execute("SELECT to_regclass(%s)::oid::bigint", [table or self.target]).fetchone()
+        return None if number is None else int(number)
 
     def make(self, session: Session, columns: pa.Schema, key: Sequence[str]) -> None:
         """Create the table. Moved if another writer has done so."""
@@ -74,10 +74,10 @@ class PostgresTable:
         """Whether the table exists. SinkMismatch if it has another shape, or cannot hold the outputs."""
         if not self._is_one(session):
             return False
-        found = {name: (kind, is_wanted) for name, kind, is_wanted in self._columns(session, self.target)}
+        kinds = {name: (kind, is_wanted) for name, kind, is_wanted in self._columns(session, self.target)}
         for field in columns:
-            self._check_column(field, found.get(field.name, ("", False))[0], default_of(columns, field.name))
-        for name, (kind, is_wanted) in found.items():
+            self._check_column(field, kinds.get(field.name, ("", False))[0], default_of(columns, field.name))
+        for name, (kind, is_wanted) in kinds.items():
             if is_wanted and name not in columns.names and len(columns) > 1:
                 remedy = f"Allow nulls: ALTER TABLE {self.target} ALTER COLUMN {quoted(name)} DROP NOT NULL"
                 text = f"{kind} NOT NULL without a default"
@@ -103,42 +103,42 @@ class PostgresTable:
             f"'Let it pass: ALTER ROLE ' || quote_ident(current_user) || ' BYPASSRLS' FROM {_TREE} AS tree "
             "WHERE row_security_active(oid)",
         )
-        found = session.execute(f"{' UNION ALL '.join(hazards)} LIMIT 1", {"table": self.target}).fetchone()
-        if found is not None:
-            raise SinkMismatch(f"{self} has {found[0]}. {found[1]}; or give the sink another table")
+        hazard = session.execute(f"{' UNION ALL '.join(hazards)} LIMIT 1", {"table": self.target}).fetchone()
+        if hazard is not None:
+            raise SinkMismatch(f"{self} has {hazard[0]}. {hazard[1]}; or give the sink another table")
 
     def highest_revision(self, session: Session) -> int:
         """The highest revision of its rows; 0 without one."""
-        (found,) = session.execute(f"SELECT max({quoted(REVISION)}) FROM {self.target}").fetchone()
-        return int(found or 0)
+        (revision,) = session.execute(f"SELECT max({quoted(REVISION)}) FROM {self.target}").fetchone()
+        return int(revision or 0)
 
     def fit_images(self, session: Session, columns: Sequence[str] = ()) -> tuple[tuple[str, ...], bool]:
         """Make the table of replaced rows, with these columns and those of earlier outputs. Returns its columns that
         the target also has, and whether it existed. They get the target's present types, so values stay unchanged."""
         kinds = {column: kind for column, kind, _ in self._columns(session, self.target)}
-        found = {column: kind for column, kind, _ in self._columns(session, self.images)}
-        if not found:
+        image_kinds = {column: kind for column, kind, _ in self._columns(session, self.images)}
+        if not image_kinds:
             session.execute(f"CREATE TABLE {self.images} ({quoted(BATCH)} bigint NOT NULL)")
             session.execute(f"CREATE INDEX ON {self.images} USING brin ({quoted(BATCH)})")
-        shared = [column for column in kinds if column in found or column in columns]
+        shared = [column for column in kinds if column in image_kinds or column in columns]
         for column in shared:
             place, kind = quoted(column), kinds[column]
-            if column not in found:
+            if column not in image_kinds:
                 session.execute(f"ALTER TABLE {self.images} ADD COLUMN {place} {kind}")
-            elif found[column] != kind:
+            elif image_kinds[column] != kind:
                 statement = f"ALTER TABLE {self.images} ALTER COLUMN {place} TYPE {kind} USING {place}::{kind}"
                 session.execute(statement)
-        return tuple(shared), bool(found)
+        return tuple(shared), bool(image_kinds)
 
     def _is_one(self, session: Session) -> bool:
         """Whether it exists. SinkMismatch if it is not a table, if its rows are elsewhere, or if a crash empties it."""
-        found = session.execute(
+        relations = session.execute(
             "SELECT relkind, relpersistence, oid::regclass::text, oid = to_regclass(%(table)s), "
             "(SELECT min(inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = oid AND relkind = 'r') "
             f"FROM pg_class WHERE oid IN {_TREE}",
             {"table": self.target},
         ).fetchall()
-        for kind, persistence, name, is_itself, heir in found:
+        for kind, persistence, name, is_itself, heir in relations:
             what = str(self) if is_itself else f"{self}, its partition {name}"
             if kind not in "rp":
                 raise SinkMismatch(
@@ -153,7 +153,7 @@ class PostgresTable:
                 raise SinkMismatch(
                     f"{what} has child tables ({heir}), whose rows a rollback would delete too. {_OTHER_TABLE}"
                 )
-        return bool(found)
+        return bool(relations)
 
     def _check_column(self, field: pa.Field, kind: str, default: str) -> None:
         expected = type_of(field.type)
@@ -169,14 +169,14 @@ class PostgresTable:
 
     def _check_columns(self, session: Session, columns: pa.Schema, key: Sequence[str]) -> None:
         """SinkMismatch for a column computed by the server, or a key whose collation equates different texts."""
-        found = session.execute(
+        cursor = session.execute(
             "SELECT attname, attgenerated <> '' OR attidentity = 'a', collname FROM pg_attribute "
             "LEFT JOIN pg_collation c ON c.oid = attcollation AND NOT collisdeterministic "
             "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
             [self.target],
         )
         remedy = f"{_OTHER_TABLE}, or change this one"
-        for name, is_computed, collation in found.fetchall():
+        for name, is_computed, collation in cursor.fetchall():
             if is_computed and name in columns.names:
                 raise wrong_column(str(self), name, "computed by the server", "one to write into", remedy)
             if collation and name in key and self.mode == "upsert":
@@ -185,21 +185,21 @@ class PostgresTable:
 
     def _columns(self, session: Session, table: str) -> list[tuple[str, str, bool]]:
         """The columns of a table, their types, and whether an INSERT must give a value; empty without such a table."""
-        found = session.execute(
+        cursor = session.execute(
             "SELECT attname, format_type(atttypid, atttypmod), "
             "attnotnull AND NOT atthasdef AND attidentity = '' AND attgenerated = '' FROM pg_attribute "
             "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
             [table],
         )
-        return list(found.fetchall())
+        return list(cursor.fetchall())
 
     def _unique(self, session: Session) -> list[set[str]]:
         """The column sets of the unique indexes."""
-        found = session.execute(
+        cursor = session.execute(
             "SELECT array_agg(a.attname::text) FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid "
             "AND a.attnum = ANY (i.indkey) WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indisvalid "
             "AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = i.indnatts "
             "GROUP BY i.indexrelid",
             [self.target],
         )
-        return [set(names) for (names,) in found.fetchall()]
+        return [set(names) for (names,) in cursor.fetchall()]

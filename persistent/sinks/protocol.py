@@ -111,7 +111,7 @@ class OutputBatch:
 
     @property
     def rows(self) -> int:
-        return sum(one.rows for one in self.staged)
+        return sum(file.rows for file in self.staged)
 
     def tables(self) -> Iterator[pa.Table]:
         """The outputs in order, a table for each staged file."""

@@ -207,28 +207,28 @@ class Publisher:
         while open_:
             left_s = since + self._limit_s - monotonic_s()
             # Each attempt has a connection of its own, so a late confirmation is not taken for another.
-            one = _Try(self, open_, max(_WAIT_MIN_SECONDS, min(wait_s, left_s)))
+            attempt = _Try(self, open_, max(_WAIT_MIN_SECONDS, min(wait_s, left_s)))
             try:
                 self._declare(max(_WAIT_MIN_SECONDS, left_s))
-                one.run()
+                attempt.run()
             except LinkLost as error:
-                one.error = error
-            was_lost = was_lost or isinstance(one.error, LinkLost)
-            comes_back = isinstance(one.error, LinkLost) or (was_lost and isinstance(one.error, Unroutable))
-            if one.error is not None and not comes_back:
-                raise one.error
-            self._has_answered |= one.begun
-            if len(one.left) < len(open_):
+                attempt.error = error
+            was_lost = was_lost or isinstance(attempt.error, LinkLost)
+            comes_back = isinstance(attempt.error, LinkLost) or (was_lost and isinstance(attempt.error, Unroutable))
+            if attempt.error is not None and not comes_back:
+                raise attempt.error
+            self._has_answered |= attempt.begun
+            if len(attempt.left) < len(open_):
                 since = monotonic_s()
-            open_ = one.left
+            open_ = attempt.left
             if not open_:
                 return
-            failure = one.error or LinkLost(f"{len(open_):,} messages were refused, and none was confirmed")
+            failure = attempt.error or LinkLost(f"{len(open_):,} messages were refused, and none was confirmed")
             away_s, limit_s = monotonic_s() - since, self._limit_s
             if away_s >= limit_s:
                 raise failure
-            self.resent += one.unsure
-            wait_s = min(2 * wait_s, _WAIT_MAX_SECONDS) if one.begun else wait_s
+            self.resent += attempt.unsure
+            wait_s = min(2 * wait_s, _WAIT_MAX_SECONDS) if attempt.begun else wait_s
             self._pause(failure, min(self.patience.recovery_ms / 1_000, wait_s, limit_s), away_s)
 
     @property
@@ -279,8 +279,10 @@ class _Try:
     @property
     def left(self) -> list[Outgoing]:
         """The messages that were refused, not confirmed or not sent, in order."""
-        open_ = {one.id for one in (*self._refused, *self._under_way.values())}
-        return [one for one in self._messages[: self._sent] if one.id in open_] + list(self._messages[self._sent :])
+        open_ = {message.id for message in (*self._refused, *self._under_way.values())}
+        return [message for message in self._messages[: self._sent] if message.id in open_] + list(
+            self._messages[self._sent :]
+        )
 
     def run(self) -> None:
         """Send until all is confirmed or nothing moves."""
@@ -314,11 +316,13 @@ class _Try:
         properties = pika().BasicProperties
         order = self._order
         while self._sent < len(self._messages) and len(self._under_way) < _AT_ONCE and not self.error:
-            one = self._messages[self._sent]
-            said = properties(content_type="application/json", delivery_mode=2, message_id=one.id, headers=one.headers)
-            self._channel.basic_publish(order.exchange, order.routing_key, one.body, said, mandatory=True)
+            message = self._messages[self._sent]
+            header = properties(
+                content_type="application/json", delivery_mode=2, message_id=message.id, headers=message.headers
+            )
+            self._channel.basic_publish(order.exchange, order.routing_key, message.body, header, mandatory=True)
             self._sent += 1
-            self._under_way[self._sent] = one
+            self._under_way[self._sent] = message
         if self._sent == len(self._messages) and not self._under_way:
             self._stop()
 
@@ -331,9 +335,9 @@ class _Try:
         self._moved_s = monotonic_s()
         last = method.delivery_tag
         for tag in [tag for tag in self._under_way if tag <= last] if method.multiple else [last]:
-            one = self._under_way.pop(tag)
+            message = self._under_way.pop(tag)
             if method.NAME == "Basic.Nack":
-                self._refused.append(one)
+                self._refused.append(message)
             else:
                 self._order.confirmed += 1
         self._send()

@@ -91,17 +91,17 @@ class RabbitStreamSink:
         """Claim the stream for a job. SinkMismatch, StorageError."""
         place = self._place
         self._max_bytes = place.prepare()
-        found = place.mark()
-        mark = claimed(None if found is None else found.mark, claim, repr(self))
-        if found is not None and mark == found.mark:
+        place_mark = place.mark()
+        mark = claimed(None if place_mark is None else place_mark.mark, claim, repr(self))
+        if place_mark is not None and mark == place_mark.mark:
             return
         sequence = place.sequence()
-        if found is None and sequence:
+        if place_mark is None and sequence:
             raise SinkMismatch(
                 f"{self!r}: the stream has rows of a job, up to batch {batch_of(sequence)}, but its mark in "
                 f"{place.marks!r} is gone. Restore it, or give this job a stream of its own"
             )
-        stands = place.note(PlaceMark(mark, sequence, 0 if found is None else found.claims + 1))
+        stands = place.note(PlaceMark(mark, sequence, 0 if place_mark is None else place_mark.claims + 1))
         if stands.mark != mark:
             claimed(stands.mark, claim, repr(self))
 
@@ -126,28 +126,28 @@ class RabbitStreamSink:
 
     def deliver(self, batch: OutputBatch) -> None:
         """Append the rows of a batch, then its mark. Fenced, StagedMissing, StorageError."""
-        found = self._there(batch.url)
-        if not is_published(found.mark, batch, repr(self)):
-            self._write(batch, found)
+        place_mark = self._there(batch.url)
+        if not is_published(place_mark.mark, batch, repr(self)):
+            self._write(batch, place_mark)
 
     def undo(self, retreat: Retreat) -> None:
         """Append rows that take back what was appended since the target of a rollback, if that is not to stay."""
-        found = self._there(retreat.url)
+        place_mark = self._there(retreat.url)
         for batch in retreat.staged:
-            if not is_settled(found.mark, batch, repr(self)):
-                found = self._write(batch, found)
-        if not has_retreated(found.mark, retreat, repr(self)) and retreat.undoing is not None:
-            self._write(retreat.undoing(found.mark.number), found)
-        elif not has_retreated(found.mark, retreat, repr(self)):
+            if not is_settled(place_mark.mark, batch, repr(self)):
+                place_mark = self._write(batch, place_mark)
+        if not has_retreated(place_mark.mark, retreat, repr(self)) and retreat.undoing is not None:
+            self._write(retreat.undoing(place_mark.mark.number), place_mark)
+        elif not has_retreated(place_mark.mark, retreat, repr(self)):
             mark = SinkMark(retreat.job, retreat.number)
-            found = self._place.note(PlaceMark(mark, self._sequence(found)))
-            has_retreated(found.mark, retreat, repr(self))
+            place_mark = self._place.note(PlaceMark(mark, self._sequence(place_mark)))
+            has_retreated(place_mark.mark, retreat, repr(self))
 
     def newest(self, job: str) -> int:
         """The number of the last batch of this job here, -1 if there is none."""
         self._place.prepare()
-        found = self._place.mark()
-        return found.mark.number if found is not None and found.mark.job == job else -1
+        place_mark = self._place.mark()
+        return place_mark.mark.number if place_mark is not None and place_mark.mark.job == job else -1
 
     def close(self) -> None:
         """Close the connection."""
@@ -156,21 +156,21 @@ class RabbitStreamSink:
             self._own_place = None
 
     def _there(self, url: str) -> PlaceMark:
-        found = self._place.mark()
-        if found is None:
+        place_mark = self._place.mark()
+        if place_mark is None:
             raise SinkMismatch(
                 f"{self!r}: the mark of this job is gone: the stream {self._place.marks!r} was deleted during the run. "
                 f"Restore it; or begin a new checkpoint, with start_from={url!r}"
             )
-        return found
+        return place_mark
 
-    def _write(self, batch: OutputBatch, found: PlaceMark) -> PlaceMark:
+    def _write(self, batch: OutputBatch, place_mark: PlaceMark) -> PlaceMark:
         """Append the rows of a batch that the broker has not received; returns the resulting mark."""
-        number = batch_of(self._sequence(found))
-        if number > found.mark.number:
+        number = batch_of(self._sequence(place_mark))
+        if number > place_mark.mark.number:
             # Part of a batch can be stored: of this one, or we have been passed.
             is_published(SinkMark(batch.job, number), batch, repr(self))
-        last = found.sequence
+        last = place_mark.sequence
         if batch.rows:
             self._place.append(lambda: self._rows(batch))
             last = row_id(batch.number, batch.rows - 1)
@@ -178,14 +178,14 @@ class RabbitStreamSink:
         is_published(noted.mark, batch, repr(self))
         return noted
 
-    def _sequence(self, found: PlaceMark) -> int:
+    def _sequence(self, place_mark: PlaceMark) -> int:
         """The last publishing id. SinkMismatch if confirmed rows are missing."""
         sequence = self._place.sequence()
-        if sequence < found.sequence:
+        if sequence < place_mark.sequence:
             raise SinkMismatch(
                 f"{self!r}: the stream ends with batch {batch_of(sequence)}, but rows up to batch "
-                f"{batch_of(found.sequence)} were confirmed: it was deleted and created again, or a broker has lost "
-                "its newest records. Give the job another stream and a new checkpoint, with start_from="
+                f"{batch_of(place_mark.sequence)} were confirmed: it was deleted and created again, or a broker has "
+                "lost its newest records. Give the job another stream and a new checkpoint, with start_from="
             )
         return sequence
 
@@ -267,16 +267,16 @@ class StreamPlace:
 
     def note(self, mark: PlaceMark) -> PlaceMark:
         """Append a mark, unless a newer one, or another with its id, exists. Returns the mark in force."""
-        said = {"job": mark.mark.job, "number": mark.mark.number, "sequence": mark.sequence, "claims": mark.claims}
-        body = json.dumps({**said, "stream": self.stream}).encode()
+        fields = {"job": mark.mark.job, "number": mark.mark.number, "sequence": mark.sequence, "claims": mark.claims}
+        body = json.dumps({**fields, "stream": self.stream}).encode()
         id = mark_id(mark.mark.number, mark.claims)
         self._sent("note the mark of", self.marks, lambda: iter([([id], [body])]))
-        found = self.mark()
-        if found is None:
+        newest = self.mark()
+        if newest is None:
             raise SinkMismatch(
                 f"the mark in stream {self.marks!r} was confirmed and is gone: another program deletes it"
             )
-        return found
+        return newest
 
     def sequence(self) -> int:
         """The last publishing id of a row, 0 if there is none."""
@@ -331,8 +331,8 @@ class StreamPlace:
         ids: list[int] = []
         messages: list[bytes] = []
         size = 0
-        for some, bodies in rows:
-            for id, body in zip(some, bodies):
+        for row_ids, bodies in rows:
+            for id, body in zip(row_ids, bodies):
                 message = message_of(body)
                 if ids and (len(ids) >= self.frame_rows or size + len(message) > _FRAME_BYTES):
                     yield ids, messages
@@ -346,9 +346,9 @@ class StreamPlace:
 
 def _decoded(message: bytes, marks: str) -> PlaceMark:
     try:
-        said = json.loads(body_of(message) or b"")
-        mark = SinkMark(str(said["job"]), int(said["number"]))
-        return PlaceMark(mark, int(said["sequence"]), int(said["claims"]))
+        fields = json.loads(body_of(message) or b"")
+        mark = SinkMark(str(fields["job"]), int(fields["number"]))
+        return PlaceMark(mark, int(fields["sequence"]), int(fields["claims"]))
     except (ValueError, KeyError, TypeError) as error:
         raise SinkMismatch(
             f"stream {marks!r} has a record that is not a mark: something else writes there. Delete that stream only "

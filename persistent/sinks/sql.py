@@ -100,16 +100,16 @@ class Statements:
             f"SELECT {self.names}, row_number() OVER (PARTITION BY {_list(self.key)} ORDER BY {quoted(BATCH)}) "
             f"AS {_ORDER} FROM {self.images} WHERE {before}"
         )
-        found = f"(SELECT {self.names} FROM ({numbered}) AS numbered WHERE {_ORDER} = 1) AS found"
+        first_rows = f"(SELECT {self.names} FROM ({numbered}) AS numbered WHERE {_ORDER} = 1) AS found"
         kept = f"SELECT 1 FROM {self.images} AS s WHERE {before} AND {self._same(self.target, 's')}"
         return (
             f"DELETE FROM {self.target} WHERE {quoted(REVISION)} >= {first} AND NOT EXISTS ({kept})",
-            self._put(found),
+            self._put(first_rows),
             f"DELETE FROM {self.images} WHERE {since}",
         )
 
-    def _same(self, one: str, other: str) -> str:
-        return " AND ".join(f"{one}.{quoted(name)} = {other}.{quoted(name)}" for name in self.key)
+    def _same(self, left: str, right: str) -> str:
+        return " AND ".join(f"{left}.{quoted(name)} = {right}.{quoted(name)}" for name in self.key)
 
     def _put(self, source: str, defaults: Sequence[str] = ()) -> str:
         # What is not inserted is excluded with its default.
@@ -195,9 +195,9 @@ def looked_at(place: str, *, is_made: bool, is_there: bool) -> Iterator[Looked]:
         yield Looked(place, fault="is gone, although this job has published there. Restore it from a copy")
 
 
-def wrong_column(place: str, name: str, found: str, expected: str, remedy: str) -> SinkMismatch:
+def wrong_column(place: str, name: str, actual: str, expected: str, remedy: str) -> SinkMismatch:
     """The error for a table of another shape."""
-    return SinkMismatch(f"{place}: column {name!r} is {found}, but the outputs need {expected}. {remedy}")
+    return SinkMismatch(f"{place}: column {name!r} is {actual}, but the outputs need {expected}. {remedy}")
 
 
 def no_unique_index(place: str, table: str, target: str, key: Sequence[str]) -> SinkMismatch:

@@ -108,14 +108,14 @@ class SqliteSink:
         check_distinct(columns.names, repr(self))
         self._claimed = columns
         with self._transaction("claim") as database:
-            found = self._mark(database)
-            mark = claimed(found, claim, repr(self))
-            copied = mark if found is not None else SinkMark(claim.job, claim.inherited)
+            old_mark = self._mark(database)
+            mark = claimed(old_mark, claim, repr(self))
+            copied = mark if old_mark is not None else SinkMark(claim.job, claim.inherited)
             is_there = self._is_there(database, copied, columns, claim.key)
-            if found is None and is_there and self._table.highest_revision(database):
+            if old_mark is None and is_there and self._table.highest_revision(database):
                 # Rows without a mark are a copy of the table of the job that this one started from.
                 mark = copied
-            self._move(database, found, mark, made=is_there)
+            self._move(database, old_mark, mark, made=is_there)
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
         """InvalidPipeline for a null or a NaN in the key of an upsert, an integer that SQLite cannot hold, or a time
@@ -149,29 +149,29 @@ class SqliteSink:
     def deliver(self, batch: OutputBatch) -> None:
         """Write the rows of a batch and its mark. Fenced, StagedMissing, StorageError."""
         with self._transaction("publish to") as database:
-            found = self._mark(database)
-            if not is_published(found, batch, repr(self)):
-                self._write(database, found, batch)
+            mark = self._mark(database)
+            if not is_published(mark, batch, repr(self)):
+                self._write(database, mark, batch)
 
     def retract(self, retreat: Retreat) -> None:
         """Take back what came after a rollback. Fenced, StorageError; InvalidPipeline if it goes too far back."""
         with self._transaction("take back from") as database:
             for batch in retreat.staged:
-                found = self._mark(database)
-                if not is_settled(found, batch, repr(self)):
-                    self._write(database, found, batch)
-            found = self._mark(database)
-            if not has_retreated(found, retreat, repr(self)):
-                self._take_back(database, found, retreat)
-                self._move(database, found, SinkMark(retreat.job, retreat.number))
+                mark = self._mark(database)
+                if not is_settled(mark, batch, repr(self)):
+                    self._write(database, mark, batch)
+            mark = self._mark(database)
+            if not has_retreated(mark, retreat, repr(self)):
+                self._take_back(database, mark, retreat)
+                self._move(database, mark, SinkMark(retreat.job, retreat.number))
 
     def newest(self, job: str) -> int:
         """The number of the last batch of this job here, -1 if there is none."""
         if not os.path.exists(self.path):
             return -1
         with self._transaction("read", changes=False) as database:
-            found = self._mark(database) if self._table.columns(database, MARKS) else None
-        return found.number if found is not None and found.job == job else -1
+            mark = self._mark(database) if self._table.columns(database, MARKS) else None
+        return mark.number if mark is not None and mark.job == job else -1
 
     def look(self, known: Known, on_progress: Callable[[int, int], None]) -> Iterator[Looked]:
         """Look whether the table still exists. StorageError."""
@@ -210,7 +210,7 @@ class SqliteSink:
         return SinkMark(*rows[0]) if rows else None
 
     def _move(
-        self, database: sqlite3.Connection, found: SinkMark | None, mark: SinkMark, *, made: bool = False
+        self, database: sqlite3.Connection, prior: SinkMark | None, mark: SinkMark, *, made: bool = False
     ) -> None:
         """Set the mark. ``made``: the table exists, and belongs to this job. Its rows written in another mode are not
         taken back in this one."""
@@ -221,7 +221,7 @@ class SqliteSink:
             {
                 "target": self.table,
                 "mode": self.mode,
-                "found": found.number if made and found is not None else 0,
+                "found": prior.number if made and prior is not None else 0,
                 "made": int(made),
                 **mark.__dict__,
             },
@@ -240,14 +240,14 @@ class SqliteSink:
     def _keep_from(self, database: sqlite3.Connection, number: int) -> None:
         database.execute(f"UPDATE {MARKS} SET kept_from = max(kept_from, ?) WHERE target = ?", (number, self.table))
 
-    def _write(self, database: sqlite3.Connection, found: SinkMark | None, batch: OutputBatch) -> None:
+    def _write(self, database: sqlite3.Connection, mark: SinkMark | None, batch: OutputBatch) -> None:
         has_rows = False
         for outputs in batch.tables():
             self.check(outputs, batch.key)
             columns = columns_of(outputs.schema, batch.key, self.mode, repr(self))
             if has_rows:
                 self._table.check(database, columns, batch.key)
-            elif not self._is_there(database, found, columns, batch.key):
+            elif not self._is_there(database, mark, columns, batch.key):
                 database.execute(self._table.creation(columns, batch.key))
             has_rows = True
             self._insert(database, with_revision(outputs, batch.number), batch)
@@ -255,7 +255,7 @@ class SqliteSink:
             if self._table.columns(database, images_name(self.table)):
                 database.execute(self._statements((), ()).forget(batch.oldest))
             self._keep_from(database, batch.oldest)
-        self._move(database, found, SinkMark(batch.job, batch.number), made=has_rows)
+        self._move(database, mark, SinkMark(batch.job, batch.number), made=has_rows)
 
     def _insert(self, database: sqlite3.Connection, outputs: pa.Table, batch: OutputBatch) -> None:
         outputs = with_shortest_decimals(outputs, batch.key)
@@ -276,11 +276,11 @@ class SqliteSink:
             database.execute(f"DROP TABLE {incoming}")
         check_taken(str(self._table), taken, outputs.num_rows, self.mode)
 
-    def _take_back(self, database: sqlite3.Connection, found: SinkMark | None, retreat: Retreat) -> None:
+    def _take_back(self, database: sqlite3.Connection, mark: SinkMark | None, retreat: Retreat) -> None:
         if retreat.first is None:
             return
         if not self._table.columns(database, self.table):
-            self._check_not_gone(database, found, self._claimed, retreat.key)
+            self._check_not_gone(database, mark, self._claimed, retreat.key)
             return
         check_kept(self._kept_from(database), retreat, repr(self))
         if self.mode == "append":
@@ -295,19 +295,19 @@ class SqliteSink:
         return Statements(self._table.target, self._table.images, tuple(columns), tuple(key), INSERT)
 
     def _is_there(
-        self, database: sqlite3.Connection, found: SinkMark | None, columns: pa.Schema, key: Sequence[str]
+        self, database: sqlite3.Connection, mark: SinkMark | None, columns: pa.Schema, key: Sequence[str]
     ) -> bool:
         """Whether the table exists, for rows after the mark. SinkMismatch if it is not as it should be."""
         if not self._table.check(database, columns, key):
-            self._check_not_gone(database, found, columns, key)
+            self._check_not_gone(database, mark, columns, key)
             return False
         if not self._is_made(database):
-            number = 0 if found is None else found.number
+            number = 0 if mark is None else mark.number
             check_unclaimed(str(self._table), self._table.target, self._table.highest_revision(database), number)
         return True
 
     def _check_not_gone(
-        self, database: sqlite3.Connection, found: SinkMark | None, columns: pa.Schema, key: Sequence[str]
+        self, database: sqlite3.Connection, mark: SinkMark | None, columns: pa.Schema, key: Sequence[str]
     ) -> None:
-        if found is not None and self._is_made(database):
-            raise gone(str(self._table), found.number, self._table.creation(columns, key), self.mode)
+        if mark is not None and self._is_made(database):
+            raise gone(str(self._table), mark.number, self._table.creation(columns, key), self.mode)

@@ -47,12 +47,12 @@ class SqliteTable:
 
     def check(self, database: sqlite3.Connection, columns: pa.Schema, key: Sequence[str]) -> bool:
         """Whether the table exists. SinkMismatch if it has another shape, or is not a table."""
-        found, remedy = self.columns(database, self.name), "Give the sink another table, or change this one"
-        if not found:
+        kinds, remedy = self.columns(database, self.name), "Give the sink another table, or change this one"
+        if not kinds:
             return False
         self._check_kind(database)
         for field in columns:
-            self._check_column(field, found, default_of(columns, field.name), remedy)
+            self._check_column(field, kinds, default_of(columns, field.name), remedy)
         for name, kind in self._wanted(database).items():
             if name not in columns.names and len(columns) > 1:
                 raise wrong_column(str(self), name, f"{kind} NOT NULL without a default", "to omit it", remedy)
@@ -77,22 +77,24 @@ class SqliteTable:
 
     def highest_revision(self, database: sqlite3.Connection) -> int:
         """The highest revision of its rows; 0 without one."""
-        ((found,),) = database.execute(f"SELECT max({quoted(REVISION)}) FROM {self.target}").fetchall()
-        return int(found or 0)
+        ((revision,),) = database.execute(f"SELECT max({quoted(REVISION)}) FROM {self.target}").fetchall()
+        return int(revision or 0)
 
     def fit_images(self, database: sqlite3.Connection, columns: Sequence[str] = ()) -> tuple[tuple[str, ...], bool]:
         """Make the table of replaced rows, with these columns and those of earlier outputs. Returns its columns that
         the target also has, and whether it existed. They have no type, so values stay unchanged."""
         name = images_name(self.name)
-        table, found = quoted(name), self.columns(database, name)
-        if not found:
+        table, image_columns = quoted(name), self.columns(database, name)
+        if not image_columns:
             database.execute(f"CREATE TABLE {table} ({quoted(BATCH)} INTEGER)")
             database.execute(f"CREATE INDEX {quoted(f'{name}_batch')} ON {table} ({quoted(BATCH)})")
-        shared = [one for one in self.columns(database, self.name) if one in found or one in columns]
+        shared = [
+            column for column in self.columns(database, self.name) if column in image_columns or column in columns
+        ]
         for column in shared:
-            if column not in found:
+            if column not in image_columns:
                 database.execute(f"ALTER TABLE {table} ADD COLUMN {quoted(column)}")
-        return tuple(shared), bool(found)
+        return tuple(shared), bool(image_columns)
 
     def _check_kind(self, database: sqlite3.Connection) -> None:
         """SinkMismatch for a view or a virtual table."""
@@ -102,12 +104,12 @@ class SqliteTable:
             what = "a view" if kind == "view" else "a virtual table"
             raise SinkMismatch(f"{self!s} is {what}, and the sink needs a table. Give the sink another table")
 
-    def _check_column(self, field: pa.Field, found: dict[str, str], default: str, remedy: str) -> None:
-        expected, kind = _type_of(field.type), found.get(field.name)
-        other = next((name for name in found if name.lower() == field.name.lower()), None)
-        if kind is None and other is not None:
-            rename = f"ALTER TABLE {self.target} RENAME COLUMN {quoted(other)} TO {quoted(field.name)}"
-            raise wrong_column(str(self), field.name, f"named {other!r}", "this name", f"Rename it: {rename}")
+    def _check_column(self, field: pa.Field, kinds: dict[str, str], default: str, remedy: str) -> None:
+        expected, kind = _type_of(field.type), kinds.get(field.name)
+        similar_name = next((name for name in kinds if name.lower() == field.name.lower()), None)
+        if kind is None and similar_name is not None:
+            rename = f"ALTER TABLE {self.target} RENAME COLUMN {quoted(similar_name)} TO {quoted(field.name)}"
+            raise wrong_column(str(self), field.name, f"named {similar_name!r}", "this name", f"Rename it: {rename}")
         if kind is None:
             add = f"Add it: ALTER TABLE {self.target} ADD COLUMN {quoted(field.name)} {expected}{default}"
             raise wrong_column(str(self), field.name, "missing", f"one of type {expected}", add)
@@ -119,12 +121,12 @@ class SqliteTable:
 
     def _check_collations(self, database: sqlite3.Connection, key: Sequence[str]) -> None:
         """SinkMismatch for a key whose collation equates different texts: two keys would be one row."""
-        found = database.execute(
+        collations = database.execute(
             "SELECT info.name, info.coll FROM pragma_index_list(?) AS list, pragma_index_xinfo(list.name) AS info "
             "WHERE list.\"unique\" AND info.key AND info.coll <> 'BINARY'",
             (self.name,),
         ).fetchall()
-        for name, collation in found:
+        for name, collation in collations:
             if name in key:
                 text = f"compared by {collation}, which treats different texts as equal"
                 remedy = "Give the sink another table, or change this one"
@@ -147,8 +149,8 @@ class SqliteTable:
             'WHERE list."unique" AND NOT list.partial',
             (self.name,),
         ).fetchall()
-        found = {index: {name for other, name in indexes if other == index} for index, _ in indexes}
-        return [{name for (name,) in rows}, *found.values()]
+        columns_by_index = {index: {name for owner, name in indexes if owner == index} for index, _ in indexes}
+        return [{name for (name,) in rows}, *columns_by_index.values()]
 
 
 def _type_of(kind: pa.DataType) -> str:
