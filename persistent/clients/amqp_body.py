@@ -45,16 +45,16 @@ def body_of(message: bytes) -> bytes | None:
         return message[8:]
     if message[:4] == b"\x00\x53\x75\xa0" and len(message) > 4 and message[4] == len(message) - 5:
         return message[5:]
-    found: list[bytes | None] = []
+    sections: list[bytes | None] = []
     at = 0
     while at < len(message):
         code, at = _descriptor(message, at)
         start, stop = _value(message, at)
         if code in (_DATA, _VALUE):
             if message[at] == _NULL and code == _VALUE:
-                found.append(None)
+                sections.append(None)
             elif message[at] in _BYTES:
-                found.append(message[start:stop])
+                sections.append(message[start:stop])
             else:
                 raise ValueError("the body of the message is neither bytes nor a text")
         elif code == _SEQUENCE:
@@ -62,7 +62,7 @@ def body_of(message: bytes) -> bytes | None:
         elif code not in _BEFORE and code != _FOOTER:
             raise ValueError(_NONE_OF_IT)
         at = stop
-    parts = [part for part in found if part is not None]
+    parts = [part for part in sections if part is not None]
     return b"".join(parts) if parts else None
 
 

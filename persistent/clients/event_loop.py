@@ -30,22 +30,22 @@ class EventLoop:
 
     def run(self, answer: Coroutine[Any, Any, T], seconds: float) -> T:
         """What ``answer`` returns or raises. After ``seconds`` it is cancelled: TimeoutError; Stopped."""
-        found, until_s = self.spawn(answer), monotonic_s() + seconds
+        future, until_s = self.spawn(answer), monotonic_s() + seconds
         try:
             while True:
                 left_s = until_s - monotonic_s()
                 try:
-                    return found.result(min(left_s, _LOOK_SECONDS))
+                    return future.result(min(left_s, _LOOK_SECONDS))
                 except NotInTime:
-                    if found.done() or left_s <= _LOOK_SECONDS:
+                    if future.done() or left_s <= _LOOK_SECONDS:
                         raise
                 stopping.require_waiting("it does not answer")
         except NotInTime:
-            if not found.done():
-                found.cancel()
+            if not future.done():
+                future.cancel()
             raise TimeoutError(f"no answer for {seconds:.0f} s") from None
         except BaseException:
-            found.cancel()
+            future.cancel()
             raise
 
     def spawn(self, answer: Coroutine[Any, Any, T]) -> Future[T]:

@@ -133,15 +133,15 @@ class KafkaClient:
         stops = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.latest()))
         firsts = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.earliest()))
         ends = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.latest()), committed=False)
-        return {one: Kept(min(firsts[one], stops[one]), stops[one], ends[one]) for one in partitions}
+        return {number: Kept(min(firsts[number], stops[number]), stops[number], ends[number]) for number in partitions}
 
     def at_time(self, topic: str, partitions: Sequence[str], ms: int) -> dict[str, int]:
         """The first offset with a timestamp of ``ms`` or later; without one, the end before the question."""
         from confluent_kafka.admin import OffsetSpec
 
         stops = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.latest()))
-        found = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.for_timestamp(max(ms, 0))), least=-1)
-        return {one: found[one] if found[one] >= 0 else stops[one] for one in partitions}
+        offsets = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.for_timestamp(max(ms, 0))), least=-1)
+        return {number: offsets[number] if offsets[number] >= 0 else stops[number] for number in partitions}
 
     def _offsets(
         self, topic: str, asked: Mapping[str, Any], *, committed: bool = True, least: int = 0
@@ -149,15 +149,15 @@ class KafkaClient:
         """The offset of each partition. Less than ``least`` is not an answer, as after a lost connection."""
         from confluent_kafka import IsolationLevel, TopicPartition
 
-        wanted = {TopicPartition(topic, int(one)): spec for one, spec in asked.items()}
+        wanted = {TopicPartition(topic, int(number)): spec for number, spec in asked.items()}
 
         def listed(admin: Any) -> dict[str, int]:
             level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
             futures = admin.list_offsets(wanted, isolation_level=level, request_timeout=self._call_seconds)
-            offsets = {one.partition: int(self._awaited(admin, found).offset) for one, found in futures.items()}
+            offsets = {place.partition: int(self._awaited(admin, future).offset) for place, future in futures.items()}
             if min(offsets.values()) < least:
                 raise TimeoutError("some offsets were not answered")
-            return {str(one): offset for one, offset in offsets.items()}
+            return {str(number): offset for number, offset in offsets.items()}
 
         return self._asked(f"list the offsets of topic {topic}", listed, {}) if wanted else {}
 
@@ -165,10 +165,10 @@ class KafkaClient:
         from confluent_kafka import TopicCollection
 
         asked = admin.describe_topics(TopicCollection([name]), request_timeout=self._call_seconds)
-        found = self._awaited(admin, asked[name])
-        partitions = sorted(found.partitions, key=lambda one: one.id)
-        replicas = max((len(one.replicas) for one in partitions), default=1)
-        return Topic(str(found.topic_id), tuple(str(one.id) for one in partitions), replicas)
+        description = self._awaited(admin, asked[name])
+        partitions = sorted(description.partitions, key=lambda partition: partition.id)
+        replicas = max((len(partition.replicas) for partition in partitions), default=1)
+        return Topic(str(description.topic_id), tuple(str(partition.id) for partition in partitions), replicas)
 
     def _asked(self, what: str, ask: Callable[[Any], T], answers: Mapping[str, str]) -> T:
         """The answer of the broker, with retries. An error after the timeout, or at once if retries cannot help.
@@ -176,10 +176,10 @@ class KafkaClient:
         from confluent_kafka import KafkaException
 
         def tried() -> T:
-            found = ask(self._admin_client())
+            answer = ask(self._admin_client())
             self._has_answered = True
             self.reports.clear()
-            return found
+            return answer
 
         def failed() -> None:
             # The client keeps its old leaders, and does not ask for newer ones.
@@ -191,9 +191,9 @@ class KafkaClient:
         try:
             return self.repeated(what, tried, self._is_worth_a_try, failed, answers)
         except (KafkaException, TimeoutError) as error:
-            said, cause = answers.get(error_name(error)), self.reports.cause(error)
-        if said is not None:
-            raise self._failure(f"Kafka at {self._connection.servers}: {said}")
+            text, cause = answers.get(error_name(error)), self.reports.cause(error)
+        if text is not None:
+            raise self._failure(f"Kafka at {self._connection.servers}: {text}")
         raise self.away(what, cause, monotonic_s() - began)
 
     def _awaited(self, admin: Any, answer: Any) -> Any:
@@ -309,9 +309,9 @@ class KafkaClient:
         heard = WeakMethod(self.reports.hear)
 
         def hear(error: Any) -> None:
-            own = heard()
-            if own is not None:
-                own(error)
+            listener = heard()
+            if listener is not None:
+                listener(error)
 
         return {
             **self._connection.settings,
@@ -329,8 +329,8 @@ class KafkaClient:
         try:
             return make()
         except KafkaException as error:
-            found = error.args[0]
-        raise InvalidPipeline(self._connection.redacted(f"client= is refused by librdkafka: {found.str()}"))
+            refusal = error.args[0]
+        raise InvalidPipeline(self._connection.redacted(f"client= is refused by librdkafka: {refusal.str()}"))
 
     def producer(self, settings: Mapping[str, Any]) -> Any:
         """A new producer with these settings and those of the user."""
@@ -364,12 +364,12 @@ class KafkaClient:
         return self._connection.server_away_ms / 1_000
 
 
-def require_same_topic(name: str, recorded: str | None, found: Topic) -> None:
+def require_same_topic(name: str, recorded: str | None, topic: Topic) -> None:
     """Raise SourceChanged if the topic is not the one whose offsets the checkpoint holds."""
-    if recorded not in (None, found.id):
+    if recorded not in (None, topic.id):
         raise SourceChanged(
             f"topic {name!r} was deleted and created again: the checkpoint has read the one with the id {recorded}, "
-            f"this one has {found.id}. Its offsets mean other records: continue from a clock with 'persistent "
+            f"this one has {topic.id}. Its offsets mean other records: continue from a clock with 'persistent "
             "restart', or read it into a fresh checkpoint and sink"
         )
 

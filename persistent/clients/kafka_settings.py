@@ -148,8 +148,8 @@ class Reports:
         """Why the broker does not answer."""
         if self.refused:
             return self.refused
-        own = [self._redacted(f"{error_name(error)}: {error.args[0].str()}")] if error and error_name(error) else []
-        return "; ".join([*own, *list(self._texts.values())[-1:]]) or "it does not answer"
+        causes = [self._redacted(f"{error_name(error)}: {error.args[0].str()}")] if error and error_name(error) else []
+        return "; ".join([*causes, *list(self._texts.values())[-1:]]) or "it does not answer"
 
     def _refusals(self) -> dict[str, str]:
         return {
@@ -166,5 +166,5 @@ def is_final(error: BaseException) -> bool:
 
 def error_name(error: Any) -> str:
     """The name of a Kafka error, "" for any other error."""
-    found = error.args[0] if error.args else None
-    return str(found.name()) if found is not None and hasattr(found, "name") else ""
+    kafka_error = error.args[0] if error.args else None
+    return str(kafka_error.name()) if kafka_error is not None and hasattr(kafka_error, "name") else ""

@@ -138,9 +138,9 @@ class Session:
         self._until_s = monotonic_s() + wait_ms / 1000
         retrying = Retrying(what, self._name, patience, explain=self._failure_of)
         while True:
-            found, answer = retrying(lambda: self._once(act))
+            value, answer = retrying(lambda: self._once(act))
             if answer is None:
-                return found  # type: ignore[return-value]
+                return value  # type: ignore[return-value]
             if not isinstance(answer, Moved):
                 raise answer
             self._until_s = monotonic_s() + wait_ms / 1000
@@ -186,7 +186,7 @@ class Session:
             if self._connection is None:
                 self._connection = self._connect()
             self.execute("BEGIN")
-            found, answer = self._acted(act)
+            value, answer = self._acted(act)
             if answer is not None:
                 # The server rolls back with the connection.
                 self.close()
@@ -200,7 +200,7 @@ class Session:
         finally:
             self._failures.clear()
         self._has_answered = True
-        return found, None
+        return value, None
 
     def _acted(self, act: Callable[[Session], T]) -> tuple[T | None, Exception | None]:
         try:
@@ -214,7 +214,7 @@ class Session:
         ms, left_s = self._patiences.call_ms, self._until_s - monotonic_s()
         limits = f"-c statement_timeout={ms} -c lock_timeout={ms} "
         limits += f"-c idle_in_transaction_session_timeout={ms}" if self._patiences.limits_pauses else _ENDLESS_PAUSES
-        given = {
+        settings = {
             "application_name": "persistent",
             "keepalives_idle": 30,
             **self._settings,
@@ -223,7 +223,7 @@ class Session:
             "options": f"{self._settings.get('options', '')} {limits}".strip(),
             "connect_timeout": max(_CONNECT_SECONDS_MIN, min(_CONNECT_SECONDS_MAX, ceil(left_s))),
         }
-        return psycopg().connect(**given, autocommit=True, prepare_threshold=None)
+        return psycopg().connect(**settings, autocommit=True, prepare_threshold=None)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -291,24 +291,24 @@ def settings_of(dsn: str, what: str = "PostgresSink") -> dict[str, Any]:
     """The settings in a connection string or URL. InvalidPipeline if it cannot be parsed; the text shows nothing of
     it."""
     client = psycopg(what)
-    found: dict[str, Any] | None = None
+    settings: dict[str, Any] | None = None
     if isinstance(dsn, str) and dsn:
         with suppress(client.Error):
-            found = client.conninfo.conninfo_to_dict(dsn)
-    if found is None or _is_cut(dsn, found):
+            settings = client.conninfo.conninfo_to_dict(dsn)
+    if settings is None or _is_cut(dsn, settings):
         raise InvalidPipeline(
             f"{what} dsn= cannot be parsed (it is not shown, as it can hold a password): give "
             "'host=... dbname=... user=...', or 'postgresql://user:password@host:5432/database', with "
             f"{ESCAPED}, % as %25"
         )
-    return found
+    return settings
 
 
-def _is_cut(dsn: str, found: Mapping[str, Any]) -> bool:
+def _is_cut(dsn: str, settings: Mapping[str, Any]) -> bool:
     """Whether a part of a password may have become the host, the port or the database."""
     if not dsn.startswith(("postgresql://", "postgres://")):
         return False
     authority, _, rest = dsn.partition("://")[2].partition("/")
     host = authority.partition("@")[2].partition("?")[0]
-    ports = str(found.get("port", "")).split(",")
+    ports = str(settings.get("port", "")).split(",")
     return is_cut(host, "/" + rest.partition("?")[0]) or any(port and not port.isdecimal() for port in ports)

@@ -59,7 +59,7 @@ def decode_headers(encoded: bytes, offset: int) -> tuple[dict[str, Any], int]:
     """
     offset, size = offset + _SIZE.size, _SIZE.unpack_from(encoded, offset)[0]
     end = offset + size
-    found: dict[str, Any] = {}
+    headers: dict[str, Any] = {}
     try:
         while offset < end:
             begin = offset + 1
@@ -67,12 +67,12 @@ def decode_headers(encoded: bytes, offset: int) -> tuple[dict[str, Any], int]:
             name = _text(encoded[begin:offset])
             value, offset = _decode_value(encoded, offset)
             if isinstance(name, str):
-                found[name] = value
+                headers[name] = value
         if offset > end:
             raise ValueError("a header is longer than all of them")
     except (ValueError, IndexError, struct.error) as error:
         return Undecodable(f"its headers cannot be decoded: {error}"), end
-    return found, end
+    return headers, end
 
 
 def _decode_value(encoded: bytes, offset: int) -> tuple[Any, int]:

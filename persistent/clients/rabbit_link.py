@@ -83,8 +83,8 @@ class LinkPatience:
 
 def patience(connect_timeout: Duration, server_away: Duration, recovery_interval: Duration) -> LinkPatience:
     """The options of these names, checked. InvalidPipeline."""
-    given = {"connect_timeout": connect_timeout, "server_away": server_away, "recovery_interval": recovery_interval}
-    return LinkPatience(*(option_ms(value, name) for name, value in given.items()))
+    options = {"connect_timeout": connect_timeout, "server_away": server_away, "recovery_interval": recovery_interval}
+    return LinkPatience(*(option_ms(value, name) for name, value in options.items()))
 
 
 def pika() -> Any:
@@ -127,11 +127,11 @@ class RabbitPlace:
 
     def parameters(self) -> Any:
         """The connection parameters for pika."""
-        found, given = pika().URLParameters(self._url), parse_qs(urlsplit(self._url).query)
+        parameters, query = pika().URLParameters(self._url), parse_qs(urlsplit(self._url).query)
         for name, value in _DEFAULTS.items():
-            if name not in given:
-                setattr(found, name, value)
-        return found
+            if name not in query:
+                setattr(parameters, name, value)
+        return parameters
 
     def scrubbed(self, text: str) -> str:
         """A text of the client without the password."""
@@ -149,12 +149,12 @@ class RabbitPlace:
         """The meaning of an error of the client."""
         if isinstance(error, _connecting().AMQPConnectorStackTimeout):
             return LinkLost("it accepts connections, and does not answer")
-        said = getattr(error, "reply_text", "") or "; ".join(map(_said, error.args)) or type(error).__name__
-        text = self.scrubbed(said.partition("\n")[0]).strip()
-        found = _CODE.search(said)
-        code = getattr(error, "reply_code", None) or (int(found[1]) if found else 0)
+        report = getattr(error, "reply_text", "") or "; ".join(map(_said, error.args)) or type(error).__name__
+        text = self.scrubbed(report.partition("\n")[0]).strip()
+        match = _CODE.search(report)
+        code = getattr(error, "reply_code", None) or (int(match[1]) if match else 0)
         for meant, words, meaning in _MEANINGS:
-            if code == meant and words in said:
+            if code == meant and words in report:
                 return LinkRefused(f"{text}: {meaning}")
         if code in _REMEDIES:
             return LinkRefused(f"{text}: {_REMEDIES[code]}")
@@ -177,8 +177,8 @@ class Link:
     @property
     def version(self) -> str:
         """The version of the broker, such as "3.13.7"."""
-        said = self.connection._impl.server_properties or {}
-        return str(said.get("version", ""))
+        properties = self.connection._impl.server_properties or {}
+        return str(properties.get("version", ""))
 
     @contextmanager
     def limited(self, seconds: float) -> Iterator[None]:
@@ -220,7 +220,7 @@ def _check_query(parts: SplitResult) -> None:
     client = pika()
     for name, values in parse_qs(parts.query).items():
         try:
-            found = client.URLParameters(f"{parts.scheme}://host/?{urlencode({name: values}, doseq=True)}")
+            parameters = client.URLParameters(f"{parts.scheme}://host/?{urlencode({name: values}, doseq=True)}")
             refused = ""
         except Exception as error:
             refused = type(error).__name__
@@ -230,7 +230,7 @@ def _check_query(parts: SplitResult) -> None:
                 f"url=: the client refuses {name}= in the query ({refused}): correct it, or omit it. It takes "
                 "heartbeat, socket_timeout, ssl_options and other settings of pika.URLParameters, each once"
             )
-        if name == "heartbeat" and not found.heartbeat:
+        if name == "heartbeat" and not parameters.heartbeat:
             raise InvalidPipeline(
                 "url=: without heartbeats a broker that is gone is never noticed: give ?heartbeat= some seconds, or "
                 f"omit it for {_DEFAULTS['heartbeat']}"
@@ -301,10 +301,10 @@ class Unacknowledged:
     def up_to(self, number: int) -> int | None:
         """Remove the records up to this number; returns their last tag, None if there is none. Acknowledge it together
         with all before."""
-        found = None
+        tag = None
         while self._held and self._held[0][0] <= number:
-            found = self._held.popleft()[1]
-        return found
+            tag = self._held.popleft()[1]
+        return tag
 
 
 @dataclass(frozen=True)

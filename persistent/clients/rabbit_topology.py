@@ -109,21 +109,23 @@ class Topology:
 
     def __post_init__(self) -> None:
         for name, kind in (("exchanges", Exchange), ("queues", Queue), ("bindings", Binding)):
-            given = getattr(self, name)
-            if not isinstance(given, list | tuple) or not all(isinstance(one, kind) for one in given):
-                raise InvalidPipeline(f"Topology {name}={given!r}: give a list of {kind.__name__}(...)")
-            object.__setattr__(self, name, tuple(given))
+            parts = getattr(self, name)
+            if not isinstance(parts, list | tuple) or not all(isinstance(part, kind) for part in parts):
+                raise InvalidPipeline(f"Topology {name}={parts!r}: give a list of {kind.__name__}(...)")
+            object.__setattr__(self, name, tuple(parts))
 
     def declare(self, channel: Any, also: Queue | None = None) -> dict[str, str]:
         """Declare all, and the queue ``also``; returns the names given by the broker, by those in the topology."""
-        for one in self.exchanges:
-            channel.exchange_declare(one.name, one.kind, durable=one.durable, arguments=dict(one.arguments))
+        for exchange in self.exchanges:
+            channel.exchange_declare(
+                exchange.name, exchange.kind, durable=exchange.durable, arguments=dict(exchange.arguments)
+            )
         queues = self.queues if also is None or also in self.queues else (*self.queues, also)
         names = {queue.name: _declare(channel, queue) for queue in queues}
-        for one_binding in self.bindings:
-            queue = names.get(one_binding.queue, one_binding.queue)
-            arguments = dict(one_binding.arguments)
-            channel.queue_bind(queue, one_binding.exchange, one_binding.routing_key, arguments=arguments)
+        for binding in self.bindings:
+            queue = names.get(binding.queue, binding.queue)
+            arguments = dict(binding.arguments)
+            channel.queue_bind(queue, binding.exchange, binding.routing_key, arguments=arguments)
         return names
 
 

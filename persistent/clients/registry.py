@@ -50,8 +50,8 @@ class Registered:
 
     def digest(self) -> str:
         """A digest of its meaning, independent of the formatting of its JSON."""
-        said = [_spelled(text) for text in (self.text, *self.references)]
-        return sha256(json.dumps([self.kind, *said]).encode()).hexdigest()[:_DIGEST_CHARACTERS]
+        texts = [_spelled(text) for text in (self.text, *self.references)]
+        return sha256(json.dumps([self.kind, *texts]).encode()).hexdigest()[:_DIGEST_CHARACTERS]
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ def registry_access(registry: Any, client: Any) -> RegistryAccess:
     secrets."""
     urls = [url.strip().rstrip("/") for url in registry.split(",")] if isinstance(registry, str) else []
     if not urls or not all(url.startswith(("http://", "https://")) and urlsplit(url).hostname for url in urls):
-        shown = without_secrets(repr(registry))
-        raise InvalidPipeline(f"registry={shown}: give the URL of a schema registry, such as 'http://localhost:8081'")
+        text = without_secrets(repr(registry))
+        raise InvalidPipeline(f"registry={text}: give the URL of a schema registry, such as 'http://localhost:8081'")
     if not isinstance(client, Mapping) or not all(isinstance(value, str) for value in client.values()):
         raise InvalidPipeline(f"client= of a registry is a mapping to texts. It can have {', '.join(_SETTINGS)}")
     unknown = [str(name) for name in client if name not in _SETTINGS]
@@ -131,30 +131,30 @@ class Registry:
         except (KeyError, TypeError):
             raise SourceError(f"{self!r}: its answer for {what} is not a schema. Correct registry=") from None
 
-    def _refer(self, body: Mapping[str, Any], found: dict[str, str]) -> None:
+    def _refer(self, body: Mapping[str, Any], references: dict[str, str]) -> None:
         """Collect the schemas that a schema refers to, by subject and version."""
-        for one in body.get("references") or ():
-            subject, version = str(one["subject"]), int(one["version"])
+        for reference in body.get("references") or ():
+            subject, version = str(reference["subject"]), int(reference["version"])
             name = f"{subject}/{version}"
-            if name in found:
+            if name in references:
                 continue
             path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
             inner = self._answer(f"version {version} of subject {subject}", path, under_way=True)
             if inner is None:
                 raise SourceError(f"{self!r} has no version {version} of subject {subject}, which a schema refers to")
-            self._refer(inner, found)
-            found[name] = str(inner["schema"])
+            self._refer(inner, references)
+            references[name] = str(inner["schema"])
 
     def _surely(self, what: str, path: str, under_way: bool) -> Mapping[str, Any] | None:
         """The answer. Its absence is believed only after it has lasted for some time."""
         patience, began = Patience(), monotonic_s()
-        found = self._answer(what, path, under_way=under_way)
-        while found is None and monotonic_s() - began < self._doubt_seconds:
+        answer = self._answer(what, path, under_way=under_way)
+        while answer is None and monotonic_s() - began < self._doubt_seconds:
             patience.pause()
-            found = self._answer(what, path, under_way=under_way)
-        if found is None:
+            answer = self._answer(what, path, under_way=under_way)
+        if answer is None:
             self._doubt_seconds -= monotonic_s() - began
-        return found
+        return answer
 
     def _answer(self, what: str, path: str, *, under_way: bool) -> Mapping[str, Any] | None:
         """The answer of the registry; None if it has no such object. SourceError."""
@@ -182,12 +182,12 @@ class Registry:
                 raise ValueError("the answer is not a JSON object")
             self._has_answered = True
             return body
-        code, said = _said(response.data)
+        code, message = _said(response.data)
         if code in _UNKNOWN:
             self._has_answered = True
             return None
         self._asked += 1
-        raise _RefusedRequest(response.status, said)
+        raise _RefusedRequest(response.status, message)
 
     def _client(self) -> Any:
         if self._pool is None:
@@ -230,8 +230,8 @@ class Registry:
 class _RefusedRequest(Exception):
     """The registry answered with an unexpected status."""
 
-    def __init__(self, status: int, said: str) -> None:
-        super().__init__(f"it answers with status {status}{f': {said}' if said else ''}")
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"it answers with status {status}{f': {message}' if message else ''}")
         self.status = status
 
 

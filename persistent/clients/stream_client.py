@@ -58,7 +58,9 @@ class StreamClient:
 
     def kept(self, streams: Sequence[str]) -> dict[str, Kept]:
         """The offsets that are kept and durable in the log of the broker."""
-        return {one: self.asked(f"find the end of stream {one!r} of", one, _kept_of(one)) for one in streams}
+        return {
+            stream: self.asked(f"find the end of stream {stream!r} of", stream, _kept_of(stream)) for stream in streams
+        }
 
     def last(self, stream: str) -> Chunk | None:
         """The newest chunk, None for an empty stream."""
@@ -68,8 +70,8 @@ class StreamClient:
         """The first offset of the first chunk that the broker wrote at ``ms`` or later; without one, the end before the
         question."""
         end = self.last(stream)
-        found = self.chunk(stream, TIMESTAMP, max(ms, 0))
-        return found.first if found is not None else 0 if end is None else end.stop
+        chunk = self.chunk(stream, TIMESTAMP, max(ms, 0))
+        return chunk.first if chunk is not None else 0 if end is None else end.stop
 
     def chunk(self, stream: str, kind: str, value: int | None = None) -> Chunk | None:
         """The chunk where a reader from this place would begin, None if there is none yet."""
@@ -86,14 +88,14 @@ class StreamClient:
             began = monotonic_s()
             try:
                 while start < stop and monotonic_s() - max(silent_since, began) < _SILENT_SECONDS:
-                    found = self._loop.run(connection.take(_POLL_SECONDS), _CALL_SECONDS)
+                    chunks = self._loop.run(connection.take(_POLL_SECONDS), _CALL_SECONDS)
                     now = monotonic_s()
-                    if found:
+                    if chunks:
                         silent_since = looked = now
-                        start = found[-1].stop
+                        start = chunks[-1].stop
                         if start < stop:
-                            self._loop.run(connection.more(len(found)), _CALL_SECONDS)
-                        yield found
+                            self._loop.run(connection.more(len(chunks)), _CALL_SECONDS)
+                        yield chunks
                     elif now - looked > _LOOK_AGAIN_SECONDS:
                         looked = now
                         look(start)
@@ -136,12 +138,12 @@ class StreamClient:
         async def once() -> T:
             connection = await self._taken(stream)
             try:
-                found = await ask(connection)
+                answer = await ask(connection)
             except BaseException:
                 await self._drop(stream, connection)
                 raise
             await self._given_back(connection)
-            return found
+            return answer
 
         return self.repeated(what, lambda: self._loop.run(once(), seconds), stream, answers)
 
@@ -164,7 +166,7 @@ class StreamClient:
 
         def tried() -> T:
             try:
-                found = act()
+                answer = act()
             except Exception as error:
                 if type(error).__name__ == "StreamDoesNotExist" and monotonic_s() - began > min(
                     _SURE_SECONDS, seconds / 2
@@ -172,7 +174,7 @@ class StreamClient:
                     raise NoStream from None
                 raise
             self._has_answered = True
-            return found
+            return answer
 
         retrying = Retrying(
             what, repr(self), Patience(_TRIES_MAX, seconds), (*answers, NoStream, PersistentError), self._failure_of
@@ -223,25 +225,25 @@ class StreamClient:
             return await self._connected(self._leaders[stream])
         seed = await self._seed()
         try:
-            found = await seed.leader(stream)
+            leader = await seed.leader(stream)
         except BaseException:
             await seed.close()
             raise
-        if found in (seed.advertised, seed.address):
+        if leader in (seed.advertised, seed.address):
             self._leaders[stream] = seed.address
             return seed
         await self._given_back(seed)
-        connection = await self._connected(found)
-        self._leaders[stream] = found
+        connection = await self._connected(leader)
+        self._leaders[stream] = leader
         return connection
 
     async def _connected(self, address: Address) -> StreamConnection:
         idle = self._idle.get(address, [])
         while idle:
-            found = idle.pop()
-            if found.is_alive:
-                return found
-            await self._end(found)
+            connection = idle.pop()
+            if connection.is_alive:
+                return connection
+            await self._end(connection)
         return await StreamConnection.opened(self._access, address)
 
     async def _given_back(self, connection: StreamConnection) -> None:
@@ -274,8 +276,8 @@ class StreamClient:
 
     async def _end_all(self) -> None:
         idle, self._idle, self._leaders = self._idle, {}, {}
-        for found in idle.values():
-            for connection in found:
+        for connections in idle.values():
+            for connection in connections:
                 await connection.close()
 
 
@@ -285,14 +287,14 @@ class NoStream(Exception):
 
 def _last_of(stream: str) -> Callable[[StreamConnection], Coroutine[Any, Any, Chunk | None]]:
     async def ask(connection: StreamConnection) -> Chunk | None:
-        found = await connection.chunk(stream, LAST)
-        if found is not None or await connection.chunk(stream, FIRST) is None:
-            return found
+        chunk = await connection.chunk(stream, LAST)
+        if chunk is not None or await connection.chunk(stream, FIRST) is None:
+            return chunk
         # The newest chunk has not reached enough members of the cluster yet.
-        found = await connection.chunk(stream, LAST, seconds=_CALL_SECONDS / 2)
-        if found is None:
+        chunk = await connection.chunk(stream, LAST, seconds=_CALL_SECONDS / 2)
+        if chunk is None:
             raise TimeoutError("the end of the stream is not confirmed")
-        return found
+        return chunk
 
     return ask
 
@@ -366,6 +368,6 @@ def stream_failure(error: BaseException, redacted: Callable[[str], str] = str) -
         cause = "the stream has no leader at the moment" if is_known else "it knows no stream of that name"
         return StoreFailure(FaultKind.UNANSWERED, cause, _GOOD + "check the broker, and run again")
     if isinstance(error, StorageError | Lost | NotTaken | OSError):
-        said = redacted(str(error)) or "it does not answer"
-        return StoreFailure(FaultKind.UNANSWERED, said, _GOOD + _REACH)
+        text = redacted(str(error)) or "it does not answer"
+        return StoreFailure(FaultKind.UNANSWERED, text, _GOOD + _REACH)
     return StoreFailure(FaultKind.UNANSWERED, f"{name}: {redacted(str(error))}" if str(error) else name, _GOOD + _REACH)

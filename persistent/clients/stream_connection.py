@@ -36,8 +36,8 @@ class Lost(Exception):
 class NotTaken(Exception):
     """The broker did not accept records. ``id``: the first of their publishing ids, None if unknown."""
 
-    def __init__(self, said: str, id: int | None = None) -> None:
-        super().__init__(said)
+    def __init__(self, text: str, id: int | None = None) -> None:
+        super().__init__(text)
         self.id = id
 
 
@@ -56,12 +56,12 @@ class Chunk:
     def messages(self) -> list[bytes]:
         """The bytes of each record. ValueError if they cannot be decoded."""
         try:
-            found: list[bytes] = self.frame.get_messages()
+            messages: list[bytes] = self.frame.get_messages()
         except Exception as error:
             raise ValueError(f"the records cannot be decoded: {error}") from error
-        if len(found) != self.stop - self.first:
-            raise ValueError(f"a chunk claims {self.stop - self.first} records, and has {len(found)}")
-        return found
+        if len(messages) != self.stop - self.first:
+            raise ValueError(f"a chunk claims {self.stop - self.first} records, and has {len(messages)}")
+        return messages
 
 
 class StreamConnection:
@@ -121,10 +121,10 @@ class StreamConnection:
     @property
     def advertised(self) -> Address | None:
         """The address that this broker advertises, if any."""
-        said = self._client.server_properties or {}
-        if "advertised_host" not in said or "advertised_port" not in said:
+        properties = self._client.server_properties or {}
+        if "advertised_host" not in properties or "advertised_port" not in properties:
             return None
-        return str(said["advertised_host"]), int(said["advertised_port"])
+        return str(properties["advertised_host"]), int(properties["advertised_port"])
 
     async def close(self) -> None:
         """Close it, whatever its state."""
@@ -235,10 +235,10 @@ class StreamConnection:
             frames = []
         while not self._frames.empty():
             frames.append(self._frames.get_nowait())
-        found = [_chunk(frame) for frame in frames if frame is not None]
-        if not found and not self.is_alive:
+        chunks = [_chunk(frame) for frame in frames if frame is not None]
+        if not chunks and not self.is_alive:
             raise Lost("the connection was lost")
-        return found
+        return chunks
 
     async def more(self, count: int) -> None:
         """Request ``count`` more chunks."""
@@ -287,8 +287,8 @@ class StreamConnection:
 
     def _hear_refused(self, frame: Any) -> None:
         codes = sorted({error.response_code for error in frame.errors})
-        said = f"it did not accept {len(frame.errors)} records (code {', '.join(map(str, codes))})"
-        self._refused.append(NotTaken(said, min(error.publishing_id for error in frame.errors)))
+        text = f"it did not accept {len(frame.errors)} records (code {', '.join(map(str, codes))})"
+        self._refused.append(NotTaken(text, min(error.publishing_id for error in frame.errors)))
         self._confirmed.put_nowait(0)
 
     def _hear_moved(self, frame: Any) -> None:

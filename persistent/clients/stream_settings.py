@@ -111,14 +111,14 @@ def _addresses(servers: Any, port: int) -> tuple[Address, ...]:
         raise InvalidPipeline(
             "servers= is a URL: give 'host:port', several with commas; user and password belong to client="
         )
-    found = []
-    for one in servers.split(","):
-        host, colon, number = one.strip().rpartition(":")
+    addresses = []
+    for server in servers.split(","):
+        host, colon, number = server.strip().rpartition(":")
         if not colon:
-            host, number = one.strip(), str(port)
+            host, number = server.strip(), str(port)
         if not host or not number.isdecimal() or not 0 < int(number) < 1 << 16:
             raise InvalidPipeline(
-                f"servers={servers!r}: {one.strip()!r} is not 'host:port', such as 'localhost:{PORT}'"
+                f"servers={servers!r}: {server.strip()!r} is not 'host:port', such as 'localhost:{PORT}'"
             )
-        found.append((host, int(number)))
-    return tuple(found)
+        addresses.append((host, int(number)))
+    return tuple(addresses)
