@@ -40,16 +40,16 @@ def stored_mark(data: bytes, topic: str, has_records: bool, where: str) -> Journ
     if not data and not has_records:
         return JournalMark(topic)
     try:
-        found = JournalMark.decoded(data)
+        mark = JournalMark.decoded(data)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidPipeline(
             f"{where}: this log is not the journal of a topic: give the journal a folder of its own"
         ) from error
-    if found.topic != topic:
+    if mark.topic != topic:
         raise InvalidPipeline(
-            f"{where}: this is the journal of the topic {found.topic!r}: give {topic!r} one of its own"
+            f"{where}: this is the journal of the topic {mark.topic!r}: give {topic!r} one of its own"
         )
-    return found
+    return mark
 
 
 class TopicJournal:
@@ -250,15 +250,15 @@ class JournalMark:
         >>> JournalMark("t").after(MessagesLost("s", 4, 7, ""), JoinOptions()).lost
         3
         """
-        found = replace(self, place=self.place.after(event))
+        mark = replace(self, place=self.place.after(event))
         match event:
             case SessionBegan(session, first) if not self.place.session and options.late and not options.last:
-                return replace(found, begun=(session, first))
+                return replace(mark, begun=(session, first))
             case MessagesLost():
-                return replace(found, lost=self.lost + len(event))
+                return replace(mark, lost=self.lost + len(event))
             case SessionEnded(clean=False):
-                return replace(found, open_ends=self.open_ends + 1)
-        return found
+                return replace(mark, open_ends=self.open_ends + 1)
+        return mark
 
     def warnings(self) -> Iterator[str]:
         """What the journal lacks, a sentence each."""
@@ -274,22 +274,22 @@ class JournalMark:
             yield f"lacks {self.lost:,} messages that were lost since it began{ends}: see persistent dead-letters"
 
     def encoded(self) -> bytes:
-        said = {
+        fields = {
             "topic": self.topic,
             "place": self.place.encoded().decode(),
             "begun": list(self.begun),
             "lost": self.lost,
             "open_ends": self.open_ends,
         }
-        return json.dumps(said).encode()
+        return json.dumps(fields).encode()
 
     @staticmethod
     def decoded(mark: bytes) -> JournalMark:
         """The mark of such bytes. ValueError, KeyError, TypeError, AttributeError for other bytes."""
-        said: Any = json.loads(mark)
-        topic, place = str(said["topic"]), TopicPlace.decoded(said["place"].encode())
-        session, first = said["begun"]
-        return JournalMark(topic, place, (str(session), int(first)), int(said["lost"]), int(said["open_ends"]))
+        fields: Any = json.loads(mark)
+        topic, place = str(fields["topic"]), TopicPlace.decoded(fields["place"].encode())
+        session, first = fields["begun"]
+        return JournalMark(topic, place, (str(session), int(first)), int(fields["lost"]), int(fields["open_ends"]))
 
 
 _HEAD = struct.Struct("<BB16sQq")

@@ -73,8 +73,8 @@ class LoopThread:
 
     def let_go(self, nothing: int) -> None:
         """Put the descriptor ``nothing`` in the place of each socket. They stay open in the process that has them."""
-        for one in list(self._sockets()):
-            if (descriptor := one.fileno()) >= 0:
+        for open_socket in list(self._sockets()):
+            if (descriptor := open_socket.fileno()) >= 0:
                 os.dup2(nothing, descriptor, inheritable=False)
 
 

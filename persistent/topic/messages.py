@@ -204,8 +204,8 @@ class TopicPlace:
 
     def encoded(self) -> bytes:
         """The place as bytes, for the mark of a log."""
-        said = {"session": self.session, "next": self.next, "ended": self.ended, "left": [*self.left.items()]}
-        return json.dumps(said, separators=(",", ":")).encode()
+        fields = {"session": self.session, "next": self.next, "ended": self.ended, "left": [*self.left.items()]}
+        return json.dumps(fields, separators=(",", ":")).encode()
 
     @staticmethod
     def decoded(data: bytes) -> TopicPlace:
@@ -213,6 +213,6 @@ class TopicPlace:
         bytes."""
         if not data:
             return TopicPlace()
-        said: dict[str, Any] = json.loads(data)
-        left = {str(session): int(next_) for session, next_ in said["left"]}
-        return TopicPlace(str(said["session"]), int(said["next"]), bool(said["ended"]), left)
+        fields: dict[str, Any] = json.loads(data)
+        left = {str(session): int(next_) for session, next_ in fields["left"]}
+        return TopicPlace(str(fields["session"]), int(fields["next"]), bool(fields["ended"]), left)

@@ -139,16 +139,16 @@ class Ordering:
 
     def wanted(self, now: int, *, again: bool) -> list[Ask]:
         """Requests to send now: first requests, and with ``again`` repeated ones."""
-        found = self.asks.due(now) if again else []
+        numbers = self.asks.due(now) if again else []
         self._look_from = max(self._look_from, self.next)
         # Messages wait for all earlier ones, so do not request them from too far ahead.
         end = min(self._ripe, self.next + self._options.window + self._options.cache)
         while self._look_from < end and self.asks.has_room and not self._is_unrecovered(self._look_from):
             if self._look_from not in self._waiting:
                 self.asks.add(self._look_from, now)
-                found.append(self._look_from)
+                numbers.append(self._look_from)
             self._look_from += 1
-        return [Ask(self.session, first, stop) for first, stop in ranges(found)]
+        return [Ask(self.session, first, stop) for first, stop in ranges(numbers)]
 
     def unlinked(self) -> None:
         """The connection is gone, and with it the pending requests."""
@@ -173,24 +173,24 @@ class Ordering:
 
     def _hand_out(self, reason: str = "") -> list[TopicEvent]:
         """The events that have their turn. ``reason``: why all missing messages are lost."""
-        found: list[TopicEvent] = []
+        events: list[TopicEvent] = []
         while self.next < self.stop:
-            held = self._waiting.pop(self.next, None)
-            if isinstance(held, Sent):
-                self._waiting_bytes -= len(held.payload)
-                gap = held.again and held.number >= self.seam
-                found.append(TopicMessage(self.session, held.number, held.time, held.payload, held.again, gap))
+            entry = self._waiting.pop(self.next, None)
+            if isinstance(entry, Sent):
+                self._waiting_bytes -= len(entry.payload)
+                gap = entry.again and entry.number >= self.seam
+                events.append(TopicMessage(self.session, entry.number, entry.time, entry.payload, entry.again, gap))
                 self.next += 1
-            elif held is not None:
-                self._lose(found, self.next + 1, held)
+            elif entry is not None:
+                self._lose(events, self.next + 1, entry)
             elif (lost := self._lost(reason)) is not None:
-                self._lose(found, *lost)
+                self._lose(events, *lost)
             else:
                 break
         if self.ended and self.next == self.stop and not self._has_reported_end:
             self._has_reported_end = True
-            found.append(SessionEnded(self.session, self.stop, True))
-        return found
+            events.append(SessionEnded(self.session, self.stop, True))
+        return events
 
     def _lost(self, reason: str) -> tuple[int, str] | None:
         """Up to which number nothing will arrive, and why."""
@@ -202,12 +202,12 @@ class Ordering:
             return None
         return min([stop, *(number for number in self._waiting if number < stop)]), why
 
-    def _lose(self, found: list[TopicEvent], stop: int, reason: str) -> None:
-        last = found[-1] if found else None
+    def _lose(self, events: list[TopicEvent], stop: int, reason: str) -> None:
+        last = events[-1] if events else None
         if isinstance(last, MessagesLost) and last.stop == self.next and last.reason == reason:
-            found[-1] = MessagesLost(self.session, last.first, stop, reason)
+            events[-1] = MessagesLost(self.session, last.first, stop, reason)
         else:
-            found.append(MessagesLost(self.session, self.next, stop, reason))
+            events.append(MessagesLost(self.session, self.next, stop, reason))
         self.next = stop
         self.asks.drop_below(stop)
 
@@ -255,8 +255,8 @@ class Asks:
         self._asked.pop(number, None)
 
     def drop_below(self, number: int) -> None:
-        for one in [one for one in self._asked if one < number]:
-            del self._asked[one]
+        for earlier in [earlier for earlier in self._asked if earlier < number]:
+            del self._asked[earlier]
 
     def heard(self, now: int, *, moves: bool = False, answers: bool = False) -> None:
         """The sender was heard. ``moves``: by a message, or a part of one; ``answers``: it may be a requested one."""
@@ -269,36 +269,36 @@ class Asks:
 
     def due(self, now: int) -> list[int]:
         """The requests to repeat now. The delay of each doubles."""
-        found = [
+        numbers = [
             number for number, asked in self._asked.items() if now - max(asked.at, self._answered_at) >= asked.wait
         ]
-        for number in found:
+        for number in numbers:
             asked = self._asked[number]
             asked.at, asked.wait = now, min(2 * asked.wait, self._retry_max)
-        self.repeated += len(found)
-        return found
+        self.repeated += len(numbers)
+        return numbers
 
     def over(self) -> list[int]:
         """The requests that have timed out. They are removed."""
-        found = [
+        numbers = [
             number
             for number, asked in self._asked.items()
             if self._vouched - max(asked.since, self._moved) >= self._timeout
         ]
-        for number in found:
+        for number in numbers:
             del self._asked[number]
-        return found
+        return numbers
 
 
-def ranges(numbers: Iterable[int], most: int = ASK_MAX) -> Iterator[tuple[int, int]]:
-    """Numbers as ranges of at most ``most`` numbers.
+def ranges(numbers: Iterable[int], count_max: int = ASK_MAX) -> Iterator[tuple[int, int]]:
+    """Numbers as ranges of at most ``count_max`` numbers.
 
     >>> list(ranges([5, 3, 4, 9])), list(ranges(range(5), 2))
     ([(3, 6), (9, 10)], [(0, 2), (2, 4), (4, 5)])
     """
     first = stop = -1
     for number in sorted(numbers):
-        if number == stop and stop - first < most:
+        if number == stop and stop - first < count_max:
             stop += 1
             continue
         if stop > first:

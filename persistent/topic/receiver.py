@@ -130,14 +130,14 @@ class TopicReceiver:
             if fetched := _popped(self._fetched, most):
                 return fetched
             self._changed.wait_for(lambda: self._events or self._end is not None or self._closed, wait_s)
-            found = _popped(self._events, most)
-            self._events_bytes -= sum(map(_size, found))
-            if not found and self._end:
+            events = _popped(self._events, most)
+            self._events_bytes -= sum(map(_size, events))
+            if not events and self._end:
                 self._has_raised = True
                 raise SourceError(f"{self!r}: {self._end}")
             if self._is_paused and self._has_room and not self._closed:
                 self._thread.call(self._pause_or_go_on)
-        return found
+        return events
 
     def _mine(self) -> threading.Condition:
         """The lock, in the process that has the connection. Elsewhere it may be held by nobody, for ever."""
@@ -189,8 +189,8 @@ class TopicReceiver:
         """Tell the sender, which would wait for a return, and read until it has hung up."""
         if (transport := self._transport) is None:
             return
-        said = [effect.said for effect in self._receiving.leave() if isinstance(effect, Tell)]
-        transport.write(b"".join(map(encode, said)))
+        messages = [effect.said for effect in self._receiving.leave() if isinstance(effect, Tell)]
+        transport.write(b"".join(map(encode, messages)))
         if self._is_paused and not transport.is_closing():
             transport.resume_reading()
         self._hung_up.clear()
@@ -222,8 +222,8 @@ class TopicReceiver:
                 return
             for effect in step(self._now()):
                 match effect:
-                    case Tell(said):
-                        frames.append(encode(said))
+                    case Tell(message):
+                        frames.append(encode(message))
                     case Dial(link):
                         self._dial(link)
                     case HangUp(link):
@@ -310,12 +310,12 @@ class _ReceiverLink(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         receiver, link = self._receiver, self._link
         try:
-            said = self._frames.feed(data)
+            messages = self._frames.feed(data)
         except Garbled as error:
             reason = f"the program there is not a sender of this release: {error}"
             receiver._do(lambda now: receiver._receiving.refused(link, reason))
             return
-        receiver._do(lambda now: receiver._receiving.heard(link, said, now))
+        receiver._do(lambda now: receiver._receiving.heard(link, messages, now))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._receiver._unlinked(self._link, self._transport)
@@ -325,10 +325,10 @@ def _size(event: TopicEvent) -> int:
     return len(event.payload) if isinstance(event, TopicMessage) else 0
 
 
-def _popped(queue: deque[TopicEvent], most: int) -> list[TopicEvent]:
+def _popped(queue: deque[TopicEvent], count_max: int) -> list[TopicEvent]:
     """The first events of a queue, at most so many. Another thread may take some of them meanwhile."""
-    found: list[TopicEvent] = []
+    events: list[TopicEvent] = []
     with suppress(IndexError):
-        while len(found) < most:
-            found.append(queue.popleft())
-    return found
+        while len(events) < count_max:
+            events.append(queue.popleft())
+    return events

@@ -156,9 +156,9 @@ class Receiving:
             self._due = now
             return [HangUp(link), *self.tick(now)]
         if self.joined and self.ordering is not None:
-            found = self._out(self.ordering.tick(now))
+            effects = self._out(self.ordering.tick(now))
             self._meter.sample(now, self.ordering.stop, self.ordering.next)
-            return [*found, *self._asks(now, again=True)]
+            return [*effects, *self._asks(now, again=True)]
         if now < self._due:
             return []
         return self._seek(now)
@@ -201,42 +201,42 @@ class Receiving:
         """The peer is not a sender of this release."""
         return [self._give_up(reason)] if link == self._link and not self.given_up else []
 
-    def heard(self, link: int, said: Sequence[Spoken], now: int) -> list[ReceiverEffect]:
+    def heard(self, link: int, messages: Sequence[Spoken], now: int) -> list[ReceiverEffect]:
         """These messages arrived over a connection, in this order; or none, but a part of one."""
-        found: list[ReceiverEffect] = []
+        effects: list[ReceiverEffect] = []
         if not self._listens(link):
-            return found
+            return effects
         self._heard_at = now
-        if not said and self.joined and self.ordering is not None:
+        if not messages and self.joined and self.ordering is not None:
             self.ordering.moves(now)
-        for one in said:
-            found += self._hears(one, now)
+        for message in messages:
+            effects += self._hears(message, now)
             if not self._listens(link):
-                return found
-        found += self._asks(now, again=False)
+                return effects
+        effects += self._asks(now, again=False)
         order = self.ordering
         if self.joined and order is not None and order.ended and not order.behind:
-            found.append(Tell(Have(order.session, order.next)))
-        return found
+            effects.append(Tell(Have(order.session, order.next)))
+        return effects
 
     def _listens(self, link: int) -> bool:
         return link == self._link and self._is_linked and not self.given_up
 
-    def _hears(self, said: Spoken, now: int) -> list[ReceiverEffect]:
+    def _hears(self, message: Spoken, now: int) -> list[ReceiverEffect]:
         order = self.ordering
-        if isinstance(said, Refusal):
-            return [self._give_up(said.reason)]
-        if isinstance(said, Standing) and said.token:
-            self.answered = (said.token, said.session, said.next)
-        if isinstance(said, Standing) and not self.joined:
-            return self._meets(said, now)
-        if not self.joined or order is None or getattr(said, "session", "") != order.session:
+        if isinstance(message, Refusal):
+            return [self._give_up(message.reason)]
+        if isinstance(message, Standing) and message.token:
+            self.answered = (message.token, message.session, message.next)
+        if isinstance(message, Standing) and not self.joined:
+            return self._meets(message, now)
+        if not self.joined or order is None or getattr(message, "session", "") != order.session:
             return []
-        match said:
+        match message:
             case Standing():
-                return self._out(order.stands(said, now))
+                return self._out(order.stands(message, now))
             case Sent():
-                return self._out(order.comes(said, now))
+                return self._out(order.comes(message, now))
             case Gone(_, stop):
                 return self._out(order.gone(stop, now))
         return []
@@ -258,13 +258,13 @@ class Receiving:
             reason = f"the sender is at {standing.next:,} in a session of which this receiver has {known:,} messages"
             return [self._give_up(f"{reason}: two senders share a session, or the place belongs to another one")]
         self.joined, self._attempts, self._unanswered = True, 0, 0
-        found: list[TopicEvent] = []
+        events: list[TopicEvent] = []
         if self.ordering is None or self.ordering.session != standing.session:
-            found += self._leave(standing.session)
-            found += self._begin(standing, known)
+            events += self._leave(standing.session)
+            events += self._begin(standing, known)
         assert self.ordering is not None
-        found += self.ordering.stands(standing, now)
-        return self._out(found)
+        events += self.ordering.stands(standing, now)
+        return self._out(events)
 
     def _leave(self, session: str) -> list[TopicEvent]:
         """End the previous session, if there was one."""

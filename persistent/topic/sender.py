@@ -144,9 +144,9 @@ class TopicSender:
     def _checked_time(self, time: Any) -> int:
         if not hasattr(time, "__index__") or isinstance(time, bool):
             raise TypeError(f"{self!r}: time={time!r}: give whole milliseconds since 1970, such as int(1000 * seconds)")
-        if (found := int(time)) not in TIMES:
+        if (ms := int(time)) not in TIMES:
             raise ValueError(f"{self!r}: time={time!r}: give milliseconds since 1970, of at most 64 bits")
-        return found
+        return ms
 
     def close(self, linger: Duration = "5 s") -> None:
         """End the session. ``linger``: how long to wait for receivers that have not received everything yet, or have
@@ -257,10 +257,10 @@ class TopicSender:
             self._changed.notify_all()
         self._go_on()
 
-    def _heard(self, link: int, said: Sequence[Any]) -> None:
+    def _heard(self, link: int, messages: Sequence[Any]) -> None:
         with self._changed:
-            for one in said:
-                self._sending.heard(link, one)
+            for message in messages:
+                self._sending.heard(link, message)
             self._changed.notify_all()
             self._wake()
 
@@ -294,12 +294,12 @@ class _SenderLink(asyncio.Protocol):
         if self._is_over:
             return
         try:
-            said = self._frames.feed(data)
+            messages = self._frames.feed(data)
         except Garbled as error:
             self._is_over = True
             self._sender._garbled(self._link, error)
             return
-        self._sender._heard(self._link, said)
+        self._sender._heard(self._link, messages)
 
     def pause_writing(self) -> None:
         self.has_room = False
@@ -324,11 +324,11 @@ class _SenderLink(asyncio.Protocol):
         frames: list[bytes] = []
         size = 0
         try:
-            while self.has_room and size < _PART_BYTES and (said := self._sender._next(self._link)) is not None:
-                if isinstance(said, HangUp):
+            while self.has_room and size < _PART_BYTES and (message := self._sender._next(self._link)) is not None:
+                if isinstance(message, HangUp):
                     self._hang_up(frames)
                     return
-                frames.append(encode(said))
+                frames.append(encode(message))
                 size += len(frames[-1])
         finally:
             if frames and not self.transport.is_closing():

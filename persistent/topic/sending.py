@@ -96,7 +96,7 @@ class Sending:
         """Whether every receiver has confirmed that it has everything. One that has lost its connection is waited for
         as long as ``linger``: it may return."""
         some_return = any(now - since < linger for since in self._away.values())
-        return not some_return and all(one.have >= self.retained.next for one in self._joined.values())
+        return not some_return and all(joined.have >= self.retained.next for joined in self._joined.values())
 
     def publish(self, payload: bytes, time: int, now: int) -> int:
         """Send a new message to all receivers; returns its number."""
@@ -131,8 +131,8 @@ class Sending:
         is_full = len(self._silent) + len(self._joined) >= LINKS_MAX
         self._outboxes[link] = Outbox(self.session, self.retained, self._backlog_bytes)
         if is_full and not self._silent:
-            most = f"this sender has {LINKS_MAX:,} receivers, the most that it serves"
-            self.refuse(link, f"{most}: end some of them, or start another sender")
+            text = f"this sender has {LINKS_MAX:,} receivers, the most that it serves"
+            self.refuse(link, f"{text}: end some of them, or start another sender")
             return
         if is_full:
             first, *_ = self._silent
@@ -169,8 +169,8 @@ class Sending:
         """The connections to end that stand although their time is over: the other end does not read."""
         return [link for link, since in self._ending.items() if since is not None and now - since >= FAREWELL_MS]
 
-    def heard(self, link: int, said: Spoken) -> None:
-        match said:
+    def heard(self, link: int, message: Spoken) -> None:
+        match message:
             case Hello(topic) if topic != self.topic:
                 self.refuse(link, f"this sender publishes the topic {self.topic!r}, not {topic!r}")
             case Hello(_, token, receiver) if link in self._silent or link in self._joined:
@@ -191,9 +191,9 @@ class Sending:
 
     def next(self, link: int) -> Spoken | HangUp | None:
         """What to send next over a connection, or None."""
-        found = self._outboxes[link].next() if link in self._outboxes else None
-        self.resent += isinstance(found, Sent) and found.again
-        return found
+        message = self._outboxes[link].next() if link in self._outboxes else None
+        self.resent += isinstance(message, Sent) and message.again
+        return message
 
 
 ASKED_MAX = 4 * ASK_MAX
@@ -264,18 +264,18 @@ class Outbox:
         if not self._asked or not self._queue:
             self._lead = 0
         if self._asked and (self._lead <= 0 or not self._queue):
-            (found,) = self._retained.of(self._asked[0], self._asked[0] + 1)
+            (message,) = self._retained.of(self._asked[0], self._asked[0] + 1)
             self._pop_asked()
-            self._lead += _size(found)
-            return replace(found, again=True)
+            self._lead += _size(message)
+            return replace(message, again=True)
         return self._next_live() if self._queue else None
 
     def _next_live(self) -> Spoken | HangUp:
-        said = self._queue.popleft()
-        if isinstance(said, Sent):
-            self._bytes -= _size(said)
-            self._lead -= _size(said)
-        return said
+        message = self._queue.popleft()
+        if isinstance(message, Sent):
+            self._bytes -= _size(message)
+            self._lead -= _size(message)
+        return message
 
     def _pop_asked(self) -> None:
         self._is_asked.discard(heapq.heappop(self._asked))
@@ -303,9 +303,9 @@ class RetainedRow:
         return len(self._items) - self._gone
 
     def __getitem__(self, index: int) -> tuple[int, Sent]:
-        found = self._items[self._gone + index]
-        assert found is not None
-        return found
+        item = self._items[self._gone + index]
+        assert item is not None
+        return item
 
     def append(self, item: tuple[int, Sent]) -> None:
         self._items.append(item)

@@ -46,14 +46,14 @@ class Garbled(Exception):
     """The received bytes are not of this protocol, or of another version of it. The text is for users."""
 
 
-def encode(said: Spoken) -> bytes:
+def encode(message: Spoken) -> bytes:
     """The frame of a message of the protocol."""
-    kind, head, rest = _encoded(said)
+    kind, head, rest = _encoded(message)
     return _LENGTH.pack(1 + len(head) + len(rest)) + bytes([kind]) + head + rest
 
 
-def _encoded(said: Spoken) -> tuple[int, bytes, bytes]:
-    match said:
+def _encoded(message: Spoken) -> tuple[int, bytes, bytes]:
+    match message:
         case Hello(topic, token, receiver):
             return 1, _HELLO.pack(_MAGIC, VERSION, token, receiver), topic.encode()
         case Standing(session, low, next_, retains, ended, token):
@@ -178,7 +178,7 @@ class Frames:
     def feed(self, data: bytes) -> list[Any]:
         """The messages completed by these bytes. Garbled."""
         self._rest += data
-        found, start = [], 0
+        messages, start = [], 0
         while start + _LENGTH.size <= len(self._rest):
             (size,) = _LENGTH.unpack_from(self._rest, start)
             if size > self._bytes_max:
@@ -186,7 +186,7 @@ class Frames:
             stop = start + _LENGTH.size + size
             if stop > len(self._rest):
                 break
-            found.append(decode(bytes(self._rest[start + _LENGTH.size : stop])))
+            messages.append(decode(bytes(self._rest[start + _LENGTH.size : stop])))
             start = stop
         del self._rest[:start]
-        return found
+        return messages
