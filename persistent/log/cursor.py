@@ -99,15 +99,15 @@ class Cursor:
 
     def _is_there(self) -> bool:
         """Whether the log exists. CorruptLog if it did, or another one is in its place."""
-        found = self._folder.id if self._folder.find() else ""
-        if self._log not in ("", found):
-            there = f"the log {found} is in its place" if found else "it is gone"
+        log = self._folder.id if self._folder.find() else ""
+        if self._log not in ("", log):
+            there = f"the log {log} is in its place" if log else "it is gone"
             raise CorruptLog(
                 f"{self._folder}: the log {self._log} was read up to {self.position}, and now {there}: the position "
                 "names other records there, or none. Restore the log, or read the other one from its beginning"
             )
-        self._log = found
-        return bool(found)
+        self._log = log
+        return bool(log)
 
     def _entries(self, segment: Segment) -> Iterator[LogBatch]:
         if self.number is None:
@@ -188,7 +188,7 @@ def find_segment(folder: LogFolder, layout: LogLayout, is_before: Any) -> Segmen
     FileNotFoundError if the layout has changed.
     """
     low, high = layout.segments.start, layout.segments.stop
-    found: Segment | None = None
+    last: Segment | None = None
     while low < high:
         # The first segment is taken unchecked: earlier ones are gone.
         middle = (low + high) // 2
@@ -196,7 +196,7 @@ def find_segment(folder: LogFolder, layout: LogLayout, is_before: Any) -> Segmen
         if not segment.sealed and not segment.begun:
             high = middle
         elif is_before(segment.head) or middle == layout.segments.start:
-            found, low = segment, middle + 1
+            last, low = segment, middle + 1
         else:
             high = middle
-    return found
+    return last

@@ -140,7 +140,7 @@ class LogFolder:
         """Fence every earlier writer. The claim records which segment was sealed last, so its loss is noticed."""
         data = encode_document({"log": self.id, "newest": self.layout().newest, "writer": uuid.uuid4().hex})
         epoch = self.epoch() + 1
-        while (held := put_or_read(self.storage, _claim(epoch), data)) is not None and bytes(held) != data:
+        while (stored := put_or_read(self.storage, _claim(epoch), data)) is not None and bytes(stored) != data:
             epoch += 1
         return WriterClaim(epoch, data)
 
@@ -232,8 +232,8 @@ class LogFolder:
             if int(number) < first:
                 self.storage.delete(f"s/{number}")
         cuts = self._cuts()
-        for other in sorted(cuts, key=lambda name: _order(cuts[name]))[:-1]:
-            self.storage.delete(f"t/{other}")
+        for old_name in sorted(cuts, key=lambda name: _order(cuts[name]))[:-1]:
+            self.storage.delete(f"t/{old_name}")
 
     def _cut(self) -> Cut:
         return max(self._cuts().values(), key=_order, default=Cut())

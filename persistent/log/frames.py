@@ -68,15 +68,15 @@ class Frame:
         """Its records, without a copy."""
         start = self._offsets + _OFFSET_BYTES * (self.count + 1)
         offsets = data.slice(self._offsets, start - self._offsets)
-        found: pa.BinaryArray = pa.Array.from_buffers(
+        records: pa.BinaryArray = pa.Array.from_buffers(
             pa.binary(), self.count, [None, offsets, data.slice(start, self._size(data))]
         )
-        return found
+        return records
 
     def mark(self, data: pa.Buffer) -> bytes:
         start = self._offsets + _OFFSET_BYTES * (self.count + 1) + self._size(data)
-        found: bytes = data.slice(start, self.mark_bytes).to_pybytes()
-        return found
+        mark: bytes = data.slice(start, self.mark_bytes).to_pybytes()
+        return mark
 
     def checksum(self, data: pa.Buffer) -> int:
         """The CRC-32 of the frame and of its place."""
@@ -150,8 +150,8 @@ def frame_at(data: pa.Buffer, view: memoryview, seed: int, start: int) -> Frame 
     stop = start + HEADER_BYTES + size
     if magic != _MAGIC or stop > len(view):
         return None
-    found = zlib.crc32(view[start : start + _CHECKED_BYTES], seed)
-    if zlib.crc32(view[start + HEADER_BYTES : stop], found) != checksum or kind not in _KINDS:
+    header_checksum = zlib.crc32(view[start : start + _CHECKED_BYTES], seed)
+    if zlib.crc32(view[start + HEADER_BYTES : stop], header_checksum) != checksum or kind not in _KINDS:
         return None
     frame = Frame(Kind(kind), entry, count, number, durable, first, last, mark, start, stop)
     return frame if frame.fits(data) else None
@@ -161,12 +161,12 @@ def durable_beyond(data: pa.Buffer, seed: int, start: int) -> int:
     """The highest ``durable`` of the whole frames behind a broken place; 0 without one. Frames begin at words."""
     view = memoryview(data)
     text = bytes(view[start:])
-    most, at = 0, text.find(_MAGIC, _WORD)
+    durable, at = 0, text.find(_MAGIC, _WORD)
     while at >= 0:
         frame = frame_at(data, view, seed, start + at) if at % _WORD == 0 else None
-        most = max(most, frame.durable if frame else 0)
+        durable = max(durable, frame.durable if frame else 0)
         at = text.find(_MAGIC, at + 1 if frame is None else frame.stop - start)
-    return most
+    return durable
 
 
 _KINDS = frozenset(Kind)
@@ -177,9 +177,9 @@ def _columns(records: pa.BinaryArray | None) -> tuple[Any, Any]:
     if records is None or not len(records):
         return np.zeros(1, np.int32), b""
     _, offsets, data = records.buffers()
-    found = np.frombuffer(offsets, np.int32, len(records) + 1, _OFFSET_BYTES * records.offset)
-    start, stop = int(found[0]), int(found[-1])
-    moved = found if start == 0 else found - np.int32(start)
+    bounds = np.frombuffer(offsets, np.int32, len(records) + 1, _OFFSET_BYTES * records.offset)
+    start, stop = int(bounds[0]), int(bounds[-1])
+    moved = bounds if start == 0 else bounds - np.int32(start)
     return np.ascontiguousarray(moved), b"" if data is None else data.slice(start, stop - start)
 
 

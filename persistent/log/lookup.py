@@ -81,8 +81,8 @@ class Lookup:
             for frame in segment.entries():
                 if frame.count and frame.last >= time:
                     slot = int(np.searchsorted(frame.times(segment.data), time))
-                    found = LogPosition(segment.number, frame.entry, slot), frame.number + slot
-                    return max(found, (layout.cut.position, layout.cut.number))
+                    place = LogPosition(segment.number, frame.entry, slot), frame.number + slot
+                    return max(place, (layout.cut.position, layout.cut.number))
         ends = self._ends(layout)
         return ends.next, ends.next_number
 
@@ -140,8 +140,8 @@ class Lookup:
     def number(self, position: LogPosition) -> int:
         """How many records lie before a position."""
         cursor = Cursor(self._folder, position)
-        found = next(cursor.take(), None)
-        number = cursor.number if found is None else found.number
+        batch = next(cursor.take(), None)
+        number = cursor.number if batch is None else batch.number
         return self.ends(position.segment).next_number if number is None else number
 
     def _ends(self, layout: LogLayout) -> LogEnds:

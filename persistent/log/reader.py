@@ -149,8 +149,8 @@ class LogReader:
         """The cursor at the stored position. CorruptLog if the entry before it is not the one that was read."""
         text, entry = self._state.position, self._state.entry
         position = LogPosition.from_text(text) if text else None
-        found = self._log.checksum(position) if position is not None and entry else None
-        if found is not None and f"{found:08x}" != entry:
+        checksum = self._log.checksum(position) if position is not None and entry else None
+        if checksum is not None and f"{checksum:08x}" != entry:
             raise CorruptLog(
                 f"{self!r} has read up to {position}, and another entry, or none, is there now: the log is an older "
                 "copy, or has lost entries that were not synced. Restore it; or read it under another id, from where "

@@ -99,26 +99,26 @@ class Segment:
 
     @cached_property
     def head(self) -> Frame:
-        found = frame_at(self.data, memoryview(self.data), self._seed, 0)
-        if found is None or found.kind is not Kind.HEAD:
+        frame = frame_at(self.data, memoryview(self.data), self._seed, 0)
+        if frame is None or frame.kind is not Kind.HEAD:
             raise self._corrupt(0)
-        return found
+        return frame
 
     @property
     def facts(self) -> Mapping[str, Any]:
         """The facts of the writer in the HEAD."""
-        found: Mapping[str, Any] = json.loads(self.head.mark(self.data))
-        return found
+        facts: Mapping[str, Any] = json.loads(self.head.mark(self.data))
+        return facts
 
     @cached_property
     def seal(self) -> Frame:
         """The SEAL of a sealed segment."""
         size = self.data.size - _TRAILER_BYTES
         at = int.from_bytes(self.data[max(size, 0) :].to_pybytes(), "little")
-        found = frame_at(self.data, memoryview(self.data), self._seed, at) if 0 <= at < size else None
-        if found is None or found.kind not in ENDS or found.stop != size:
+        frame = frame_at(self.data, memoryview(self.data), self._seed, at) if 0 <= at < size else None
+        if frame is None or frame.kind not in ENDS or frame.stop != size:
             raise self._corrupt(max(size, 0))
-        return found
+        return frame
 
     @property
     def begun(self) -> bool:
@@ -138,10 +138,10 @@ class Segment:
         or all that are ``whole``."""
         start = start or self.head.stop
         if self.sealed:
-            found = self._sealed_frames(start)
+            all_frames = self._sealed_frames(start)
         else:
-            found = iter(self._whole(start) if whole else self._visible(start))
-        return (frame for frame in found if frame.kind is Kind.DATA)
+            all_frames = iter(self._whole(start) if whole else self._visible(start))
+        return (frame for frame in all_frames if frame.kind is Kind.DATA)
 
     def kept(self, mark: bytes) -> Remains:
         """The whole part of an open segment whose writer is gone. ``mark``: the last mark before it."""

@@ -202,8 +202,8 @@ class PutTail(_Adding):
         self._failed = True
         so_far = self.so_far
         data = b"".join([*self._parts, seal(self._folder.id, self.segment, so_far, self.size, last=last)])
-        held = put_or_read(self._folder.storage, sealed_name(self.segment), data)
-        if held is not None and not held.equals(pa.py_buffer(data)):
+        stored = put_or_read(self._folder.storage, sealed_name(self.segment), data)
+        if stored is not None and not stored.equals(pa.py_buffer(data)):
             raise fenced(self._folder)
         # A segment that was cut off meanwhile could be put again.
         self._refuse_fenced()

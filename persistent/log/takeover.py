@@ -78,7 +78,7 @@ def last_mark(folder: LogFolder) -> bytes:
         return b""
     last, opened = _ends(folder)
     mark = _next(last)[1].mark
-    return next((one.kept(mark).so_far.mark for one in opened if one.begun), mark)
+    return next((segment.kept(mark).so_far.mark for segment in opened if segment.begun), mark)
 
 
 def _ends(folder: LogFolder) -> tuple[Segment | None, list[Segment]]:

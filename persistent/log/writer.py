@@ -251,32 +251,32 @@ class LogWriter:
     def _times(self, count: int, times: Any) -> Any:
         if times is None:
             return np.full(count, max(wall_ms(), self._last_time), np.int64)
-        found = _whole(times, self._place)
-        if len(found) != count:
-            raise Refused(f"{self._place}: {count} records have {len(found)} times: give one for each record, or none")
-        earliest = np.append(np.int64(max(self._last_time, 0)), found)[:count]
-        back = np.flatnonzero(found < earliest)
+        stamps = _whole(times, self._place)
+        if len(stamps) != count:
+            raise Refused(f"{self._place}: {count} records have {len(stamps)} times: give one for each record, or none")
+        earliest = np.append(np.int64(max(self._last_time, 0)), stamps)[:count]
+        back = np.flatnonzero(stamps < earliest)
         if len(back):
             before = int(earliest[back[0]])
             raise Refused(
-                f"{self._place}: time {int(found[back[0]])} of record {int(back[0])} comes after {before}: the "
+                f"{self._place}: time {int(stamps[back[0]])} of record {int(back[0])} comes after {before}: the "
                 "times of a log never go back. Nothing of this entry was written. Omit times= for the time of "
                 "day, and put the time of the event into the record"
             )
-        return found
+        return stamps
 
 
 def _whole(times: Any, place: str) -> Any:
     """Times as int64. Refused for values that are no whole numbers of 64 bits, such as floats and NaT."""
-    found = np.asarray(times)
-    if not len(found):
-        return found.astype(np.int64)
-    if found.dtype.kind not in "iu" or found.max() > np.iinfo(np.int64).max:
+    stamps = np.asarray(times)
+    if not len(stamps):
+        return stamps.astype(np.int64)
+    if stamps.dtype.kind not in "iu" or stamps.max() > np.iinfo(np.int64).max:
         raise Refused(
             f"{place}: {times!r:.100} are no times: give whole milliseconds since the epoch. Nothing of this entry was "
             "written"
         )
-    return np.ascontiguousarray(found, np.int64)
+    return np.ascontiguousarray(stamps, np.int64)
 
 
 def is_entry(records: int, size: int) -> bool:
