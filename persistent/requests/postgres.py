@@ -79,10 +79,10 @@ class PostgresRequestLog:
                 f"INSERT INTO {self._table} (requester, id, reply) VALUES (%s, -1, '') ON CONFLICT DO NOTHING",
                 [requester],
             )
-            found = self._last(session, requester)
-            if is_answered(found, requester, id, digest, repr(self)):
-                assert found is not None
-                return found.reply
+            answered = self._last(session, requester)
+            if is_answered(answered, requester, id, digest, repr(self)):
+                assert answered is not None
+                return answered.reply
             reply = self._worked(session, requester, id, work)
             session.execute(f"UPDATE {self._table} SET content = %s WHERE requester = %s", [digest, requester])
             return reply
@@ -91,8 +91,8 @@ class PostgresRequestLog:
 
     def last(self, requester: str) -> int:
         """The last answered id, -1 if none was: a requester that has forgotten its ids continues after it."""
-        found = self._transact("read", lambda session: self._last(session, requester))
-        return -1 if found is None else found.id
+        answered = self._transact("read", lambda session: self._last(session, requester))
+        return -1 if answered is None else answered.id
 
     def forget(self, requester: str) -> None:
         """Forget a requester, for good: it must never ask again."""
@@ -111,19 +111,19 @@ class PostgresRequestLog:
         Until then ``working`` refers to nobody, so that a COMMIT by the work fails. A rollback resets it.
         """
         session.execute(f"UPDATE {self._table} SET working = '' WHERE requester = %s", [requester])
-        with closing(WorkSession(session, repr(self), lambda: self._is_working(session, requester))) as given:
+        with closing(WorkSession(session, repr(self), lambda: self._is_working(session, requester))) as work_session:
             try:
-                reply = checked_reply(work(given))
+                reply = checked_reply(work(work_session))
             except Exception as error:
-                given.check_not_ended(error)
+                work_session.check_not_ended(error)
                 raise
-            given.check_whole()
+            work_session.check_whole()
         stored = session.execute(
             f"UPDATE {self._table} SET id = %s, reply = %s, working = NULL WHERE requester = %s AND working = ''",
             [id, reply, requester],
         )
         if stored.rowcount != 1:
-            raise given.ended()
+            raise work_session.ended()
         return reply
 
     def _is_working(self, session: Session, requester: str) -> bool:

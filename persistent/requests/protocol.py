@@ -36,13 +36,13 @@ def digest_of(content: Any) -> bytes | None:
     return None if content is None else hashlib.sha256(content).digest()
 
 
-def is_answered(found: Answered | None, requester: str, id: int, content: bytes | None, place: str) -> bool:
+def is_answered(answered: Answered | None, requester: str, id: int, content: bytes | None, place: str) -> bool:
     """Whether this request was the last one answered; otherwise it is new. ``content``: the digest of its content.
     Refused if a later one was answered, or another one under this id."""
-    if found is None or id > found.id:
+    if answered is None or id > answered.id:
         return False
-    if id == found.id:
-        if None not in (content, found.content) and content != found.content:
+    if id == answered.id:
+        if None not in (content, answered.content) and content != answered.content:
             raise Refused(
                 f"{place}: request {id} of {requester!r} was answered before, with another content: its id was reused, "
                 "and the stored reply is that of the other request. Give each request a new id, larger than the last; "
@@ -50,7 +50,7 @@ def is_answered(found: Answered | None, requester: str, id: int, content: bytes 
             )
         return True
     raise Refused(
-        f"{place}: request {id} of {requester!r} arrived after {found.id} was answered: ids grow from request to "
+        f"{place}: request {id} of {requester!r} arrived after {answered.id} was answered: ids grow from request to "
         "request, and only the last reply is kept. It was answered before, or its id was reused: drop it. A "
         "requester that starts anew takes another name"
     )

@@ -60,10 +60,10 @@ class SqliteRequestLog:
         checked_request(requester, id)
         digest = digest_of(content)
         with self._transaction() as database:
-            found = self._last(database, requester)
-            if is_answered(found, requester, id, digest, repr(self)):
-                assert found is not None
-                return found.reply
+            answered = self._last(database, requester)
+            if is_answered(answered, requester, id, digest, repr(self)):
+                assert answered is not None
+                return answered.reply
             reply = self._worked(database, work)
             self._store(database, requester, id, reply, digest)
         return reply
@@ -71,8 +71,8 @@ class SqliteRequestLog:
     def last(self, requester: str) -> int:
         """The last answered id, -1 if none was: a requester that has forgotten its ids continues after it."""
         with self._transaction() as database:
-            found = self._last(database, requester)
-        return -1 if found is None else found.id
+            answered = self._last(database, requester)
+        return -1 if answered is None else answered.id
 
     def forget(self, requester: str) -> None:
         """Forget a requester, for good: it must never ask again."""
@@ -163,9 +163,9 @@ class WorkConnection(sqlite3.Connection):
 
     def cursor(self, factory: Any = sqlite3.Cursor) -> Any:
         """As of ``sqlite3``. The log finishes every cursor, whoever still holds it."""
-        found = super().cursor(factory)
-        self._cursors.add(found)
-        return found
+        cursor = super().cursor(factory)
+        self._cursors.add(cursor)
+        return cursor
 
     # The shortcuts of ``sqlite3`` make cursors that nobody else sees.
 
