@@ -2,9 +2,9 @@
 
     <url>/_published/<id>.json   {"id": <id>, "files": [{"name": ..., "rows": ...}, ...], "rows": ...}
 
-A list and its files do not change. A look finds those that did: of the batches that kept checkpoints know, by size and
-SHA-256; of earlier ones, by the names and rows of the list, and by what a reader of the file would notice. Files may be
-removed once they are listed; lists may not.
+A list and its files do not change. A look finds those that did. For a batch that a kept checkpoint knows, it compares
+size and SHA-256; for an earlier batch, the names and rows of the list, and what a reader of the file would notice.
+Files may be removed once they are listed; lists may not.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def no_list(id: int) -> bytes:
 def look_at_lists(storage: Storage, known: Known, on_progress: Callable[[int, int], None]) -> Iterator[Looked]:
     """Look at the lists up to the newest checkpoint, and at the files that they name. ``on_progress`` receives the
     number of lists looked at, and of all. The job can run meanwhile."""
-    # Before the lists: a file of a list that is yet to be put is not taken for one that no list names.
+    # Listed before the lists: otherwise a file whose list was put in between would count as unlisted.
     there = frozenset(storage.list(""))
     names = set(storage.list(PUBLISHED))
     ids = sorted(id for id in map(published_id, names) if 0 <= id <= known.newest and list_name(id) in names)
@@ -96,7 +96,7 @@ class _Folder:
     there: Collection[str]
 
     def counting(self, ids: Sequence[int]) -> list[int]:
-        """Those of these ids that no rollback has taken back by now."""
+        """The ids that no rollback has taken back by now."""
         marks = retractions(self.storage.list(RETRACTED)) if ids else ()
         return [id for id in ids if not is_retracted(list_name(id), marks)]
 
@@ -170,7 +170,7 @@ class _Folder:
             yield Looked(self._several(gone[len(first) :]), warning=text)
 
     def unlisted(self, named: Collection[str], unread: Collection[int]) -> Iterator[Looked]:
-        """The files that no list names. ``unread``: lists of which it is not known what they name."""
+        """The files that no list names. ``unread``: the ids of lists that are missing or cannot be read."""
         moving, newest = {*self.known.owed, *self.known.open, *unread}, self.known.newest
         marks = retractions(self.storage.list(RETRACTED))
         names = [name for name in sorted(self.there) if name not in named and not is_retracted(name, marks)]

@@ -143,7 +143,7 @@ class KafkaSink:
         self._place.change("append to", lambda: self._deliver(batch))
 
     def undo(self, retreat: Retreat) -> None:
-        """Append rows that take back what was appended since the target of a rollback, or none if that stays. Fenced,
+        """Append rows that take back those appended since the target of a rollback; none if the outputs stay. Fenced,
         StagedMissing, StorageError."""
         self._place.change("append to", lambda: self._undo(retreat))
 

@@ -100,8 +100,8 @@ class KafkaPlace:
         raise self.client.away(f"{what} topic {self.topic}", cause, monotonic_s() - began)
 
     def fenced(self, expected: SinkMark | None = None) -> SinkMark | None:
-        """The mark, which is valid until we write or another producer fences us. It is not read again if it is
-        ``expected`` to be as we left it."""
+        """The mark, which is valid until this producer writes, or another producer fences it. If ``expected`` is the
+        mark that this producer knows, the mark is not read again."""
         topic = self.client.topic(self.topic)
         if self._producer is not None and topic.id == self._id and expected is not None and expected == self._mark:
             return expected

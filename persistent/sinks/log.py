@@ -82,7 +82,7 @@ class LogSink:
         self._change(lambda writer: self._deliver(writer, batch))
 
     def undo(self, retreat: Retreat) -> None:
-        """Append rows that take back what was appended since the target of a rollback, or none if that stays. Fenced,
+        """Append rows that take back those appended since the target of a rollback; none if the outputs stay. Fenced,
         StagedMissing, StorageError."""
         self._change(lambda writer: self._undo(writer, retreat))
 
@@ -108,8 +108,8 @@ class LogSink:
             writer.close()
 
     def _change(self, change: Callable[[LogWriter], None]) -> None:
-        """Run ``change`` as the only writer of the log, which knows the last mark. After a fence, look again: what was
-        being added can be in the log."""
+        """Run ``change`` with the only writer of the log, which knows the last mark. If another writer fences it, run
+        ``change`` again with a new writer: the entry that was being added may or may not be in the log."""
         for _ in range(_TAKEOVERS_MAX):
             if self._writer is None or not self._writer.is_current():
                 self._writer = self.log.writer()

@@ -44,8 +44,9 @@ def claimed(mark: SinkMark | None, claim: Claim, place: str) -> SinkMark:
 
 
 def is_published(mark: SinkMark | None, batch: OutputBatch, place: str) -> bool:
-    """Whether the batch is published; otherwise the mark is to move from ``batch.before``. Fenced if the mark has
-    passed it; SinkMismatch if earlier batches are missing, or the place belongs to another job."""
+    """Whether the batch is published. If not, the mark is at ``batch.before``, and the sink moves it to
+    ``batch.number``. Fenced if the mark has passed the batch; SinkMismatch if earlier batches are missing, or the place
+    belongs to another job."""
     number = _number(mark, batch.job, place)
     if number in (batch.before, batch.number):
         return number == batch.number
@@ -55,14 +56,15 @@ def is_published(mark: SinkMark | None, batch: OutputBatch, place: str) -> bool:
 
 
 def is_settled(mark: SinkMark | None, batch: OutputBatch, place: str) -> bool:
-    """As ``is_published``, for a batch that a rollback still has to publish. A mark beyond it proves that it was
-    published before the batches that are taken back, which may have left no other proof. SinkMismatch as there."""
+    """Like ``is_published``, for a batch that a rollback publishes first. A mark beyond it is no error here, but
+    proves that the batch was published before those that the rollback takes back, which may have left no other proof.
+    SinkMismatch as for ``is_published``."""
     return _number(mark, batch.job, place) >= batch.number or is_published(mark, batch, place)
 
 
 def has_retreated(mark: SinkMark | None, retreat: Retreat, place: str) -> bool:
-    """Whether the rollback is done; otherwise the mark is to move from its present value. Fenced, SinkMismatch as
-    above."""
+    """Whether the rollback is done: the mark is at ``retreat.number``. If not, the sink moves it there from its present
+    value. Fenced if the mark has passed that number; SinkMismatch if the place belongs to another job."""
     number = _number(mark, retreat.job, place)
     if number > retreat.number:
         raise _passed(number, retreat.number, retreat.url, place)

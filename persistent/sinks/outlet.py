@@ -67,9 +67,9 @@ def abilities(sink: AnySink) -> tuple[str, ...]:
 def stage_accepted(
     place: Outlet, outputs: pa.Table, attempt: Attempt, key: tuple[str, ...], *, all_refused: bool
 ) -> tuple[Staged | None, list[tuple[int, InvalidPipeline]]]:
-    """Stage the rows that a sink can hold, None if there are none. Returns also the numbers of the refused rows, each
-    with the reason; without ``all_refused`` of the first one only, and then nothing is staged. InvalidPipeline for
-    columns."""
+    """Stage the rows that a sink can hold. Returns what was staged, None if nothing was, and the number of each refused
+    row with the reason. Without ``all_refused`` the first refused row is the only one returned, and nothing is staged.
+    InvalidPipeline for columns that the sink can never hold."""
     try:
         return place.stage(outputs, attempt.id, attempt.name(), key), []
     except InvalidPipeline:

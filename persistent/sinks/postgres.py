@@ -46,7 +46,7 @@ _INCOMING = quoted(INCOMING)
 _JOIN_MB = 64
 
 _Looked: TypeAlias = tuple[int | None, pa.Schema, tuple[str, ...]]
-"""The number of a table that was checked, and for which columns and key."""
+"""The server's number of a table that was checked, and the columns and the key that it was checked for."""
 
 
 class PostgresSink:
@@ -210,8 +210,8 @@ class PostgresSink:
         return None if row is None else SinkMark(*row)
 
     def _move(self, session: Session, prior: SinkMark | None, mark: SinkMark, *, made: bool = False) -> None:
-        """Set the mark from its present value: one row changes, otherwise it has moved. ``made``: the table exists, and
-        belongs to this job. Its rows written in another mode are not taken back in this one."""
+        """Move the mark from ``prior``. Moved unless one row changes: another writer was first. ``made``: the table
+        exists, and belongs to this job. If the mode has changed, rows of the earlier mode cannot be taken back."""
         if prior is None:
             done = session.execute(
                 f"INSERT INTO {self._marks} VALUES (%s, %s, %s, %s, 0, %s) ON CONFLICT DO NOTHING",

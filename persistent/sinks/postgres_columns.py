@@ -56,7 +56,7 @@ INDEX_COLUMNS_MAX = 32
 _KEY_BYTES_MAX = 2_600
 """A row of an index has at most 2,704 bytes, including the window and headers."""
 _NUMBER_BYTES, _DECIMAL_BYTES = 8, 32
-"""What another column of the key takes in an index, at most; of a text or bytes, the header and the padding."""
+"""The most bytes that another column of the key takes in an index; for a text or bytes, its header and padding."""
 _SYSTEM_COLUMNS = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
 _WRITABLE: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_string,

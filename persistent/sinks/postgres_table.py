@@ -48,7 +48,7 @@ class PostgresTable:
         return quoted(*self.schema, name)
 
     def number(self, session: Session, table: str | None = None) -> int | None:
-        """The server's number of this table, or another; None if it does not exist."""
+        """The server's number of this table, or of ``table`` (a quoted name); None if it does not exist."""
         (number,) = session.execute("SELECT to_regclass(%s)::oid::bigint", [table or self.target]).fetchone()
         return None if number is None else int(number)
 
@@ -113,8 +113,9 @@ class PostgresTable:
         return int(revision or 0)
 
     def fit_images(self, session: Session, columns: Sequence[str] = ()) -> tuple[tuple[str, ...], bool]:
-        """Make the table of replaced rows, with these columns and those of earlier outputs. Returns its columns that
-        the target also has, and whether it existed. They get the target's present types, so values stay unchanged."""
+        """Create the table of replaced rows, or add ``columns`` to those of earlier outputs. Returns the columns that
+        the target has too, and whether the table existed. They get the target's present types, so values stay
+        unchanged."""
         kinds = {column: kind for column, kind, _ in self._columns(session, self.target)}
         image_kinds = {column: kind for column, kind, _ in self._columns(session, self.images)}
         if not image_kinds:

@@ -39,18 +39,18 @@ class Sink(Protocol):
 
     A sink may also have:
     ``retract(first, stop)``: take back what was published under the ids ``first <= id < stop``; twice has the effect of
-    once. It must hold against a fenced driver that stalls in ``publish`` and continues after it.
+    once. The effect must hold even if a fenced driver that stalled in ``publish`` continues afterwards.
     ``mark(first, stop)``: called before ``sweep`` and ``retract``; from then on nothing under these ids counts.
     ``tidy()``: delete what was published after it had been taken back.
     ``staged(job)``: the names of the staged files of this job, so that ``gc`` can list and sweep them.
     ``newest()``: the highest id under which anything is published, -1 if none, so that a checkpoint that has lost its
     newest manifest is detected.
     ``look(known, on_progress)``: look at what is published, and change nothing; yields a ``Looked`` for each thing.
-    ``check(outputs, key)``: raise ``InvalidPipeline`` for rows that it can never hold, and without rows for such
-    columns. The driver calls it with the claim, without rows; workers call it where they stage, with fewer and fewer
-    rows, until the refused rows are alone.
-    ``refused_keys(keys)``: the rows of key columns (without the window) that it can never hold: masks, each with the
-    reason. Workers call it with the keys of records before these count.
+    ``check(outputs, key)``: raise ``InvalidPipeline`` for rows that the sink can never hold; for a table without rows,
+    for columns that it can never hold. The driver calls it without rows when it claims. Workers call it when they
+    stage, and after a refusal with smaller and smaller parts, until each refused row is alone.
+    ``refused_keys(keys)``: the rows of key columns (without the window) that the sink can never hold, as masks, each
+    with the reason. Workers call it with the keys of records, before the records count.
     ``guarantee()``: its ``Promise``; without it, exactly-once. ``close()``: called when a run has ended or failed.
     ``address``: equal for two sinks at one place.
     """
@@ -70,12 +70,12 @@ class Sink(Protocol):
 class Claim:
     """A job that claims its sink.
 
-    ``shown``: the number of a batch of this job that is known to be published; 0 without one. ``began``: whether it has
-    claimed this sink before, as batches staged for it prove: then its mark must exist. ``heir_of``: jobs whose place in
-    the sink this job takes over, because it started from a savepoint of theirs, if their newest batch there has the
-    number ``inherited``; its own batches follow that one. ``schema``: the columns of the outputs, of type null while
-    the type of a key is unknown; those of ``key``, which includes the window, identify the rows of a batch. ``url``: of
-    the checkpoint, for errors.
+    ``shown``: the number of the newest batch of this job that is known to be published; 0 without one. ``began``:
+    whether the job has claimed this sink before, as batches staged for the sink prove: then its mark must exist.
+    ``heir_of``: the jobs from whose savepoint this job started. It takes over their place in the sink if the newest
+    batch there has the number ``inherited``, and its own batches follow that batch. ``schema``: the columns of the
+    outputs; a key column has the type null while its type is unknown. ``key``: the names of the columns, the window
+    included, that identify a row of a batch. ``url``: of the checkpoint, for errors.
     """
 
     job: str
@@ -92,10 +92,10 @@ class Claim:
 class OutputBatch:
     """All outputs of a checkpoint for one sink.
 
-    ``number``: grows from batch to batch, even into a job that starts from a savepoint of another; ``before``: the
-    number of the previous batch for this sink, 0 for the first. The sink may forget how to take back batches with a
-    number at or below ``oldest``. ``id``: of the checkpoint, as users see it; ``url``: of the checkpoint. ``key``: as
-    in a ``Claim``. ``rows``: how many are staged; a sink that ``replaces`` is given fewer, if rows are taken back and
+    ``number``: grows from batch to batch, and on into a job that starts from the savepoint of another job; ``before``:
+    the number of the previous batch for this sink, 0 for the first. ``oldest``: the sink may forget how to take back
+    batches up to this number. ``id``: of the checkpoint, as users see it; ``url``: of the checkpoint. ``key``: as in a
+    ``Claim``. ``rows``: the number of staged rows; a sink that ``replaces`` receives fewer if rows are taken back and
     published again. ``tables`` reads the staged outputs, and raises ``StagedMissing``.
     """
 
@@ -120,12 +120,12 @@ class OutputBatch:
 
 @dataclass(frozen=True)
 class Retreat:
-    """A rollback, as a sink sees it: everything numbered ``first`` or above is taken back, and the mark becomes
-    ``number``, the one before the next batch. ``first`` is None if the outputs stay. ``staged``: batches below
-    ``first`` that may be unpublished, oldest first: they count, so they are published first. ``key``, ``id``, ``url``:
-    as in a batch. ``undoing``: for a sink that can only append, what it appends once all of ``staged`` is published,
-    which then has later batches too: for its mark, the batch of this ``number`` whose rows take back those from
-    ``first`` on. None if the outputs stay, or the sink takes them back in place.
+    """A rollback, as a sink sees it: the sink takes back the batches from the number ``first`` on, and moves its mark
+    to ``number``, which the next batch has as ``before``. ``first`` is None if the outputs stay. ``staged``: batches
+    below ``first`` that may be unpublished, oldest first: they count, so the sink publishes them first. ``key``,
+    ``id``, ``url``: as in a batch. ``undoing``: for a sink that can only append; ``staged`` then has the batches from
+    ``first`` on too. Once all of them are published, ``undoing(mark)`` gives the batch with this ``number`` whose rows
+    take back the rows from ``first`` on. None if the outputs stay, or the sink takes them back in place.
     """
 
     job: str
@@ -140,9 +140,9 @@ class Retreat:
 
 @dataclass(frozen=True)
 class Known:
-    """What a checkpoint knows of a sink: ``batches`` for it, by the ids that kept checkpoints staged them under, up to
-    the ``newest`` checkpoint. Those of the ids in ``owed`` may wait to be published; of those in ``open`` it is not
-    known whether they were. All others are published."""
+    """What a checkpoint knows of a sink. ``batches``: the staged files of each batch, by the id that a kept checkpoint
+    staged it under, up to the ``newest`` checkpoint. A batch in ``owed`` may not be published yet; whether a batch in
+    ``open`` is published is unknown. All other batches are published."""
 
     job: str
     newest: int
@@ -158,8 +158,8 @@ class Known:
 
 @dataclass(frozen=True)
 class Looked:
-    """Something that a sink has looked at, with its size. ``fault``: how it differs from what was published;
-    ``warning``: what may be lost; ``note``: what may be so."""
+    """A file, table or entry that a sink has looked at, with its size. ``fault``: how it differs from what was
+    published; ``warning``: what may be lost; ``note``: what may be in order."""
 
     place: str
     bytes: int = 0
@@ -176,16 +176,17 @@ class BatchSink(Protocol):
     Only the driver calls it. ``claim`` comes first: a sink belongs to one job, and raises ``SinkMismatch`` for every
     other, without changing anything. It does not fence. ``deliver`` comes after the checkpoint is committed, and again
     after a crash: the sink moves a mark from ``batch.before`` to ``batch.number`` in the transaction that writes the
-    rows. If the mark already has that number, the batch is published; any other raises ``Fenced``, if it has passed
-    this batch, or ``SinkMismatch``, if earlier batches are missing. A batch can be without rows; its mark counts.
+    rows. A mark at ``batch.number`` means that the batch is published already. Any other mark above ``batch.before``
+    raises ``Fenced``; a mark below it raises ``SinkMismatch``, because earlier batches are missing. A batch without
+    rows moves the mark too.
 
     It may also have:
     ``retract(retreat)``: publish ``retreat.staged``, take back the later batches, and move the mark to
     ``retreat.number``, so that no fenced driver can publish outputs that were taken back. Marks never decrease.
     A second call has no effect.
-    ``undo(retreat)``, for a sink with a mark that can only append: publish ``retreat.staged``; then what
-    ``retreat.undoing`` gives for its mark, as a batch, or, if the outputs stay, only move the mark to
-    ``retreat.number``. Its rows are kept as long as a rollback can go back to before them.
+    ``undo(retreat)``, for a sink with a mark that can only append: publish ``retreat.staged``; then publish the batch
+    that ``retreat.undoing`` gives for the mark or, if the outputs stay, only move the mark to ``retreat.number``. The
+    staged rows are kept as long as a rollback can go back to before them.
     ``resume(retreat)``, for a sink that cannot take back: publish ``retreat.staged`` and move the mark to
     ``retreat.number``; later outputs stay, so ``retreat.first`` is None.
     ``look(known, on_progress)``: as for a ``Sink``.
@@ -193,9 +194,9 @@ class BatchSink(Protocol):
     pickled.
     ``newest(job)``: the number in the mark of this job, -1 if there is none.
     ``guarantee()``, ``close()`` and ``address``: as for a ``Sink``.
-    ``replaces``: whether it keeps only the newest row of a key and window. A batch then has one row of each, by
-    ``key``; of a session that is taken back, it is the one with ``retracted`` = true, or the new one of the same
-    borders. Other corrections that take back a row, or add to it, are refused.
+    ``replaces``: whether the sink keeps only the newest row of a key and window. A batch then has one row for each
+    ``key``; for a session that is taken back, the row with ``retracted`` = true or, if a new session has the same
+    borders, the new row. Other corrections that take back a row, or add to it, are refused.
     """
 
     def claim(self, claim: Claim) -> None: ...

@@ -1,9 +1,9 @@
 """A RabbitMQ sink publishes the outputs as messages and waits until the broker has confirmed each.
 
-A message that the broker cannot route is returned, yet confirmed: an error. After a connection was lost it is sent
-again for a while: a broker that starts can answer before it has its queues. A message that is refused (nack) or not
-confirmed in time may or may not be stored: it is sent again, and each time its confirmation is awaited twice as long.
-So are the messages in flight when the connection was lost.
+The broker returns a message that it cannot route, and confirms it all the same: this is an error. But if a connection
+was lost before, the sink sends the message again for a while: a broker that starts can answer before it has its queues.
+A message that is refused (nack) or not confirmed in time may or may not be stored: the sink sends it again, and waits
+twice as long for its confirmation each time. It does the same with the messages in flight when a connection is lost.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from persistent.text.spelling import spelled
 _ROWS: Final = 65_536
 _ROW_BITS: Final = 32
 _NUMBER_MAX: Final = (1 << 31) - 1
-"""Of a batch: it has the most digits."""
+"""The number of a batch with the most digits: with it, a row has its largest message."""
 
 
 class RabbitQueueSink:

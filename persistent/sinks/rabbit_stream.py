@@ -131,7 +131,7 @@ class RabbitStreamSink:
             self._write(batch, place_mark)
 
     def undo(self, retreat: Retreat) -> None:
-        """Append rows that take back what was appended since the target of a rollback, if that is not to stay."""
+        """Append rows that take back those appended since the target of a rollback; none if the outputs stay."""
         place_mark = self._there(retreat.url)
         for batch in retreat.staged:
             if not is_settled(place_mark.mark, batch, repr(self)):

@@ -51,8 +51,8 @@ def checked_mode(mode: str, kind: str) -> str:
 
 @dataclass(frozen=True)
 class Statements:
-    """``target`` and ``images``, quoted; ``columns`` of the target, and those of its ``key``; ``insert``: the verb that
-    prevents rows from being dropped."""
+    """``target``, ``images``: the quoted names of the table and of the table of replaced rows; ``columns``: the columns
+    of the target; ``key``: its key columns; ``insert``: the verb that prevents rows from being dropped."""
 
     target: str
     images: str
@@ -70,7 +70,7 @@ class Statements:
         return f"DELETE FROM {self.target} WHERE {quoted(REVISION)} >= {first}"
 
     def save(self, source: str, number: int) -> str:
-        """Keep the rows that those of ``source`` will replace. Added rows are recognised by their revision."""
+        """Keep the rows that the rows of ``source`` will replace. Added rows are recognised by their revision."""
         # A row of another program has no revision.
         images = {REVISION: f"coalesce(t.{quoted(REVISION)}, 0)"}
         values = [images.get(name, f"t.{quoted(name)}") for name in self.columns]
@@ -80,9 +80,10 @@ class Statements:
         )
 
     def upsert(self, source: str, known: Sequence[str] = ()) -> str:
-        """Upsert the rows of ``source``; the largest revision of a key wins. A batch has a key once: a second row of it
-        is not taken, and is missing in the count of rows. ``known``: the columns of these outputs and of earlier ones.
-        A row that replaces one has its mark as a new row does, also if outputs have that mark no more."""
+        """Upsert the rows of ``source``; the largest revision of a key wins. A batch has each key once: the table does
+        not take a second row of a key, so that row is missing in the count. ``known``: the columns of these outputs and
+        of earlier ones. If ``retracted`` is one of them, and these outputs lack it, a replaced row gets its default, as
+        a new row does."""
         newer = f"coalesce({self.target}.{quoted(REVISION)}, 0) < excluded.{quoted(REVISION)}"
         forgotten = [name for name in known if name == RETRACTED and name not in self.columns]
         return f"{self._put(source, forgotten)} WHERE {newer}"
@@ -92,8 +93,8 @@ class Statements:
         return f"DELETE FROM {self.images} WHERE {quoted(BATCH)} <= {oldest}"
 
     def restore(self, first: int) -> tuple[str, ...]:
-        """Take back the batches from ``first`` on: the rows before them return, all others are deleted. Their rows have
-        a revision of theirs, and the first rows that they replaced have a lower one."""
+        """Take back the batches from ``first`` on: the rows from before them return, and their own rows are deleted. A
+        row of these batches has a revision from ``first`` on; the first row that they replaced has a lower one."""
         since = f"{quoted(BATCH)} >= {first}"
         before = f"{since} AND {quoted(REVISION)} < {first}"
         numbered = (
@@ -138,8 +139,8 @@ def columns_of(schema: pa.Schema, key: Sequence[str], mode: str, place: str) -> 
 
 
 def default_of(columns: pa.Schema, name: str) -> str:
-    """The default of a column of the table. A row counts unless it is marked as taken back: those from before the
-    outputs had that mark, which is their last column, and those since they have it no more.
+    """The DEFAULT clause of a column of the table, or "". A row counts unless ``retracted``, the last column of outputs
+    that have it, is true: so rows count that were written before the outputs had this column, or since they lack it.
 
     >>> default_of(pa.schema([("page", pa.string()), ("revision", pa.int64()), ("retracted", pa.bool_())]), "retracted")
     ' DEFAULT false'
@@ -190,7 +191,7 @@ def gone(place: str, number: int, creation: str, mode: str) -> SinkMismatch:
 
 
 def looked_at(place: str, *, is_made: bool, is_there: bool) -> Iterator[Looked]:
-    """What a look says of a table: a fault if it is gone, although it was made. Its rows are not looked at."""
+    """The result of a look at a table: a fault if it was made and is gone. Its rows are not read."""
     if is_made and not is_there:
         yield Looked(place, fault="is gone, although this job has published there. Restore it from a copy")
 

@@ -212,8 +212,8 @@ class SqliteSink:
     def _move(
         self, database: sqlite3.Connection, prior: SinkMark | None, mark: SinkMark, *, made: bool = False
     ) -> None:
-        """Set the mark. ``made``: the table exists, and belongs to this job. Its rows written in another mode are not
-        taken back in this one."""
+        """Move the mark from ``prior``. ``made``: the table exists, and belongs to this job. If the mode has changed,
+        rows written in the earlier mode can no longer be taken back."""
         database.execute(
             f"INSERT INTO {MARKS} VALUES (:target, :job, :number, :mode, 0, :made) ON CONFLICT (target) DO UPDATE SET "
             "job = :job, number = :number, mode = :mode, kept_from = iif(mode = :mode, kept_from, :found), "

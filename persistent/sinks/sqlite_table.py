@@ -81,8 +81,8 @@ class SqliteTable:
         return int(revision or 0)
 
     def fit_images(self, database: sqlite3.Connection, columns: Sequence[str] = ()) -> tuple[tuple[str, ...], bool]:
-        """Make the table of replaced rows, with these columns and those of earlier outputs. Returns its columns that
-        the target also has, and whether it existed. They have no type, so values stay unchanged."""
+        """Create the table of replaced rows, or add ``columns`` to those of earlier outputs. Returns the columns that
+        the target has too, and whether the table existed. The columns have no type, so values stay unchanged."""
         name = images_name(self.name)
         table, image_columns = quoted(name), self.columns(database, name)
         if not image_columns:
