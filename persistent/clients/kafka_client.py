@@ -136,7 +136,7 @@ class KafkaClient:
         return {number: Kept(min(firsts[number], stops[number]), stops[number], ends[number]) for number in partitions}
 
     def at_time(self, topic: str, partitions: Sequence[str], ms: int) -> dict[str, int]:
-        """The first offset with a timestamp of ``ms`` or later; without one, the end before the question."""
+        """The first offset with a timestamp of ``ms`` or later; without one, the end as it was before the request."""
         from confluent_kafka.admin import OffsetSpec
 
         stops = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.latest()))
@@ -146,7 +146,7 @@ class KafkaClient:
     def _offsets(
         self, topic: str, asked: Mapping[str, Any], *, committed: bool = True, least: int = 0
     ) -> dict[str, int]:
-        """The offset of each partition. Less than ``least`` is not an answer, as after a lost connection."""
+        """The offset of each partition. An offset below ``least``, as after a lost connection, is not an answer."""
         from confluent_kafka import IsolationLevel, TopicPartition
 
         wanted = {TopicPartition(topic, int(number)): spec for number, spec in asked.items()}
@@ -218,8 +218,8 @@ class KafkaClient:
         answers: Collection[str] = (),
     ) -> T:
         """``act()``, repeated with growing pauses while it raises an error that ``is_worth`` another try, as long as a
-        broker may be away; then its error. Those of ``answers`` count after some seconds. ``failed()`` is called before
-        each pause."""
+        broker may be away; then its error. An error named in ``answers`` is final after some seconds. ``failed()`` is
+        called before each pause."""
         import tenacity
 
         began, bound_ms = monotonic_s(), self._bound_ms
@@ -263,7 +263,7 @@ class KafkaClient:
         logger.warning(text, servers, what, seconds, bound, self.reports.cause(error))
 
     def waiting(self, what: str) -> str:
-        """What is waited for, for people."""
+        """The text for users that says what the run waits for."""
         return f"Kafka at {self._connection.servers}: cannot {what} yet: {self.reports.cause()}"
 
     def require_waiting(self, what: str, silent_s: float = _SILENT_SECONDS) -> None:
@@ -340,7 +340,7 @@ class KafkaClient:
 
     @contextmanager
     def consumer(self) -> Iterator[Any]:
-        """A consumer of this connection for one caller at a time. One that failed is not used again."""
+        """A consumer of this connection for one caller at a time. A consumer that failed is not used again."""
         from confluent_kafka import Consumer
 
         with self._lock:

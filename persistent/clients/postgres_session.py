@@ -28,7 +28,7 @@ _ENDLESS_PAUSES = (
     "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
 )
 _CONNECT_SECONDS_MIN, _CONNECT_SECONDS_MAX = 2, 10
-"""Of one attempt, which never exceeds the time left. The client treats one second as two."""
+"""The bounds of one attempt, which otherwise lasts for the time left. The client treats one second as two."""
 _AWAY = "Start the server, or check the network"
 _MISUSED = "Correct the statement, or its parameters"
 _AFTER_A_RUN = "Then run again: the last checkpoint is good"
@@ -78,8 +78,9 @@ class Moved(Exception):
 
 @dataclass(frozen=True)
 class Patiences:
-    """How long to wait, in milliseconds, for what. ``limits_pauses``: whether the server ends a transaction that pauses
-    for longer than ``call_ms`` between two statements; if not, it ends only those whose client is dead."""
+    """How long to wait, in milliseconds: for a server at first, for a call, and for a server that has answered before.
+    ``limits_pauses``: whether the server ends a transaction that pauses for longer than ``call_ms`` between two
+    statements; if not, it ends only transactions whose client is dead."""
 
     connect_ms: int
     call_ms: int
@@ -181,7 +182,7 @@ class Session:
             return int(cursor.rowcount)
 
     def _once(self, act: Callable[[Session], T]) -> tuple[T | None, Exception | None]:
-        """What ``act`` returned, or the error that it raised of its own. An error of the server is raised."""
+        """The result of ``act``, or the error that ``act`` raised itself. An error of the server is raised."""
         try:
             if self._connection is None:
                 self._connection = self._connect()
@@ -288,8 +289,8 @@ def psycopg(what: str = "PostgresSink") -> Any:
 
 
 def settings_of(dsn: str, what: str = "PostgresSink") -> dict[str, Any]:
-    """The settings in a connection string or URL. InvalidPipeline if it cannot be parsed; the text shows nothing of
-    it."""
+    """The settings in a connection string or URL. InvalidPipeline if it cannot be parsed; the error shows no part of
+    it, because a part may be the password."""
     client = psycopg(what)
     settings: dict[str, Any] | None = None
     if isinstance(dsn, str) and dsn:

@@ -15,7 +15,7 @@ _FRAME: Final = struct.Struct(">BHL")
 """The kind of a frame, its channel and the size of its content; one more byte ends it."""
 _HEADER_FRAME: Final = 2
 _CONTENT_BYTES: Final = 12
-"""Of a header frame, before the properties."""
+"""The size of a header frame before its properties."""
 _FLAGS: Final = struct.Struct(">H")
 _SIZE: Final = struct.Struct(">L")
 _CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS = 1 << 15, 1 << 14, 1 << 13
@@ -52,7 +52,8 @@ class Undecodable(dict[str, Any]):
 
 
 def decode_headers(encoded: bytes, offset: int) -> tuple[dict[str, Any], int]:
-    """The headers in a table, and the offset behind it. A name that is not UTF-8 is left out, such a text is bytes.
+    """The headers in a table, and the offset behind it. A header whose name is not UTF-8 is left out; a text that is
+    not UTF-8 is bytes.
 
     >>> decode_headers(b"\\x00\\x00\\x00\\x0b\\x01aT\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff", 0)
     ({'a': None}, 15)

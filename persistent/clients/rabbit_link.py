@@ -99,7 +99,7 @@ def pika() -> Any:
 
 
 def _connecting() -> Any:
-    """Where the client has the errors of a connection that cannot be made: they are not among its others."""
+    """The module with the client's errors of a connection that cannot be made: ``exceptions`` lacks them."""
     from pika.adapters.utils import connection_workflow
 
     return connection_workflow
@@ -295,12 +295,12 @@ class Unacknowledged:
         self._held.extend((number, tag, time) for number, tag in zip(numbers, tags, strict=True))
 
     def first(self, number: int, time: int) -> tuple[int, int]:
-        """The number and time of the first of them; these if there is none."""
+        """The number and the time of the first unacknowledged record; ``number`` and ``time`` if there is none."""
         return self._held[0][::2] if self._held else (number, time)
 
     def up_to(self, number: int) -> int | None:
-        """Remove the records up to this number; returns their last tag, None if there is none. Acknowledge it together
-        with all before."""
+        """Remove the records up to this number; returns the tag of the last one, None if there is none. The caller
+        acknowledges this tag and all before it."""
         tag = None
         while self._held and self._held[0][0] <= number:
             tag = self._held.popleft()[1]

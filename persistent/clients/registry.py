@@ -146,7 +146,7 @@ class Registry:
             references[name] = str(inner["schema"])
 
     def _surely(self, what: str, path: str, under_way: bool) -> Mapping[str, Any] | None:
-        """The answer. Its absence is believed only after it has lasted for some time."""
+        """The answer. None only after the registry has repeated for some time that it has no such object."""
         patience, began = Patience(), monotonic_s()
         answer = self._answer(what, path, under_way=under_way)
         while answer is None and monotonic_s() - began < self._doubt_seconds:

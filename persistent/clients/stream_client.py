@@ -67,8 +67,8 @@ class StreamClient:
         return self.asked(f"find the end of stream {stream!r} of", stream, _last_of(stream))
 
     def at_time(self, stream: str, ms: int) -> int:
-        """The first offset of the first chunk that the broker wrote at ``ms`` or later; without one, the end before the
-        question."""
+        """The first offset of the first chunk that the broker wrote at ``ms`` or later; without one, the end as it was
+        before the request."""
         end = self.last(stream)
         chunk = self.chunk(stream, TIMESTAMP, max(ms, 0))
         return chunk.first if chunk is not None else 0 if end is None else end.stop
@@ -150,7 +150,7 @@ class StreamClient:
     @contextmanager
     def connection(self, stream: str) -> Iterator[tuple[StreamConnection, Wait]]:
         """A connection to the leader of a stream for one caller at a time, and a function that waits for its answers.
-        One that failed is not used again."""
+        A connection that failed is not used again."""
         connection = self._loop.run(self._taken(stream), _CALL_SECONDS)
         try:
             yield connection, self._loop.run
