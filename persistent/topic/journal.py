@@ -66,7 +66,7 @@ class TopicJournal:
         self._has_ended = self._has_met = False
         self._mark = JournalMark(topic)
         self._gone: tuple[str, ...] = ()
-        """That a missing sender was taken for the end."""
+        """The warning that a missing sender was taken for the end of the topic; empty without one."""
         self._answered_s = monotonic_s()
         self._has_told_search = False
         self._asked = self._even = 0
@@ -103,7 +103,7 @@ class TopicJournal:
     def wait_until_even(self, wait: Duration) -> bool:
         """Wait until everything that the sender has published so far is journaled, or the topic is over.
 
-        A call after one that has waited in vain goes on with the same goal.
+        A call after a call that has timed out continues with the same goal.
         """
         if self._receiver is None:
             return True
@@ -115,12 +115,12 @@ class TopicJournal:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the journal lacks, in this run and in all later ones, and that a missing sender was its end."""
+        """What the journal lacks, for this run and all later ones, and whether a missing sender was its end."""
         return (*(f"{self._where}: {text}" for text in self._mark.warnings()), *self._gone)
 
     @property
     def is_searching(self) -> bool:
-        """Whether no sender answers, although none has ended the topic: what it may have published is not known."""
+        """Whether no sender answers, and the topic has not ended: what a sender may have published is unknown."""
         receiver = self._receiver
         return receiver is not None and receiver.tries > 0 and not self._mark.place.ended
 

@@ -1,7 +1,8 @@
 """An event loop in a thread of its own, for the connections of a sender or a receiver.
 
-A fork copies the sockets of a process, but not its threads. The copy would hold a port, and keep connections open, with
-nobody who serves them. So a forked process lets go of them, and whoever asks is told that it is in another process.
+A fork copies the sockets of a process, but not its threads. The copies would hold a port, and keep connections open,
+and no thread would serve them. So a forked process replaces its copies. A sender or a receiver that is used there
+raises an error.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ class LoopThread:
         self._thread.start()
 
     def call(self, do: Callable[..., None], *values: Any) -> None:
-        """Call this in the thread of the loop, soon. Not after ``stop``."""
+        """Call ``do(*values)`` in the thread of the loop, soon. Not allowed after ``stop``."""
         self.loop.call_soon_threadsafe(do, *values)
 
     def stop(self) -> None:
-        """End the loop and its thread, and wait for that. If it was interrupted, or another thread has called it, it
-        waits again."""
+        """End the loop and its thread, and wait until both have ended. A second call, as after an interrupt or from
+        another thread, only waits."""
         if self._stopping.acquire(blocking=False):
             self.call(self.loop.stop)
         if self._thread is not None:
@@ -60,7 +61,7 @@ class LoopThread:
         self.loop.close()
 
     async def _ended(self, end: Callable[[], Awaitable[None]]) -> None:
-        """Cancel what is under way, and wait until it has ended, and no connection is open."""
+        """Cancel the tasks of the loop, and wait until they have ended, and no connection is open."""
         await end()
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
@@ -72,15 +73,15 @@ class LoopThread:
                 return
 
     def let_go(self, nothing: int) -> None:
-        """Put the descriptor ``nothing`` in the place of each socket. They stay open in the process that has them."""
+        """Replace each socket by the descriptor ``nothing``. The sockets stay open in the original process."""
         for open_socket in list(self._sockets()):
             if (descriptor := open_socket.fileno()) >= 0:
                 os.dup2(nothing, descriptor, inheritable=False)
 
 
 async def settled() -> None:
-    """Wait until every task has ended. One that accepts a connection needs a few turns of the loop; cancelled, it would
-    leave the connection open until it is collected."""
+    """Wait until every task has ended. A task that accepts a connection needs a few turns of the loop; if it were
+    cancelled, the connection would stay open until it is collected."""
     for _ in range(_TURNS_MAX):
         if asyncio.all_tasks() == {asyncio.current_task()}:
             return

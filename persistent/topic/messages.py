@@ -84,8 +84,8 @@ class Have:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """A receiver needs nothing more, also if it has not heard which session this is. The sender hangs up: a receiver
-    that hung up itself could take this message along, if the sender was writing at that moment."""
+    """A receiver needs nothing more, even if it does not know the session yet. The sender hangs up, not the receiver:
+    if the receiver hung up while the sender was writing, this message could be lost with the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ Spoken = Hello | Standing | Sent | Gone | Ask | Have | Refusal | Leave
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """End a connection once everything before was sent."""
+    """End a connection once everything that waits before this was sent."""
 
     link: int
 
@@ -170,8 +170,9 @@ LEFT_MAX = 64
 
 @dataclass(frozen=True)
 class TopicPlace:
-    """Of ``session``, nothing before ``next`` is needed; ``ended``: nor anything else. ``left``: the same for earlier
-    sessions, the oldest first. A receiver that sees one of them again, behind a proxy, resumes where it left it."""
+    """How far a receiver has come: of ``session``, it needs no message before ``next``. ``ended``: it needs nothing
+    more of this session. ``left``: the ``next`` of earlier sessions, the oldest first. A receiver that meets an earlier
+    session again, as behind a proxy, resumes there."""
 
     session: str = ""
     next: int = 0
@@ -199,7 +200,7 @@ class TopicPlace:
                 return TopicPlace(session, next_, True, self.left)
 
     def known(self, session: str) -> int | None:
-        """The first number that is needed of a session seen before, or None."""
+        """The first number that the receiver needs of a session; None for a session that it has not seen."""
         return self.next if session == self.session else self.left.get(session)
 
     def encoded(self) -> bytes:

@@ -9,12 +9,12 @@
 Missing messages below ``ripe`` are requested, the oldest first. A message is lost if the sender no longer retains it,
 if its request has timed out, or if this receiver does not recover it. Losses are reported in their turn.
 
-A live message waits for earlier ones if few enough of them, and bytes enough for it, are ahead. Otherwise it is
-requested in its turn. If the earlier ones will not be requested, they are lost at once.
+A live message waits for earlier ones if it is at most ``cache`` numbers ahead, and has room. Otherwise it is requested
+in its turn. If the earlier ones will not be requested, they are lost at once.
 
 At most ``window`` messages are requested at a time. A sender answers the oldest first, and over an ordered connection.
-So as long as answers come, a request waits in line: it is repeated after a delay in which none came, which doubles. It
-is lost after a timeout in which nothing came but reports of the sender that it is there.
+So a request waits in line as long as answers come. After a delay without an answer it is repeated, and the delay
+doubles. The message is lost after a timeout in which only standings came, by which the sender shows that it is there.
 """
 
 from __future__ import annotations
@@ -224,8 +224,8 @@ class _Asked:
 class Asks:
     """The pending requests by message number, in order. Times are milliseconds of a clock that never goes back.
 
-    The clock of the timeout advances only while the sender is heard: a word from it vouches for the beat before it. So
-    a sender that was stopped, or could not be reached, or a receiver that was, has not been waited for.
+    The clock of the timeout advances only while the sender is heard: whatever arrives vouches for at most one beat
+    before it. So the time in which the sender could not be reached, or either of the two was stopped, does not count.
     """
 
     def __init__(self, options: JoinOptions) -> None:

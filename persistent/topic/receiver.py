@@ -67,14 +67,14 @@ class TopicReceiver:
         self._changed = threading.Condition()
         self._events: deque[TopicEvent] = deque()
         self._fetched: deque[TopicEvent] = deque()
-        """Before all others: what a loop has taken and not yet handed out."""
+        """Events that a loop has taken and not yet handed out. They come before ``_events``."""
         self._events_bytes = 0
         self._end: str | None = None
         self._closed = self._is_paused = self._has_raised = False
         self._link = self._token = 0
         self._transport: asyncio.Transport | None = None
         self._hung_up = asyncio.Event()
-        """Set when a connection has ended that was in use."""
+        """Set when the connection in use has ended."""
         self._dialling: asyncio.Task[None] | None = None
         self._now_s, self._looked_s = 0.0, monotonic_s()
         self._thread = LoopThread(f"topic {topic}", self._sockets)
@@ -116,8 +116,8 @@ class TopicReceiver:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more will arrive and everything was taken, also the reason if the receiver has given up:
-        until ``take`` has raised that, it has not ended."""
+        """Whether nothing more will arrive and everything was taken. A receiver that has given up has not ended until
+        ``take`` has raised the reason."""
         with self._mine():
             is_taken = not self._events and not self._fetched
             return is_taken and (self._closed or self._end == "" or self._has_raised)
@@ -140,7 +140,7 @@ class TopicReceiver:
         return events
 
     def _mine(self) -> threading.Condition:
-        """The lock, in the process that has the connection. Elsewhere it may be held by nobody, for ever."""
+        """The lock. SourceError in a forked process: the copy of a lock that was held at the fork stays held."""
         if self._thread.is_elsewhere:
             raise SourceError(
                 f"{self!r}: this receiver belongs to process {self._thread.process}, which this process was forked "
@@ -186,7 +186,7 @@ class TopicReceiver:
     # -- in the thread of the connection -----------------------------------------------------------------------------
 
     async def _leave(self) -> None:
-        """Tell the sender, which would wait for a return, and read until it has hung up."""
+        """Tell the sender, which would wait for this receiver to return, and read until the sender has hung up."""
         if (transport := self._transport) is None:
             return
         messages = [effect.said for effect in self._receiving.leave() if isinstance(effect, Tell)]
@@ -326,7 +326,7 @@ def _size(event: TopicEvent) -> int:
 
 
 def _popped(queue: deque[TopicEvent], count_max: int) -> list[TopicEvent]:
-    """The first events of a queue, at most so many. Another thread may take some of them meanwhile."""
+    """The first events of a queue, at most ``count_max``. Another thread may take some of them meanwhile."""
     events: list[TopicEvent] = []
     with suppress(IndexError):
         while len(events) < count_max:

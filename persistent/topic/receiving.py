@@ -165,7 +165,7 @@ class Receiving:
 
     @property
     def _patience(self) -> int:
-        """How long a connection may be silent. One on which Hello has no answer is likely to be nobody's."""
+        """How long a connection may be silent: less without an answer to Hello, as probably no sender is there."""
         silence = self._options.ms("silence")
         if self.joined:
             return silence
@@ -202,7 +202,7 @@ class Receiving:
         return [self._give_up(reason)] if link == self._link and not self.given_up else []
 
     def heard(self, link: int, messages: Sequence[Spoken], now: int) -> list[ReceiverEffect]:
-        """These messages arrived over a connection, in this order; or none, but a part of one."""
+        """These messages arrived over a connection, in this order. Without any, a part of a message arrived."""
         effects: list[ReceiverEffect] = []
         if not self._listens(link):
             return effects

@@ -176,7 +176,7 @@ class TopicSender:
                 self._changed.wait(min(left / 1_000, _TICK_S))
 
     def _mine(self) -> threading.Condition:
-        """The lock, in the process that has the connections. Elsewhere it may be held by nobody, for ever."""
+        """The lock. Refused in a forked process: the copy of a lock that was held at the fork stays held."""
         if self._thread.is_elsewhere:
             raise Refused(
                 f"{self!r}: this sender belongs to process {self._thread.process}, which this process was forked from, "
@@ -212,8 +212,8 @@ class TopicSender:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Let ``publish`` go on, unless this thread owes something to a connection that has room. One without room
-        belongs to a slow receiver, which holds nobody up."""
+        """Let ``publish`` go on, unless much waits for a connection that has room. A connection without room belongs to
+        a slow receiver, which delays nobody."""
         with self._changed:
             if self._unsent_bytes <= _UNSENT_BYTES_MAX:
                 return

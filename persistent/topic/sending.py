@@ -1,22 +1,22 @@
 """The sender as a state machine: its reaction to a publication, a message or the passing of time. No I/O.
 
 - Every message has the next number, and goes to all receivers that have joined.
-- A receiver joins with Hello, and the answer is the standing of the sender. Who says no Hello is hung up on.
-- A request is answered with the retained messages; for others the answer is that they are gone.
+- A receiver joins with Hello, and the answer is the standing of the sender. A connection without one is ended.
+- The sender answers a request with the messages that it retains, and reports that the others are gone.
 - The standing is repeated to all at intervals, so a receiver notices even the loss of the last message.
 
-Each connection has an outbox, and ``next`` takes from it while the connection has room. The sender remembers how far
-each receiver has everything, and for a while those that have lost their connection: they may return.
+Each connection has an outbox, and ``next`` takes from it while the connection has room. The sender remembers up to
+which number each receiver has everything. It also remembers receivers that lost their connection: they may return.
 
-What waits at a sender for one receiver.
+An outbox holds what waits for one receiver.
 
-Live messages and standings wait in their order, up to a limit of bytes; what exceeds it is dropped, and the receiver
-notices and requests it. Requested messages are remembered by number alone, so they take no room, are never dropped, and
-a repeated request changes nothing. They are sent oldest first. Both take turns, by bytes: however much there is of one,
-the other gets half of the connection.
+Live messages and standings wait in their order, up to a limit of bytes. A live message beyond the limit is dropped; the
+receiver notices, and requests it. Requested messages are remembered by number alone, so they take no room, are never
+dropped, and a repeated request changes nothing. They are sent oldest first. Live and requested messages take turns, by
+bytes: while both wait, each kind gets half of the connection.
 
-It retains the newest messages of its session, without a hole. A message is dropped when both minimums allow it, or when
-the hard limit is exceeded. The newest is kept.
+The sender retains the newest messages of its session, without a hole. It drops a message when both minimums allow it,
+or when the hard limit is exceeded. It always keeps the newest.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from persistent.topic.options import Retain
 BACKLOG_BYTES = 8 << 20
 LINKS_MAX = 1_000
 HELLO_MS = 10_000
-"""How long a connection may say no Hello."""
+"""How long a connection may last without a Hello."""
 FAREWELL_MS = 5_000
-"""How long a connection stays open for what was sent before, once it is to end."""
+"""How long a connection that is to end stays open, so that what was sent before arrives."""
 
 
 @dataclass
 class _Joined:
-    """A receiver that has joined. ``have``: nothing before it is needed; -1 before its first word about it."""
+    """A receiver that has joined. ``have``: it needs no message before this number; -1 until it reports one."""
 
     receiver: int
     have: int = -1
@@ -76,12 +76,12 @@ class Sending:
         self._beat_at = 0
         self._outboxes: dict[int, Outbox] = {}
         self._silent: dict[int, int] = {}
-        """By connection that has said no Hello: since when it stands."""
+        """For each connection without a Hello so far: when it was made."""
         self._joined: dict[int, _Joined] = {}
         self._ending: dict[int, int | None] = {}
-        """By connection that was refused, or whose receiver leaves: since when; None until the next tick."""
+        """For each connection that was refused, or whose receiver leaves: since when; None until the next tick."""
         self._away: dict[int, int] = {}
-        """By receiver that has lost its connection and still needs something: when that was."""
+        """For each receiver that still needs messages, and has lost its connection: when it lost it."""
 
     @property
     def standing(self) -> Standing:
@@ -93,8 +93,8 @@ class Sending:
         return len(self._joined)
 
     def is_received(self, now: int, linger: int = 0) -> bool:
-        """Whether every receiver has confirmed that it has everything. One that has lost its connection is waited for
-        as long as ``linger``: it may return."""
+        """Whether every receiver has confirmed that it has everything. A receiver that lost its connection less than
+        ``linger`` ms ago counts as one that has not: it may return."""
         some_return = any(now - since < linger for since in self._away.values())
         return not some_return and all(joined.have >= self.retained.next for joined in self._joined.values())
 
@@ -154,7 +154,7 @@ class Sending:
                 del self._away[first]
 
     def refuse(self, link: int, reason: str = "") -> None:
-        """Hang up on a connection. ``reason``: what a receiver needs to know; one that is told does not return."""
+        """Hang up on a connection. ``reason``: sent to the receiver, which then does not return; "" sends none."""
         if link in self._outboxes:
             self.refused += 1
             self._hang_up(link, reason)
@@ -166,7 +166,7 @@ class Sending:
         self._outboxes[link].refuse(link, reason)
 
     def overdue(self, now: int) -> list[int]:
-        """The connections to end that stand although their time is over: the other end does not read."""
+        """The connections that still exist ``FAREWELL_MS`` after they were to end: the other end does not read."""
         return [link for link, since in self._ending.items() if since is not None and now - since >= FAREWELL_MS]
 
     def heard(self, link: int, message: Spoken) -> None:
@@ -201,7 +201,7 @@ ASKED_MAX = 4 * ASK_MAX
 
 
 class Outbox:
-    """What waits for one receiver of ``session``. ``bytes_max``: of live messages, except for one alone."""
+    """What waits for one receiver of ``session``. ``bytes_max``: of live messages; one alone may have more."""
 
     def __init__(self, session: str, retained: Retained, bytes_max: int) -> None:
         self._session, self._retained, self._bytes_max = session, retained, bytes_max
@@ -291,8 +291,8 @@ _COMPACT_MIN = 1_024
 
 
 class RetainedRow:
-    """The retained messages with their times, oldest first. Each is as near as any other: in a deque, one in the middle
-    of millions is reached step by step."""
+    """The retained messages with their times, oldest first. Any message is reached at once; a deque would go step by
+    step to a message in the middle of millions."""
 
     def __init__(self) -> None:
         self._items: list[tuple[int, Sent] | None] = []
