@@ -35,7 +35,7 @@ class LogBatch:
         return len(self.records)
 
     def __getitem__(self, part: slice) -> LogBatch:
-        """The first records of the batch, as many as the slice says."""
+        """A batch of the first records. ``part``: a slice that begins at the first record."""
         return replace(self, times=self.times[part], records=self.records[part])
 
     @property
@@ -98,7 +98,7 @@ class Cursor:
             self._raise_beyond(layout.newest)
 
     def _is_there(self) -> bool:
-        """Whether the log exists. CorruptLog if it did, or another one is in its place."""
+        """Whether the log exists. CorruptLog if the log that was read is gone, or another log is in its place."""
         log = self._folder.id if self._folder.find() else ""
         if self._log not in ("", log):
             there = f"the log {log} is in its place" if log else "it is gone"
@@ -124,7 +124,8 @@ class Cursor:
                 yield batch_of(segment, frame, skipped)
 
     def _refuse_beyond(self, segment: Segment) -> None:
-        """CorruptLog if the segment ends before the position, which was given: later ones follow from entries."""
+        """CorruptLog if the segment ends before the given position. Later positions are not checked: they follow from
+        entries that were read."""
         at, self._is_given = self.position, False
         stop = segment.seal.entry if segment.sealed else segment.kept(b"").so_far.entries
         if at.entry > stop or (at.entry == stop and at.slot):
@@ -169,7 +170,7 @@ def batch_of(segment: Segment, frame: Frame, skipped: int = 0) -> LogBatch:
 
 
 def grouped(batches: Iterable[LogBatch]) -> Iterator[list[LogBatch]]:
-    """The batches in groups, each of which fits one array: that of Arrow holds 2 GiB, and an entry at most 1 GiB."""
+    """The batches in groups that each fit one array: an Arrow array holds 2 GiB, and an entry at most 1 GiB."""
     group: list[LogBatch] = []
     rows = size = 0
     for batch in batches:

@@ -37,7 +37,7 @@ _NAMES: Final = {
 
 @dataclass(frozen=True)
 class WriterClaim:
-    """The claim of a writer: its epoch, and the bytes by which it is told from the claims of other logs."""
+    """The claim of a writer: its epoch, and the bytes that distinguish it from every other claim."""
 
     epoch: int
     data: bytes
@@ -53,8 +53,8 @@ class Cut:
 
 @dataclass(frozen=True)
 class LogLayout:
-    """The segments that exist. ``sealed``: the numbers of those behind the cut; ``newest``: the newest sealed one, 0 if
-    there is none; ``open``: the number and the epoch of the open one."""
+    """The segments that exist. ``sealed``: the numbers of the sealed segments behind the cut; ``newest``: the number of
+    the newest sealed segment, 0 if there is none; ``open``: the number and the epoch of the open segment."""
 
     cut: Cut
     sealed: range
@@ -80,7 +80,7 @@ class LogFolder:
         return self.storage.url
 
     def find(self) -> bool:
-        """Whether a log exists here now; then ``id`` is that of this log, which can have taken the place of another.
+        """Whether a log exists here now. If so, ``id`` is its id: the log can have taken the place of another one.
         CorruptLog, NewerFormat; InvalidPipeline if something else is here."""
         data = self._first_claim()
         if data is not None:
@@ -96,7 +96,7 @@ class LogFolder:
         except FileNotFoundError:
             others = self._names("c") + self.storage.list("") + self._names("s")
         try:
-            # They can be of a log that was made just now.
+            # These files can be of a log that was made just now.
             return self.storage.read(_claim(0)) if others else None
         except FileNotFoundError as error:
             if self._names("c"):
@@ -137,7 +137,7 @@ class LogFolder:
         return [name for name in self.storage.list(folder) if _NAMES[folder].fullmatch(name)]
 
     def claim(self) -> WriterClaim:
-        """Fence every earlier writer. The claim records which segment was sealed last, so its loss is noticed."""
+        """Fence every earlier writer. The claim records the newest sealed segment, whose loss is then noticed."""
         data = encode_document({"log": self.id, "newest": self.layout().newest, "writer": uuid.uuid4().hex})
         epoch = self.epoch() + 1
         while (stored := put_or_read(self.storage, _claim(epoch), data)) is not None and bytes(stored) != data:
@@ -149,8 +149,8 @@ class LogFolder:
         return int(self._names("c")[-1])
 
     def is_fenced(self, claim: WriterClaim) -> bool:
-        """Whether another writer has claimed since. Claims leave no gap, so the next epoch is the proof. StorageError
-        if the claim itself is gone: whatever this writer adds, no reader would find it."""
+        """Whether another writer has claimed since. Claims leave no gap, so a claim of the next epoch proves it.
+        StorageError if the claim itself is gone: no reader would find what this writer adds."""
         try:
             is_ours = bytes(self.storage.read(_claim(claim.epoch))) == claim.data
         except FileNotFoundError:
@@ -167,7 +167,7 @@ class LogFolder:
         return True
 
     def layout(self, start: int = 0) -> LogLayout:
-        """The layout of now. CorruptLog if a segment from number ``start`` on is missing."""
+        """The present layout. CorruptLog if a segment from number ``start`` on is missing."""
         missing: list[int] = []
         while True:
             # This order sees a segment that is sealed meanwhile, and what is behind an open one.
@@ -210,8 +210,8 @@ class LogFolder:
         return Segment(self.storage.read(name), self.id, number, sealed, f"{self}/{name}")
 
     def opened(self, number: int) -> list[Segment]:
-        """The open segments with a number, that of the highest epoch first. FileNotFoundError if one was sealed or
-        deleted in the meantime."""
+        """The open segments with this number, the highest epoch first. FileNotFoundError if one was sealed or deleted
+        in the meantime."""
         names = [f"o/{name}" for name in reversed(self._names("o")) if _open_parts(name)[0] == number]
         return [Segment(self.storage.read(name), self.id, number, False, f"{self}/{name}") for name in names]
 

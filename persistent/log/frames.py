@@ -23,7 +23,7 @@ import pyarrow as pa
 
 HEADER_BYTES = 64
 CONTENT_BYTES_MAX = 1 << 30
-"""Of one frame, because offsets have 32 bits."""
+"""The largest content of a frame, because offsets have 32 bits."""
 _MAGIC = b"PLG\x01"
 _HEADER = struct.Struct("<4sB3xIIIIQQqqQ")
 _CHECKED_BYTES = HEADER_BYTES - 8
@@ -135,7 +135,7 @@ def encode(
 
 
 def frames(data: pa.Buffer, seed: int, start: int = 0) -> Iterator[Frame]:
-    """The whole frames from a place on, up to the first that is not whole."""
+    """The whole frames from byte ``start`` on, up to the first that is not whole."""
     view = memoryview(data)
     while (frame := frame_at(data, view, seed, start)) is not None:
         yield frame
@@ -184,5 +184,5 @@ def _columns(records: pa.BinaryArray | None) -> tuple[Any, Any]:
 
 
 def _padded(size: int, before: int) -> int:
-    """``size``, with the zeros that follow ``before`` and it up to a word."""
+    """``size`` plus the number of zeros that fill up ``before + size`` to a word."""
     return size + -(before + size) % _WORD

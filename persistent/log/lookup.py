@@ -1,6 +1,6 @@
 """A lookup finds places in a log: its ends, a record by number or by time, and what lies before a position.
 
-Segments move while it looks: one is sealed, another is cut off. Then it looks again.
+A segment may be sealed or cut off during a lookup. Then the lookup begins again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def settled(look: Callable[P, T]) -> Callable[P, T]:
 
 
 class Lookup:
-    """Of the log in ``folder``, which exists."""
+    """Finds places in the log in ``folder``, which exists."""
 
     def __init__(self, folder: LogFolder) -> None:
         self._folder = folder
@@ -64,7 +64,7 @@ class Lookup:
 
     @settled
     def safe_end(self, start: int = 0) -> LogPosition:
-        """The position up to which a power loss takes nothing."""
+        """The position before which a power loss loses no record."""
         layout = self._folder.layout(start)
         if layout.open is not None:
             segment = self._folder.segment(layout, layout.open[0])

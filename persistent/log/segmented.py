@@ -111,10 +111,10 @@ class SegmentedLog:
     def truncate(self, before: LogPosition) -> LogPosition:
         """Cut off everything before a position, for good; returns the first position that remains.
 
-        Readers that reach a removed record raise RetentionGap. A position behind the end cuts off everything, and one
-        before an earlier cut nothing. If the writer does not sync each entry, only sealed segments are cut.
+        Readers that reach a removed record raise RetentionGap. A position behind the end cuts off everything, and a
+        position before an earlier cut nothing. If the writer does not sync each entry, only sealed segments are cut.
         """
-        # What is missing before it is no reason to refuse.
+        # A segment that is missing before the position is no reason to refuse.
         start = before.segment
         ends = self._lookup.ends(start) if self._folder.find() else LogEnds()
         position = min(before, self._lookup.safe_end(start) if ends.next_number else ends.next)
@@ -150,7 +150,7 @@ class SegmentedLog:
             self._folder.cut(cut)
 
     def _is_enough(self, kept_bytes: int, last_before: int) -> bool:
-        """Whether retention no longer keeps what is before a segment."""
+        """Whether retention no longer keeps the records before a segment."""
         by_bytes = self._keep_bytes is not None and kept_bytes >= self._keep_bytes
         return by_bytes or (self._keep_age is not None and last_before < wall_ms() - self._keep_age)
 
@@ -278,7 +278,7 @@ class SegmentedLog:
 
 @dataclass(frozen=True)
 class _ReaderPlaces:
-    """The log as a reader sees it that begins at ``initial``."""
+    """The log as a reader that begins at ``initial`` sees it."""
 
     log: SegmentedLog
     initial: str | int

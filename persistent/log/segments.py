@@ -122,7 +122,7 @@ class Segment:
 
     @property
     def begun(self) -> bool:
-        """Whether an open segment has a HEAD. Without one it has no entries; CorruptLog if it has some."""
+        """Whether an open segment has a HEAD. Without it no entry is there; CorruptLog if durable ones were there."""
         if frame_at(self.data, memoryview(self.data), self._seed, 0) is not None:
             return True
         if durable_beyond(self.data, self._seed, 0):
@@ -134,8 +134,8 @@ class Segment:
         return SoFar(0, self.head.number, self.head.last, b"", self.facts["bytes"])
 
     def entries(self, start: int = 0, *, whole: bool = False) -> Iterator[Frame]:
-        """Its entries, from ``start`` on, where an entry begins, or 0. Of an open segment: those that readers may see,
-        or all that are ``whole``."""
+        """The entries of the segment. ``start``: the byte where the first of them begins, or 0. Of an open segment, the
+        entries that readers may see; with ``whole``, all whole entries."""
         start = start or self.head.stop
         if self.sealed:
             all_frames = self._sealed_frames(start)

@@ -1,10 +1,12 @@
 """A takeover makes a writer the only one: it claims, seals what earlier writers left, and begins a segment behind it.
 
-No acknowledged entry is lost. Others are kept if they are whole. If an earlier writer is alive, it raises Fenced.
+No acknowledged entry is lost. Unacknowledged entries are kept if they are whole. An earlier writer that is still alive
+raises Fenced.
 
-A segment is put under its final name if that name is free, and many may try: a takeover that sleeps may wake up behind
-a later one, and so may a writer that is about to complete its segment. So the new writer puts a segment itself, even an
-empty one, and begins behind that. Then nobody before it has seen a segment of its number, and nobody can seal it.
+A segment is put under its final name if that name is free, and several writers may try: a takeover that sleeps may wake
+up after a later one, and so may a writer that is about to complete its segment. So the new writer itself puts a
+segment, even an empty one, and begins behind it. No earlier writer has seen the number of the segment that it begins,
+so none can seal that segment.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def _begin_behind(folder: LogFolder, claim: WriterClaim, each: bool) -> Tail:
         if _is_free(last, opened, claim):
             break
         data, ended = _whole_of(folder, claim, number, so_far, opened)
-        # From a later takeover on, what was read here may be what it is adding.
+        # After a later takeover, the entries that were read here may be those that its writer is adding.
         if folder.is_fenced(claim):
             raise fenced(folder)
         if put_or_read(folder.storage, sealed_name(number), data) is None and not ended:
@@ -61,8 +63,8 @@ def _is_free(last: Segment | None, opened: list[Segment], claim: WriterClaim) ->
 def _whole_of(
     folder: LogFolder, claim: WriterClaim, number: int, so_far: SoFar, opened: list[Segment]
 ) -> tuple[bytes, bool]:
-    """The bytes of a sealed segment, and whether its writer has ended the log with it: all that is whole of the first
-    of the ``opened`` segments that holds anything; an empty one of our own if none does."""
+    """The bytes of the segment to seal, and whether its writer has ended the log with it. It has all whole entries of
+    the first of the ``opened`` segments that has any, or that ends the log; without such a segment, it is empty."""
     for segment in opened:
         kept = segment.kept(so_far.mark) if segment.begun else None
         if kept is not None and kept.is_worth:

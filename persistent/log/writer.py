@@ -210,14 +210,14 @@ class LogWriter:
         self._set_timer()
 
     def _note_rolls(self) -> None:
-        """Report sealed segments: each full one, and of small ones every ``segment_bytes`` or ``_ROLLS_MAX``."""
+        """Call ``on_roll`` once ``segment_bytes`` bytes or ``_ROLLS_MAX`` segments were sealed since the last call."""
         now = self._tail.segment, self._tail.so_far.bytes_before
         if now[1] - self._rolled[1] >= self._segment_bytes or now[0] - self._rolled[0] >= _ROLLS_MAX:
             self._rolled = now
             self._on_roll()
 
     def _set_timer(self) -> None:
-        """With a time in the policy, sync the last acknowledged entry although no other follows."""
+        """If the policy has a time, sync the last acknowledged entry in time, even if no entry follows it."""
         if self._policy.ms is not None and self._unsynced and self._timer is None:
             self._timer = threading.Timer(self._policy.ms / 1_000, self._sync_late)
             self._timer.daemon = True
@@ -238,7 +238,7 @@ class LogWriter:
             self._timer = None
 
     def _refuse_fork(self) -> None:
-        """A process that was forked has the same file: it would write among the entries of the other."""
+        """Refused in a forked process: it has the same file, and would write among the entries of the other process."""
         if self._process != os.getpid():
             raise Refused(f"{self._place}: this writer belongs to process {self._process}. Open one in this process")
 
@@ -280,7 +280,7 @@ def _whole(times: Any, place: str) -> Any:
 
 
 def is_entry(records: int, size: int) -> bool:
-    """Whether this many records, of this size with their mark, fit one entry."""
+    """Whether ``records`` records fit one entry. ``size``: the bytes of the records and of their mark."""
     return size + _SLOT_BYTES * records + 16 <= CONTENT_BYTES_MAX
 
 
