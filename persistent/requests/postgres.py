@@ -106,9 +106,10 @@ class PostgresRequestLog:
             session.close()
 
     def _worked(self, session: Session, requester: str, id: int, work: Callable[[WorkSession], bytes]) -> bytes:
-        """The reply of ``work``, stored if the transaction is still the one in which it began.
+        """Run ``work``, and store and return its reply. StorageError unless the transaction in which it began goes on.
 
-        Until then ``working`` refers to nobody, so that a COMMIT by the work fails. A rollback resets it.
+        Until the reply is stored, ``working`` refers to no row, so that a COMMIT by the work fails. A rollback by the
+        work resets ``working``, so that no reply is stored.
         """
         session.execute(f"UPDATE {self._table} SET working = '' WHERE requester = %s", [requester])
         with closing(WorkSession(session, repr(self), lambda: self._is_working(session, requester))) as work_session:
@@ -191,7 +192,7 @@ _OVER = "the work of a request is over, and its session with it. Use the session
 
 
 class WorkRows:
-    """The rows that a statement returned. No way leads from them to the connection."""
+    """The rows that a statement returned. They give no access to the connection."""
 
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor

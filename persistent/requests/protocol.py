@@ -19,7 +19,7 @@ _ID_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class Answered:
-    """The last answered request of a requester. ``content``: the digest of its content, None if that was not given."""
+    """The last answered request of a requester. ``content``: the digest of its content, None if none was given."""
 
     id: int
     reply: bytes
@@ -38,7 +38,7 @@ def digest_of(content: Any) -> bytes | None:
 
 def is_answered(answered: Answered | None, requester: str, id: int, content: bytes | None, place: str) -> bool:
     """Whether this request was the last one answered; otherwise it is new. ``content``: the digest of its content.
-    Refused if a later one was answered, or another one under this id."""
+    Refused if a later request was answered, or a request with another content under this id."""
     if answered is None or id > answered.id:
         return False
     if id == answered.id:

@@ -2,7 +2,7 @@
 
 A work connection: the connection to SQLite of a request, which can do everything but end its transaction.
 
-SQLite asks about each statement before it runs (its authorizer), and is told to refuse what would end the transaction,
+SQLite calls an authorizer for each statement before it runs. The authorizer refuses what would end the transaction,
 write into another file, or weaken the journal.
 """
 
@@ -162,7 +162,7 @@ class WorkConnection(sqlite3.Connection):
         self._faults: list[str] = []
 
     def cursor(self, factory: Any = sqlite3.Cursor) -> Any:
-        """As of ``sqlite3``. The log finishes every cursor, whoever still holds it."""
+        """As in ``sqlite3``. The log closes every cursor at the end, even one that the work still holds."""
         cursor = super().cursor(factory)
         self._cursors.add(cursor)
         return cursor
@@ -182,7 +182,7 @@ class WorkConnection(sqlite3.Connection):
         return self.cursor().executescript(*words)
 
     def set_authorizer(self, *_: Any, **__: Any) -> None:
-        """Refused: the log has it."""
+        """Refused: the log itself needs the authorizer."""
         self._faults.append(_AUTHORIZER)
         raise sqlite3.ProgrammingError("not authorized: the request log has the authorizer")
 
@@ -195,7 +195,7 @@ class WorkConnection(sqlite3.Connection):
         super().close()
 
     def finish_cursors(self) -> None:
-        """A statement that is under way would hold its lock beyond the transaction, even beyond the connection."""
+        """Close the cursors: an unfinished statement would hold its lock beyond the transaction and the connection."""
         for cursor in list(self._cursors):
             with suppress(sqlite3.Error):
                 cursor.close()
@@ -212,14 +212,14 @@ class WorkConnection(sqlite3.Connection):
 
     @contextmanager
     def kept_whole(self) -> Iterator[None]:
-        """Refuse what would make the transaction less than whole, and everything after a rollback by SQLite itself,
-        which would be committed alone."""
+        """Refuse what would break up the transaction. After a rollback by SQLite itself, refuse every statement: its
+        changes would be committed alone."""
         super().set_authorizer(self._answer)
         try:
             yield
         finally:
             super().set_authorizer(None)
-            # The work's would be called with the rows of the log.
+            # A row_factory of the work would be called with the rows of the log.
             self.row_factory = None
 
     def _answer(self, action: int, word: str | None, value: str | None, *_: str | None) -> int:
