@@ -28,17 +28,17 @@ class OffsetStore(Protocol):
         """The version of the document of a reader, and the document; (0, b"") if there is none."""
 
     def swap(self, reader: str, version: int, data: bytes) -> bool:
-        """Replace the document if it still has this version. Whether it did, and no other writer has replaced it
-        since."""
+        """Replace the document if it still has this version. True if it was replaced, and no other writer has replaced
+        it since."""
 
     def close(self) -> None:
         """End the connection."""
 
 
 class ReaderState(Part, frozen=True):
-    """The contents of the document of a reader. ``position``: the text of the next one, "" if there is none. Of the
-    last record before it ``number`` is the next one's, and ``entry`` the checksum of its entry, if these are known.
-    ``lease``, ``process``: None before a reader took it."""
+    """The contents of the document of a reader. ``position``: the text of the position of the next record, "" if there
+    is none; ``number``: the number of the next record, None if unknown; ``entry``: the checksum, in hexadecimal digits,
+    of the entry with the last record before it, "" if unknown. ``lease``, ``process``: None before the first lease."""
 
     log: ShortText = ""
     position: ShortText = ""
@@ -57,7 +57,7 @@ class ReaderState(Part, frozen=True):
         """For how long the lease is still held, in milliseconds. The lease of a process that certainly ended is over.
 
         A lease that has more than twice its length left was taken by a clock that differs from ours by more than the
-        lease. It counts as over: its reader is fenced before it stores anything.
+        lease. It counts as over: the reader that took it is fenced before it stores anything.
         """
         left = max(0, self.until - now)
         is_over = self.lease is not None and left > 2 * self.lease
@@ -91,7 +91,7 @@ def checked_document(place: str, version: Any, data: Any) -> tuple[int, bytes]:
 
 
 def unreadable(place: str, fault: str) -> CorruptLog:
-    """The error of a document that is there, and is none."""
+    """The error for a document that exists and cannot be read."""
     return CorruptLog(
         f"{place}: the position of the reader is unreadable ({fault}). Restore the store from a copy; or read under "
         "another id, from where initial= says"

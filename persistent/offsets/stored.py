@@ -57,7 +57,7 @@ class StoredOffsets:
         """Nothing to do: a storage has no connection of its own."""
 
     def _numbers(self, reader: str) -> list[str]:
-        """The names of the documents, ascending. Other files beside them do no harm; alone they are no absence."""
+        """The names of the documents, ascending. CorruptLog if the folder has other files only: it is not absent."""
         names = self._storage.list(reader)
         numbers = [name for name in names if _NUMBER.fullmatch(name)]
         if names and not numbers:
