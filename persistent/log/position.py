@@ -37,7 +37,7 @@ class LogPosition(NamedTuple):
         return self._replace(slot=self.slot + 1)
 
     def to_bytes(self) -> bytes:
-        """25 bytes: a version, then three big-endian integers. Their order is that of the positions."""
+        """25 bytes: a version, then three big-endian integers. They sort in the order of the positions."""
         return _BYTES.pack(_VERSION, *self)
 
     @staticmethod

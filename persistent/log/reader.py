@@ -146,7 +146,7 @@ class LogReader:
             self.flush()
 
     def _opened(self) -> Cursor:
-        """The cursor at the stored position. CorruptLog if the entry before it is not the one that was read."""
+        """The cursor at the stored position. CorruptLog if the entry before it is not the entry that was read."""
         text, entry = self._state.position, self._state.entry
         position = LogPosition.from_text(text) if text else None
         checksum = self._log.checksum(position) if position is not None and entry else None

@@ -1,8 +1,9 @@
 """A request has the name of its requester and an id that grows from request to request.
 
 The last id of each requester is its high-water mark. A request above it is processed, and its reply is stored with the
-new mark, in one transaction. A request at it gets the same reply again. A request below it is refused, because its
-reply is gone and the requester has moved on. So is a request at it whose content differs from that of the answered one.
+new mark, in one transaction. A request at the mark gets the same reply again, but is refused if its content differs
+from the content of the answered request. A request below the mark is refused, because its reply is gone and the
+requester has moved on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A file sink is a folder of Parquet or JSON lines files; a list, put once, publishes those of a checkpoint."""
+"""A file sink is a folder of Parquet or JSON lines files. A list, put once, publishes the files of a checkpoint."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class FileSink:
                 self._empty_list(published_id(name))
 
     def published(self) -> list[str]:
-        """The names of the files that exist and count: those of every list that was not taken back.
+        """The names of the files that exist and count: the files in every list that was not taken back.
 
         A reader that removes files once they are listed must remember their names: on a store without rename, a driver
         that stalls while publishing may put such a file again. CorruptCheckpoint if a list cannot be read.

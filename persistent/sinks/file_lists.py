@@ -101,7 +101,7 @@ class _Folder:
         return [id for id in ids if not is_retracted(list_name(id), marks)]
 
     def missing_lists(self, ids: Sequence[int]) -> Iterator[Looked]:
-        """The lists that must exist, and do not: those of the newest batch, and those after the oldest list."""
+        """The missing lists: the list of the newest batch must exist, and every list after the oldest one."""
         published = self.known.published
         for id in self.counting([number for number in published if number not in ids]):
             if id == published[-1] or id > min(ids, default=id):
@@ -199,7 +199,7 @@ class _Folder:
 
 
 def _files_of(id: int, data: bytes) -> dict[str, int]:
-    """The files in a list, with their rows. ValueError, KeyError or TypeError if it is not that of this checkpoint."""
+    """The files in a list, with their rows. ValueError, KeyError or TypeError if it is another list."""
     body = json.loads(data)
     files = {str(file["name"]): int(file["rows"]) for file in body["files"]}
     if body["id"] != id or any(published_id(name) != id for name in files):

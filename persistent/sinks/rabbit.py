@@ -168,7 +168,7 @@ _WAIT_MAX_SECONDS: Final = 60.0
 _STILL_SECONDS: Final = 1.0
 _NOTE_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 2.0
-"""How long to wait for the broker when a connection is closed: one that stands still never answers."""
+"""How long to wait for the broker when a connection is closed: a broker that stands still never answers."""
 
 
 @dataclass(frozen=True)

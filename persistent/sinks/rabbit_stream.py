@@ -5,7 +5,7 @@ A place in RabbitMQ streams is a stream of rows, with a stream of marks beside i
 
 Rows have publishing ids under the name ``persistent``: the number of a batch and of a row in it, in one integer. The
 broker ignores a record whose id is not above the last, from any writer, and confirms it. So a row has one id for good,
-and ids never go back. Rows are numbered in the order of the batch, which is that of its staged files: the same after a
+and ids never go back. Rows are numbered in the order of the staged files of the batch, which is the same after a
 crash. A writer sends the rows of a batch in order, from the first one each time it connects, so the stored rows are
 always the first ones. When all are confirmed, the mark is appended to ``<stream>-persistent-marks``, under an id of its
 own. There an older mark is ignored, and of two equal ones the first is kept; the writer learns which by reading the

@@ -184,7 +184,7 @@ class SqliteSink:
 
     @contextmanager
     def _transaction(self, what: str, *, changes: bool = True) -> Iterator[sqlite3.Connection]:
-        """A transaction that alone may write, from its first statement on; without ``changes``, one that reads."""
+        """A transaction that alone may write, from its first statement on; without ``changes``, it only reads."""
         try:
             with closing(self._connect()) as database:
                 database.execute("BEGIN IMMEDIATE" if changes else "BEGIN")

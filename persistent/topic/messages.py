@@ -129,7 +129,7 @@ class TopicMessage:
     @property
     def delivery(self) -> str:
         """How it arrived: "retransmit", "late-join" or "live". A message that fills a gap is a retransmission, although
-        it was sent again as those of a late join are.
+        it was requested like the messages of a late join.
 
         >>> TopicMessage("s", 4, 0, b"", again=True, gap=True).delivery, TopicMessage("s", 5, 0, b"").delivery
         ('retransmit', 'live')

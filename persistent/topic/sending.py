@@ -127,7 +127,7 @@ class Sending:
             self._outboxes[link].report(self.standing)
 
     def linked(self, link: int, now: int) -> None:
-        """A connection was made. If there are too many, one that has said no Hello gives way."""
+        """A connection was made. If there are too many, a connection without a Hello gives way."""
         is_full = len(self._silent) + len(self._joined) >= LINKS_MAX
         self._outboxes[link] = Outbox(self.session, self.retained, self._backlog_bytes)
         if is_full and not self._silent:
