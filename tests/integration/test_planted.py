@@ -82,17 +82,17 @@ class MarkGoesBack(PostgresSink):
 class AnyMark(PostgresSink):
     """Moves the mark from wherever it stands, so that who slept publishes after a retraction."""
 
-    def _move(self, session: Session, found: SinkMark | None, mark: SinkMark, **more: Any) -> None:
+    def _move(self, session: Session, prior: SinkMark | None, mark: SinkMark, **more: Any) -> None:
         super()._move(session, self._mark(session), mark, **more)
 
 
 class TwoTransactions(PostgresSink):
     """Commits the rows, then the mark."""
 
-    def _move(self, session: Session, found: SinkMark | None, mark: SinkMark, **more: Any) -> None:
+    def _move(self, session: Session, prior: SinkMark | None, mark: SinkMark, **more: Any) -> None:
         session.execute("COMMIT")
         session.execute("BEGIN")
-        super()._move(session, found, mark, **more)
+        super()._move(session, prior, mark, **more)
 
 
 def _told_by_suite(rule: str) -> Story:
