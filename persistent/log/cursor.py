@@ -35,8 +35,13 @@ class LogBatch:
         return len(self.records)
 
     def __getitem__(self, part: slice) -> LogBatch:
-        """A batch of the first records. ``part``: a slice that begins at the first record."""
-        return replace(self, times=self.times[part], records=self.records[part])
+        """A batch of consecutive records; ValueError for a slice with a step."""
+        start, _, step = part.indices(len(self))
+        if step != 1:
+            raise ValueError(f"{part} leaves out records, but a batch has consecutive ones: give no step")
+        first = self.first._replace(slot=self.first.slot + start)
+        records, times = self.records[part], self.times[part]
+        return replace(self, first=first, number=self.number + start, times=times, records=records)
 
     @property
     def next(self) -> LogPosition:

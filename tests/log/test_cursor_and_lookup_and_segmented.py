@@ -55,6 +55,17 @@ def test_a_position_and_a_number_name_the_same_record(url: str) -> None:
         log.position_of(61)
 
 
+def test_a_part_of_a_batch_knows_where_its_records_are(url: str) -> None:
+    """It had the position and the number of the batch's first record, whichever was its own."""
+    log = filled(url)
+    for batch in log.read():
+        for part in (batch[1:], batch[-1:], batch[:2], batch[1:1]):
+            assert log.position_of(part.number) == part.first
+            assert part.records.to_pylist() == [b"%d" % n for n in range(part.number, part.number + len(part))]
+        with pytest.raises(ValueError, match="give no step"):
+            batch[::2]
+
+
 @pytest.mark.parametrize(("option", "limit"), [("_GROUP_BYTES", 10), ("_GROUP_ROWS", 5)])
 def test_groups_of_batches_have_a_bound_in_rows_and_bytes(
     monkeypatch: pytest.MonkeyPatch, url: str, option: str, limit: int
