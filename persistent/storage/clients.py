@@ -61,11 +61,11 @@ def modules_of(url: str) -> tuple[str, ...]:
     """
     if "://" not in url:
         return ()
-    found = []
+    modules = []
     for part in url.split("::"):
         scheme = part.partition("://")[0].lower()
-        found.append(_CLIENTS.get(scheme) or _chosen(scheme))
-    return tuple(dict.fromkeys(module for module in found if module))
+        modules.append(_CLIENTS.get(scheme) or _chosen(scheme))
+    return tuple(dict.fromkeys(module for module in modules if module))
 
 
 def why_not(module: str, error: BaseException) -> str:

@@ -51,8 +51,8 @@ class Diagnosis:
 def probe(url: str, *, rounds: int = _ROUNDS) -> Diagnosis:
     """Probe the store in a folder. Leaves only ``DOCTOR`` behind, if ``open_storage`` requires it.
 
-    ``rounds``: the number of races; fewer if they are slow, because a create in two halves then leaves a long gap
-    between them. Takes up to a minute. Failed probes are in the diagnosis, not raised.
+    ``rounds``: the number of races. On a slow store fewer are enough: there, a create in two steps leaves a long gap
+    between the steps. Takes up to a minute. Failed probes are in the diagnosis, not raised.
 
     >>> import tempfile
     >>> probe(tempfile.mkdtemp(), rounds=3).is_safe
@@ -133,7 +133,7 @@ def _list(storage: Storage, name: str) -> str:
     folder, _, stem = name.rpartition("/")
     for number in range(5):
         storage.put_if_absent(f"{name}-{number:02d}", b"")
-        listed = [found for found in storage.list(folder) if found.startswith(stem)]
+        listed = [file for file in storage.list(folder) if file.startswith(stem)]
         if listed != [f"{stem}-{known:02d}" for known in range(number + 1)]:
             raise _Unfit(f"after {number + 1} files were created, a list shows {len(listed)}")
     return "a list shows a file as soon as it is created"
@@ -195,22 +195,22 @@ def _race_of_threads(storage: Storage, name: str, rounds: int) -> str:
 
 
 def _create_and_read(storage: Storage, name: str, number: int) -> Put | str:
-    """The answer. A loser relies on the winner's file, so that must exist and be whole."""
+    """The answer of the store, or the fault. A loser relies on the winner's file: it must exist and be whole."""
     answer = storage.put_if_absent(name, _data(number))
-    if answer is Put.LOST and _content(storage, name) not in [_data(other) for other in range(_THREADS)]:
+    if answer is Put.LOST and _content(storage, name) not in [_data(racer) for racer in range(_THREADS)]:
         return "the winner's file is missing or incomplete"
     return answer
 
 
 def _turns(rounds: int) -> Callable[[int], bool]:
-    """Whether a race has had enough turns."""
+    """A function of the number of turns done: whether the race is over, by ``rounds`` or by time."""
     end = monotonic_s() + _RACE_SECONDS_MAX
     return lambda done: done >= rounds or (done >= _ROUNDS_MIN and monotonic_s() > end)
 
 
 @contextmanager
 def _switching() -> Iterator[None]:
-    """Switch threads so frequently that one runs between the two halves of another's create."""
+    """Switch threads so often that a thread runs between the two steps of another thread's create."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
     try:

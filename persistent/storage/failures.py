@@ -123,11 +123,11 @@ _JAVA = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*)")
 
 
 def failure_of(error: BaseException) -> StoreFailure:
-    """The meaning of ``error``, from the first code, of it or of its causes, that is in ``FAULTS``."""
+    """The meaning of the first code, of ``error`` and its causes, that ``FAULTS`` lists; without one: unanswered."""
     if is_short_of_memory(error) and any(isinstance(link, ImportError) for link in _chain(error)):
         return StoreFailure(FaultKind.PERMANENT, _cause(error), _MEMORY)
-    found = [code for code in codes_of(error) if code in FAULTS]
-    fault, remedy = FAULTS[found[0]] if found else (FaultKind.UNANSWERED, _CHECK_CAUSE)
+    codes = [code for code in codes_of(error) if code in FAULTS]
+    fault, remedy = FAULTS[codes[0]] if codes else (FaultKind.UNANSWERED, _CHECK_CAUSE)
     return StoreFailure(fault, _cause(error), remedy)
 
 
@@ -259,8 +259,8 @@ class Retrying:
         try:
             import tenacity
 
-            found: T = self._attempts(tenacity, began)(tried)
-            return found
+            answer: T = self._attempts(tenacity, began)(tried)
+            return answer
         except Exception as error:
             if isinstance(error, (*self.answers, StorageError, Stopped)):
                 raise

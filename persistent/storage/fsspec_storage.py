@@ -195,8 +195,8 @@ def _checked_url(url: str) -> str:
 def rename_by_copy(storage: Storage, source: str, target: str, tries_max: int) -> None:
     """Move without overwriting. FileNotFoundError / FileExistsError, as ``Storage.rename``."""
     data = storage.read(source)
-    held = put_or_read(storage, target, data, tries_max)
+    content = put_or_read(storage, target, data, tries_max)
     # The same bytes are from an earlier try, or an earlier run.
-    if held is not None and not held.equals(data):
+    if content is not None and not content.equals(data):
         raise FileExistsError(errno.EEXIST, "exists", f"{storage.url}/{target}")
     storage.delete(source)

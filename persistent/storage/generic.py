@@ -16,7 +16,7 @@ from persistent.storage.protocol import TEMPORARY
 
 
 class GenericRequests:
-    """The calls, as the fsspec implementation makes them."""
+    """The calls of fsspec, which are as good as the implementation for the scheme."""
 
     renames = False
 
@@ -37,7 +37,7 @@ class GenericRequests:
         return pa.py_buffer(files.cat_file(f"{root}/{name}"))
 
     def list(self, folder: str) -> list[str]:
-        """The names of the files directly in it."""
+        """One call, for the names of the files directly in the folder."""
         files, root = self._files()
         path = f"{root}/{folder}" if folder else root
         try:
@@ -45,8 +45,8 @@ class GenericRequests:
         except FileNotFoundError:
             return []
         inside = f"{path.strip('/')}/"
-        found = [entry["name"].strip("/") for entry in entries if entry["type"] == "file"]
-        names = [name[len(inside) :] for name in found if name.startswith(inside)]
+        paths = [entry["name"].strip("/") for entry in entries if entry["type"] == "file"]
+        names = [name[len(inside) :] for name in paths if name.startswith(inside)]
         return [name for name in names if "/" not in name and not name.startswith(TEMPORARY)]
 
     def rename(self, source: str, target: str) -> None:

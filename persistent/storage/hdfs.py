@@ -20,7 +20,7 @@ FAILOVER = {"dfs.client.failover.max.attempts": "3", "dfs.client.failover.sleep.
 
 
 class HdfsRequests:
-    """The calls. The Hadoop configuration files give the NameNodes' names, addresses and credentials."""
+    """The calls of hdfs-native. The Hadoop configuration files name the NameNodes, their addresses and credentials."""
 
     renames = True
 
@@ -30,7 +30,7 @@ class HdfsRequests:
         self._root = parts.path.rstrip("/")
 
     def create(self, name: str, data: bytes | pa.Buffer) -> None:
-        """HDFS acknowledges a create before the data is safe: write a temporary file, then rename it."""
+        """Unsupported: HDFS acknowledges a create before the data is safe. Write a temporary file, then rename it."""
         raise NotImplementedError
 
     def write(self, name: str, data: bytes | pa.Buffer, again: Callable[[Callable[[], Any]], Any]) -> None:
@@ -50,10 +50,10 @@ class HdfsRequests:
         """One call for each thousand names."""
         path = self._path(folder) if folder else self._root or "/"
         try:
-            found = [status.path for status in self._client().list_status(path) if not status.isdir]
+            paths = [status.path for status in self._client().list_status(path) if not status.isdir]
         except FileNotFoundError:
             return []
-        names = [path.rpartition("/")[2] for path in found]
+        names = [path.rpartition("/")[2] for path in paths]
         return [name for name in names if not name.startswith(TEMPORARY)]
 
     def rename(self, source: str, target: str) -> None:
@@ -92,5 +92,5 @@ def _package() -> Any:
 
 @lru_cache(maxsize=4)
 def _connected(process: int, url: str) -> Any:
-    """The client of one process. It searches for a NameNode for a few seconds: ``retries`` decides how long to wait."""
+    """The client of one process. It gives up within seconds (``FAILOVER``): ``Retrying`` decides how long to wait."""
     return _package().Client(url, FAILOVER)

@@ -82,15 +82,15 @@ class LocalStorage:
         path = self._path(folder) if folder else self.url
         with disk_failures("list", path, FileNotFoundError):
             try:
-                names = self._disk.file_names(path)
+                entries = self._disk.file_names(path)
             except FileNotFoundError:
                 return []
-            found = sorted([name for name in names if not name.startswith(TEMPORARY)])
+            names = sorted([name for name in entries if not name.startswith(TEMPORARY)])
             # A visible name may be unsynced, if its driver died after linking it, and the caller will rely on it.
-            if found != self._listed.get(path) and self._disk.access(path, os.W_OK):
+            if names != self._listed.get(path) and self._disk.access(path, os.W_OK):
                 self._sync_folder(path)
-                self._listed[path] = found
-        return found
+                self._listed[path] = names
+        return names
 
     def rename(self, source: str, target: str) -> None:
         old, new = self._path(source), self._path(target)

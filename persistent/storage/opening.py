@@ -1,7 +1,7 @@
 """The storage behind a URL.
 
-A probe leaves the document ``DOCTOR``, which records which fsspec implementation has proved in a folder that it creates
-atomically.
+A probe that passes leaves the document ``DOCTOR`` in the folder: the fsspec implementation, and its version, that has
+proved there to create files atomically.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def check_evidence(storage: FsspecStorage) -> None:
 
 
 def _software(storage: FsspecStorage) -> dict[str, Any]:
-    """The software that the document is about: another implementation, or another version, has proved nothing."""
+    """The software to compare with the record of a probe: another implementation, or version, has proved nothing."""
     assert isinstance(storage.requests, GenericRequests)
     kind = storage._retrying("open", "")(storage.requests.software)
     return {

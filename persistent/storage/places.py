@@ -4,9 +4,10 @@
 - ``file:///path``, ``file://localhost/path`` and ``file:/path`` are that path, with its ``%XX`` decoded once:
   ``Path.as_uri()`` writes the path it was made from. A URL ends at ``#`` and ``?``, so these are written ``%23`` and
   ``%3F`` there. A URL that names another machine is not a path.
-- ``scheme://...`` is the URL of a store. ``scheme:/...`` is neither, and refused; so are ``s3:name`` and the like,
-  chains such as ``simplecache::s3://...`` (whose listings are empty, or stale) and blanks around a path that does not
-  begin with ``/``: each would be a folder of that name. A leading ``./`` makes it one.
+- ``scheme://...`` is the URL of a store. ``scheme:/...`` is refused, because it is neither a path nor a URL. Also
+  refused are ``s3:name`` and the like, chains such as ``simplecache::s3://...`` (whose listings are empty, or stale)
+  and blanks around a path that does not begin with ``/``: as paths, they would name local folders. A leading ``./``,
+  or ``/`` for blanks, says that a local folder is meant.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ def local_path(place: str, *, pattern: bool = False) -> str | None:
     ('events/100%.jsonl', '/data/a b', None)
     """
     _require_clear(place)
-    found = _SCHEME.match(place)
-    if found is None:
+    match = _SCHEME.match(place)
+    if match is None:
         return place
-    scheme, slashes = found[1].lower(), found[2]
+    scheme, slashes = match[1].lower(), match[2]
     if scheme == "file":
-        return _path_of(place, place[found.end() :] if slashes == "//" else "/" + place[found.end() :], pattern)
+        return _path_of(place, place[match.end() :] if slashes == "//" else "/" + place[match.end() :], pattern)
     if slashes == "/":
-        raise InvalidPipeline(_no_place(place, found[1]))
+        raise InvalidPipeline(_no_place(place, match[1]))
     if _CONTROL.search(place):
         raise InvalidPipeline(f"{place!r} contains a control character, which URLs lose: remove it")
     return None
@@ -72,7 +73,7 @@ def reach_of(url: str) -> Reach:
 
 
 def holds_secret(url: str) -> bool:
-    """Whether a URL has a password, also one that an unescaped ``/`` cuts in two, or has parameters of HTTP.
+    """Whether a URL has a password, even one with an unescaped ``/`` in it, or is of HTTP and has parameters.
 
     >>> [holds_secret(f"ftp://me:{password}@host/a") for password in ("hunter2", "hun/ter2")]
     [True, True]

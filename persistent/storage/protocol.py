@@ -29,7 +29,7 @@ class Put(Enum):
 class Storage(Protocol):
     """Names are relative to ``url``, separated by '/', from our alphabet. Pickles hold no connection or secret.
 
-    ``shared`` says whether other processes of this machine see it; ``local`` whether only this machine does.
+    ``shared``: whether other processes of this machine see the files. ``local``: whether no other machine sees them.
     A name outside the alphabet ``[A-Za-z0-9._=@+-]``, with ``..``, absolute, or whose last part begins with
     ``.tmp-`` raises ValueError. A failure raises ``StorageError`` with operation, place, cause and remedy.
     """
@@ -66,8 +66,8 @@ class Storage(Protocol):
 
 
 def put_or_read(storage: Storage, name: str, data: bytes | pa.Buffer, tries_max: int = 3) -> pa.Buffer | None:
-    """Put ``data`` and return None, or return the content of ``name``: an earlier file's, or ``data`` from an
-    unanswered put. StorageError if the store neither accepted nor showed it in ``tries_max`` tries.
+    """Put ``data`` and return None. If ``name`` exists, return its content: an earlier file, or ``data`` itself, put
+    without an answer. StorageError if the store neither accepted nor showed the file in ``tries_max`` tries.
     """
     for _ in range(tries_max):
         if storage.put_if_absent(name, data) is Put.WON:
@@ -81,9 +81,9 @@ def put_or_read(storage: Storage, name: str, data: bytes | pa.Buffer, tries_max:
 
 
 def put_once(storage: Storage, name: str, data: bytes) -> bytes:
-    """The content of ``name`` from now on: ``data``, or that of an earlier file. StorageError as in ``put_or_read``."""
-    held = put_or_read(storage, name, data)
-    return data if held is None else held.to_pybytes()
+    """Put ``data`` unless ``name`` exists, and return the content of the file. StorageError as in ``put_or_read``."""
+    content = put_or_read(storage, name, data)
+    return data if content is None else content.to_pybytes()
 
 
 def delete_all(storage: Storage, names: Sequence[str]) -> None:

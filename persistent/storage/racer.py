@@ -15,7 +15,7 @@ from persistent.storage.opening import open_storage
 
 
 def race(url: str) -> None:
-    """Answer every line."""
+    """Create the file of each input line at its moment, and print the answer."""
     storage = open_storage(url, unsafe_single_driver=True)
     # Connect now: connecting at the first race would be too late.
     storage.list("")

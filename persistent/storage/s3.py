@@ -172,7 +172,7 @@ class _Body(io.RawIOBase):
 
 
 def _unless_no_bucket(error: FileNotFoundError) -> OSError:
-    """A missing bucket is not a missing file: a wrong URL would look like a job that has not started."""
+    """``error``, or another one for a missing bucket: as a missing file, a wrong URL would look like a new job."""
     if "NoSuchBucket" not in codes_of(error):
         return error
     missing = OSError(str(error))
@@ -196,7 +196,7 @@ def _client() -> Any:
 def _connected(process: int, settings: frozenset[tuple[str, str]]) -> Any:
     """The client of one process, shared by all its storages, because creating one takes longer than a step.
 
-    It tries once: ``retries`` decides how many times.
+    The client tries each request once: ``Retrying`` decides how often to repeat it.
     """
     s3fs = client_of("s3")
     config = {

@@ -40,4 +40,4 @@ def _parts(url: str) -> list[str]:
 
 
 def _joined(parts: list[str]) -> str:
-    return "".join(one if one.isalnum() or one in "._-" else "-" for one in "-".join(parts)) or "checkpoint"
+    return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in "-".join(parts)) or "checkpoint"
