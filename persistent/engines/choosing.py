@@ -1,4 +1,4 @@
-"""Which engine runs a pipeline: the one that is given, that of the session, or this process."""
+"""The engine that runs a pipeline: the caller's choice, or Spark if a session is active, or this process."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from persistent.errors import InvalidPipeline
 
 
 def chosen_engine(spark: Any, engine: str | Engine | None) -> Engine:
-    """The engine. ``spark``: a SparkSession; without it and ``engine``, the active session, otherwise this process.
-    InvalidPipeline if there is none of that name, or both are given."""
+    """The engine of ``spark``, a SparkSession, or of ``engine``. Without both: Spark with the active session, if there
+    is one, otherwise this process. InvalidPipeline for an unknown ``engine``, or if both are given and differ."""
     if spark is not None and engine not in (None, "spark"):
         raise InvalidPipeline("give either a SparkSession or engine=, not both")
     if engine == "embedded":

@@ -56,7 +56,7 @@ class Embedded:
     def _map_on_threads(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.parallelism, thread_name_prefix="persistent")
-        # Each in a context of its own, with what is known in ours, such as a request to stop.
+        # Each item runs in a copy of this context, and so sees, for example, a request to stop.
         futures = [self._pool.submit(copy_context().run, function, item) for item in items]
         ended = set[Future[R]]()
         try:

@@ -31,10 +31,10 @@ class Engine(Protocol):
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """``[function(item) for item in items]``, each item on some worker.
 
-        A worker can die and its item run again, even twice at once. The result is that of one successful attempt, and
-        attempts must not disturb each other. A ``PersistentError`` is not retried, and reaches the caller with its
-        type, message and attributes. Any other exception may be retried, and becomes ``EngineError``. When ``map``
-        returns, no item is running; after an interrupt or an error, attempts on other machines may continue for
+        If a worker dies, its item runs again, and two attempts of an item can run at once: they must not disturb each
+        other. One successful attempt gives the result. A ``PersistentError`` is not retried, and reaches the caller
+        with its type, message and attributes. Any other exception may be retried, and becomes ``EngineError``. When
+        ``map`` returns, no item is running; after an interrupt or an error, attempts on other machines may continue for
         seconds.
         """
 

@@ -86,7 +86,7 @@ def _is_installed(module: types.ModuleType) -> bool:
 
 
 def _is_below_installed(place: str) -> bool:
-    """By its name or its link target: some installers put links to a cache there."""
+    """Whether a path, or the target of its link, is in an installed folder: some installers link to a cache."""
     return any(path.startswith(_installed_folders()) for path in (os.path.abspath(place), os.path.realpath(place)))
 
 

@@ -161,8 +161,8 @@ class Spark:
         return self._shipped[key]
 
     def _interruptible(self, shipped: _Shipped, items: list[bytes]) -> pa.Table:
-        """Run the job on our own thread. On the caller's, an interrupt would wait for the job to end, in PySpark's
-        clean-up. Also, tags and properties stay apart from those of the user's jobs."""
+        """Run the job on a thread of this engine. On the caller's thread, PySpark's clean-up would delay an interrupt
+        until the job ends, and the user's jobs would get the tags and properties of this job."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_JOBS_AT_ONCE, "persistent-spark", self._tag_thread)
         job = self._threads.submit(self._run, shipped, items)
@@ -280,15 +280,15 @@ def _results() -> Any:
 
 def _work(payload: bytes, items: list[bytes] | None, needs: Needs, remote: bool) -> Callable[..., Any]:
     """The function of a Spark task, pickled by value: it runs, and reports, even if this package is missing or has
-    another version. It takes the items of its partition's number, from a local property if ``items`` is None."""
+    another version. Task n maps ``items[n]``; if ``items`` is None, the items are in a local property of the job."""
     packed, wanted = (needs.versions, needs.modules, needs.paths), dict(needs.versions)["persistent-monoids"]
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import importlib
 
         try:
-            found = importlib.import_module("persistent").__version__
-            fault = "" if found == wanted else f"persistent-monoids is {found} there, but {wanted} on the driver"
+            version = importlib.import_module("persistent").__version__
+            fault = "" if version == wanted else f"persistent-monoids is {version} there, but {wanted} on the driver"
             if not fault:
                 from persistent.engines.spark import run_items
         except (ImportError, MemoryError) as error:

@@ -87,12 +87,12 @@ def session_at(master: str | None = None, app_name: str = "persistent") -> tuple
 
     remote = master if master is not None else os.environ.get("SPARK_REMOTE", "")
     if remote.startswith("sc://") or (master is None and remote):
-        said = "as --master says" if master is not None else "as SPARK_REMOTE says"
-        return _begun(SparkSession.builder.remote(remote), remote, _answers), f"Spark Connect at {remote}, {said}"
+        origin = "as --master says" if master is not None else "as SPARK_REMOTE says"
+        return _begun(SparkSession.builder.remote(remote), remote, _answers), f"Spark Connect at {remote}, {origin}"
     _require_local()
-    said = "as --master says"
+    origin = "as --master says"
     if master is None:
-        master, said = _configured("spark.master"), "as spark.master of Spark's configuration says"
+        master, origin = _configured("spark.master"), "as spark.master of Spark's configuration says"
         if master in ("", "local[*]"):
             session = local_session(app_name=app_name)
             return (
@@ -102,7 +102,7 @@ def session_at(master: str | None = None, app_name: str = "persistent") -> tuple
     chosen = _LOCAL if master.startswith("local") else _QUIET
     free = {key: value for key, value in chosen.items() if not _configured(key)}
     builder = SparkSession.builder.master(master).appName(app_name).config(map=free)
-    return _begun(builder, master), f"Spark at {master}, {said}"
+    return _begun(builder, master), f"Spark at {master}, {origin}"
 
 
 def _begun(builder: Any, master: str, check: Callable[[Any], None] = lambda _: None) -> SparkSession:
@@ -110,17 +110,17 @@ def _begun(builder: Any, master: str, check: Callable[[Any], None] = lambda _: N
         session: SparkSession = builder.getOrCreate()
         check(session)
     except Exception as error:
-        said = cause(error).rstrip(".")
+        reason = cause(error).rstrip(".")
         remedy = "Correct --master or spark.master, or start it"
-        if "PACKAGE_NOT_INSTALLED" in said or isinstance(error, ImportError):
+        if "PACKAGE_NOT_INSTALLED" in reason or isinstance(error, ImportError):
             remedy = "pip install 'persistent-monoids[connect]'"
-        raise InvalidPipeline(f"no Spark answers at {master}: {said}. {remedy}") from error
+        raise InvalidPipeline(f"no Spark answers at {master}: {reason}. {remedy}") from error
     return session
 
 
 def _answers(session: Any) -> None:
     """Send the Connect server a request, with few retries: by default its client would try a wrong address for ten
-    minutes. A session without an answer is stopped: at its end, it would ask the server as long to forget it."""
+    minutes. A session without an answer is stopped now: with its own retries, stopping it takes as long."""
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     patient = session.client.get_retry_policies()
