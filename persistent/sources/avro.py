@@ -99,17 +99,17 @@ class AvroValues:
             return [self._avro.reader]
         if "reader" in recorded:
             return recorded["reader"]
-        found = self._registry.newest(self._subject)
-        if found is None:
+        schema = self._registry.newest(self._subject)
+        if schema is None:
             raise SourceError(
                 f"{self._registry!r} has no subject {self._subject!r}: give Avro(..., subject=), or the schema itself, "
                 "reader="
             )
-        if found.kind != "AVRO":
-            raise SourceError(f"{self._registry!r}: subject {self._subject!r} is of {found.kind}, not of Avro")
-        if found.number is not None:
-            self._writer(found.number)
-        return [found.text, *found.references]
+        if schema.kind != "AVRO":
+            raise SourceError(f"{self._registry!r}: subject {self._subject!r} is of {schema.kind}, not of Avro")
+        if schema.number is not None:
+            self._writer(schema.number)
+        return [schema.text, *schema.references]
 
     def columns(self, fixed: Mapping[str, Any]) -> pa.Schema:
         """The columns of the reader's schema."""
@@ -164,9 +164,9 @@ class AvroValues:
         if value is None:
             return NO_VALUE
         head = value[:_HEAD]
-        found = self._codecs.get((key, head))
-        if found is not None:
-            return found
+        codec = self._codecs.get((key, head))
+        if codec is not None:
+            return codec
         if len(head) < _HEAD or head[0] != _MAGIC:
             return (
                 f"the value was not written by a registry's serializer: it begins with {head!r}, not with a zero byte "
@@ -179,8 +179,8 @@ class AvroValues:
             unknown.add(number)
             return self._unknown(number)
         self._require_same(number, writer, expected)
-        found = self._codecs[key, head] = self._made(key, number, writer)
-        return found
+        codec = self._codecs[key, head] = self._made(key, number, writer)
+        return codec
 
     def _made(self, key: str, number: int, writer: Registered) -> Any:
         if writer.kind != "AVRO":
@@ -196,10 +196,10 @@ class AvroValues:
     def _writer(self, number: int) -> Registered | None:
         """The schema of this id, or None if the registry does not have it, which is not cached."""
         with self._lock:
-            found = self._writers.get(number) or self._registry.schema(number, under_way=True)
-            if found is not None:
-                self._writers[number] = found
-            return found
+            writer = self._writers.get(number) or self._registry.schema(number, under_way=True)
+            if writer is not None:
+                self._writers[number] = writer
+            return writer
 
     def _unknown(self, number: int) -> str:
         if self._avro.on_unknown_id == "dead-letter":
@@ -221,11 +221,11 @@ class AvroValues:
             )
 
     def _reader(self, key: str) -> Any:
-        found = self._readers.get(key)
-        if found is None:
+        reader = self._readers.get(key)
+        if reader is None:
             text, *references = json.loads(key)
-            found = self._readers[key] = parsed(text, references)
-        return found
+            reader = self._readers[key] = parsed(text, references)
+        return reader
 
 
 def _reader_text(reader: Any) -> str:
@@ -241,16 +241,16 @@ def _why(read: Any, value: bytes, codec: tuple[Any, Any], error: Exception) -> s
     """Which field cannot be decoded, and why."""
     writer, _ = codec
     ends = isinstance(error, EOFError) or str(error) == "string index out of range"
-    said = f"{type(error).__name__}: {untold(str(error))}".split(", 'fields'")[0][:_REASON_MAX]
+    reason = f"{type(error).__name__}: {untold(str(error))}".split(", 'fields'")[0][:_REASON_MAX]
     if type(error).__name__ in ("ResolutionError", "SchemaResolutionError"):
-        return f"the writer's schema does not resolve to the reader's: {said}"
-    said = "it ends too early" if ends else said
+        return f"the writer's schema does not resolve to the reader's: {reason}"
+    reason = "it ends too early" if ends else reason
     for name, prefix in prefixes(writer):
         try:
             read(BytesIO(value[_HEAD:]), prefix)
         except Exception:
-            return f"field {name!r} cannot be decoded: {said}"
-    return f"the value cannot be decoded: {said}"
+            return f"field {name!r} cannot be decoded: {reason}"
+    return f"the value cannot be decoded: {reason}"
 
 
 def _shape(

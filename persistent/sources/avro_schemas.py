@@ -82,11 +82,11 @@ def parsed(text: str, references: Sequence[str] = (), *, writes: bool = False) -
         names: dict[str, Any] = {}
         for reference in references:
             fastavro.parse_schema(_ours(json.loads(reference), writes), named_schemas=names)
-        found = fastavro.parse_schema(_ours(json.loads(text), writes), named_schemas=names)
+        schema = fastavro.parse_schema(_ours(json.loads(text), writes), named_schemas=names)
         if not writes:
             _mend_defaults(names)
-        _check_bounded(found, names, set())
-        return found
+        _check_bounded(schema, names, set())
+        return schema
     except Exception as error:
         raise SchemaError(f"{type(error).__name__}: {error}") from error
 
@@ -100,7 +100,7 @@ def columns_of(text: str, references: Sequence[str] = ()) -> pa.Schema:
     schema = parsed(text, references)
     names = schema.get("__named_schemas", {}) if isinstance(schema, Mapping) else {}
     if isinstance(schema, Mapping) and schema.get("type") == "record":
-        names = {name: one for name, one in names.items() if name != schema["name"]}
+        names = {name: definition for name, definition in names.items() if name != schema["name"]}
         return pa.schema([(field["name"], _type(field["type"], field["name"], names)) for field in schema["fields"]])
     return pa.schema([("value", _type(schema, "value", names))])
 
@@ -179,7 +179,7 @@ def untold(text: str) -> str:
 def _mend_defaults(names: Mapping[str, Any]) -> None:
     """Convert the defaults of all fields of these records, which fastavro leaves as they are written. A default that is
     not a value of its type is removed, so a record that needs it does not resolve."""
-    fields = [field for one in names.values() if one["type"] == "record" for field in one["fields"]]
+    fields = [field for schema in names.values() if schema["type"] == "record" for field in schema["fields"]]
     made = [_made(field["type"], field["default"], names) if "default" in field else _NONE for field in fields]
     for field, value in zip(fields, made, strict=True):
         if value is not _NONE:
@@ -191,8 +191,8 @@ def _mend_defaults(names: Mapping[str, Any]) -> None:
 def _made(schema: Any, default: Any, names: Mapping[str, Any]) -> Any:
     """The value of a type for a JSON default; ``_NONE`` if it has none."""
     if isinstance(schema, list):
-        found = (_made(branch, default, names) for branch in schema)
-        return next((value for value in found if value is not _NONE), _NONE)
+        candidates = (_made(branch, default, names) for branch in schema)
+        return next((value for value in candidates if value is not _NONE), _NONE)
     kind = schema["type"] if isinstance(schema, Mapping) else schema
     if kind in names:
         return _made(names[kind], default, names)
@@ -211,10 +211,10 @@ def _made(schema: Any, default: Any, names: Mapping[str, Any]) -> Any:
         return _all_made(default, lambda _: schema["values"], names, dict)
     if kind == "record":
         types = {field["name"]: field["type"] for field in schema["fields"]}
-        given = {field["name"]: field["default"] for field in schema["fields"] if "default" in field} | default
-        if not given.keys() >= types.keys():
+        defaults = {field["name"]: field["default"] for field in schema["fields"] if "default" in field} | default
+        if not defaults.keys() >= types.keys():
             return _NONE
-        return _all_made({name: given[name] for name in types}, types.__getitem__, names, dict)
+        return _all_made({name: defaults[name] for name in types}, types.__getitem__, names, dict)
     return float(default) if kind in ("float", "double") else default
 
 
@@ -246,7 +246,7 @@ def _type(schema: Any, path: str, names: Mapping[str, Any]) -> pa.DataType:
     if isinstance(schema, Mapping):
         return _complex_type(schema, path, names)
     if kind in names:
-        return _type(names[kind], path, {name: one for name, one in names.items() if name != kind})
+        return _type(names[kind], path, {name: definition for name, definition in names.items() if name != kind})
     if kind not in _PRIMITIVES:
         raise SchemaError(f"field {path!r} is recursive ({kind}), which no column can hold. Omit it from reader=")
     return _PRIMITIVES[kind]
@@ -255,9 +255,9 @@ def _type(schema: Any, path: str, names: Mapping[str, Any]) -> pa.DataType:
 def _complex_type(schema: Mapping[str, Any], path: str, names: Mapping[str, Any]) -> pa.DataType:
     kind, logical = schema["type"], schema.get("ourType")
     if kind == "record":
-        inner = {name: one for name, one in names.items() if name != schema["name"]}
+        inner = {name: definition for name, definition in names.items() if name != schema["name"]}
         return pa.struct(
-            [(one["name"], _type(one["type"], f"{path}.{one['name']}", inner)) for one in schema["fields"]]
+            [(field["name"], _type(field["type"], f"{path}.{field['name']}", inner)) for field in schema["fields"]]
         )
     if kind == "array":
         return pa.list_(_type(schema["items"], f"{path}[]", names))
@@ -284,18 +284,18 @@ def _rescaled(data: int, writer: Any, reader: Any = None) -> Any:
     base = reader["type"] if isinstance(reader, Mapping) else reader
     if base in ("float", "double"):
         return float(data)
-    asked = _KINDS.get((base, reader.get("ourType"))) if isinstance(reader, Mapping) else None
-    if asked is None:
+    reader_unit = _KINDS.get((base, reader.get("ourType"))) if isinstance(reader, Mapping) else None
+    if reader_unit is None:
         return data
     logical = writer["logicalType"].removeprefix(_OURS)
-    told = _KINDS.get((writer["type"], logical))
-    if told is None and writer["type"] == base:
+    writer_unit = _KINDS.get((writer["type"], logical))
+    if writer_unit is None and writer["type"] == base:
         # A plain number matches by its type alone; an int is too small for a time that is a long.
         return data
-    if told is None or told[0] != asked[0]:
-        written = writer["type"] if told is None else f"{writer['type']} ({logical})"
+    if writer_unit is None or writer_unit[0] != reader_unit[0]:
+        written = writer["type"] if writer_unit is None else f"{writer['type']} ({logical})"
         raise ResolutionError(f"{written} is not {base} ({reader['ourType']})")
-    return data * asked[1] // told[1]
+    return data * reader_unit[1] // writer_unit[1]
 
 
 def _check_bounded(schema: Any, names: Mapping[str, Any], seen: set[str]) -> None:

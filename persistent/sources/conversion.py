@@ -87,8 +87,8 @@ def _without(
 
 
 def _reason(value: pa.Scalar, field: pa.Field) -> str:
-    shown = str(readable(value))[:_SHOWN]
-    return f"column {field.name!r} holds {shown} ({value.type}), which {field.type} does not hold exactly"
+    text = str(readable(value))[:_SHOWN]
+    return f"column {field.name!r} holds {text} ({value.type}), which {field.type} does not hold exactly"
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -162,8 +162,8 @@ def _unit(kind: pa.DataType) -> str:
 
 def _counts(micros: pa.ChunkedArray, nanos: pa.ChunkedArray) -> Iterator[tuple[pa.Array, pa.Array]]:
     """The times of INT96 in two readings of a column, at any depth, as integers without nulls."""
-    for chunk, other in zip(micros.chunks, nanos.chunks, strict=True):
-        for micro, nano in zip(_leaves(chunk), _leaves(other), strict=True):
+    for micro_chunk, nano_chunk in zip(micros.chunks, nanos.chunks, strict=True):
+        for micro, nano in zip(_leaves(micro_chunk), _leaves(nano_chunk), strict=True):
             if micro.type != nano.type:
                 yield micro.cast(pa.int64()).drop_null(), nano.cast(pa.int64()).drop_null()
 

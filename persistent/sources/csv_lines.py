@@ -92,8 +92,8 @@ class CsvLines:
     def infer(self, lines: Block, names: Sequence[str]) -> pa.Schema:
         if twice := _twice(names):
             raise Unreadable(_TWICE % ", ".join(map(repr, twice)))
-        found = timeless(self._parse(self._text(lines, "replace"), names, None, **_NULLS).schema)
-        return pa.schema([field for field in found if field.name or names.count("") == 1])
+        schema = timeless(self._parse(self._text(lines, "replace"), names, None, **_NULLS).schema)
+        return pa.schema([field for field in schema if field.name or names.count("") == 1])
 
     def padded(self, lines: Block, names: Sequence[str]) -> dict[str, str]:
         if self._padded.search(bytes(lines.text())) is None:
@@ -101,12 +101,12 @@ class CsvLines:
         whole = [field.name for field in self.infer(lines, names) if pa.types.is_integer(field.type)]
         if not whole:
             return {}
-        given = pa.schema([(name, pa.string()) for name in whole])
-        texts = self._parse(self._text(lines, "replace"), names, given, skips=True)
-        found = {}
+        schema = pa.schema([(name, pa.string()) for name in whole])
+        texts = self._parse(self._text(lines, "replace"), names, schema, skips=True)
+        codes = {}
         for name, column in zip(texts.column_names, texts.columns):
-            found[name] = column.filter(pc.match_substring_regex(column, _PADDED_FIELD))
-        return {name: str(column[0]) for name, column in found.items() if len(column)}
+            codes[name] = column.filter(pc.match_substring_regex(column, _PADDED_FIELD))
+        return {name: str(column[0]) for name, column in codes.items() if len(column)}
 
     def decode(
         self,
@@ -137,9 +137,9 @@ class CsvLines:
         texts = self._parse(self._text(lines), names, pa.schema([(name, pa.string()) for name in large]))
         reasons = {}
         for name, rows in large.items():
-            found = texts.column(name).take(pa.array(rows))
-            whole = np.asarray(pc.match_substring_regex(found, _INTEGER))
-            for row, text in zip(rows[whole].tolist(), found.filter(pa.array(whole)).to_pylist()):
+            literals = texts.column(name).take(pa.array(rows))
+            whole = np.asarray(pc.match_substring_regex(literals, _INTEGER))
+            for row, text in zip(rows[whole].tolist(), literals.filter(pa.array(whole)).to_pylist()):
                 if is_rounded(Decimal(text)):
                     reasons[row] = why_rounded(name, text.strip())
         return reasons
@@ -195,18 +195,18 @@ class CsvLines:
             is_marked = beginning.startswith(_MARKS_OF_UTF_16)
             raise Unreadable(_UTF_16 if is_marked or not _is_padded(line) else _PADDED_FILE)
         if line[:4].lower() == _SEPARATOR_LINE:
-            shown = line.decode("latin-1")
-            raise Unreadable(f"its line {shown!r} is for a spreadsheet: remove it, and give delimiter={shown[4:]!r}")
+            label = line.decode("latin-1")
+            raise Unreadable(f"its line {label!r} is for a spreadsheet: remove it, and give delimiter={label[4:]!r}")
         if beginning == BYTE_ORDER_MARK and self._dialect.encoding != UTF_8:
             raise Unreadable(f"it begins with the mark of UTF-8: omit encoding={self._dialect.encoding!r}")
         options = pyarrow.csv.ParseOptions(delimiter=self._dialect.delimiter)
         try:
             text = bytes(self._dialect.utf8(line)) + b"\n"
-            found = _read_csv(text, parse_options=options)
-            if found.num_rows:
+            header = _read_csv(text, parse_options=options)
+            if header.num_rows:
                 # Arrow ends a line there; the records behind it would be a part of the header.
                 raise Unreadable(_RETURNS)
-            return tuple(found.column_names)
+            return tuple(header.column_names)
         except (pa.ArrowException, ValueError) as error:
             if not self._is_closed(line):
                 raise Unreadable(
@@ -230,16 +230,16 @@ class CsvLines:
         if b'""' in (data := bytes(text)):
             # Only the parser knows which fields are quoted, and it applies one rule for nulls to all columns it reads.
             # Without the newline it takes the last field for quoted if the previous one is.
-            told = pa.schema([table.schema.field(name) for name in empty])
+            schema = pa.schema([table.schema.field(name) for name in empty])
             rule: dict[str, Any] = {
                 "null_values": [""],
                 "strings_can_be_null": True,
                 "quoted_strings_can_be_null": False,
             }
-            columns = self._parse(data + b"\n", names, told, **rule).columns
+            columns = self._parse(data + b"\n", names, schema, **rule).columns
         else:
-            found = [table.column(name) for name in empty]
-            columns = [pc.if_else(pc.equal(pc.binary_length(column), 0), None, column) for column in found]
+            originals = [table.column(name) for name in empty]
+            columns = [pc.if_else(pc.equal(pc.binary_length(column), 0), None, column) for column in originals]
         for name, column in zip(empty, columns):
             table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), column)
         return table

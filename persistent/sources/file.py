@@ -259,10 +259,10 @@ class FileSource:
             yield from entries
             return
         count = 1
-        while some := list(islice(entries, count)):
-            wanted = [entry.file.path for entry in some if entry.fault is None and entry.file.rows != 0]
+        while batch := list(islice(entries, count)):
+            wanted = [entry.file.path for entry in batch if entry.fault is None and entry.file.rows != 0]
             gone = view.place.files.gone(wanted)
-            yield from (replace(entry, lost=True) if entry.file.path in gone else entry for entry in some)
+            yield from (replace(entry, lost=True) if entry.file.path in gone else entry for entry in batch)
             count = min(count * 4, _CHECKED_AT_ONCE)
 
     def _take_from(
@@ -311,17 +311,17 @@ class FileSource:
 
     def _first_layout(self, view: _View, listing: Sequence[Listed]) -> Layout | None:
         """The layout of the first file that holds a record; None if no file does."""
-        files, given = view.place.files, self._given
+        files, layout_options = view.place.files, self._given
         last_fault: SourceError | None = None
         for listed in listing:
             file = InputFile(files, listed.path, listed.size)
-            name = given.format or format_of(files, listed)
+            name = layout_options.format or format_of(files, listed)
             folders = tuple(folder_values(listed.path))
             if self._schema is not None:
-                return self._checked(given.layout(name, self._schema, folders), file.where)
+                return self._checked(layout_options.layout(name, self._schema, folders), file.where)
             try:
                 if (schema := attempted(file, self._formats[name].infer)) is not None:
-                    layout = given.layout(name, with_folders(schema, folders), folders)
+                    layout = layout_options.layout(name, with_folders(schema, folders), folders)
                     if fault := layout.misfit(schema.names):
                         raise Unreadable(fault)
                     return self._checked(layout, file.where)
@@ -377,9 +377,9 @@ class FileSource:
 
     def losing(self) -> FileSource:
         """The same source, but a file that is missing or unreadable counts as one dead record."""
-        other = copy(self)
-        other._bad_file_raises = False
-        return other
+        source = copy(self)
+        source._bad_file_raises = False
+        return source
 
     def without_lost(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> tuple[Split, ...] | None:
         """The splits with each file that is certainly gone as one dead record; None if there is none, or it is an

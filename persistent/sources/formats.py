@@ -70,14 +70,14 @@ class InputFile:
 
     def require_unchanged(self) -> None:
         """Raise ``SourceChanged`` unless the file is the one that was listed, as confirmed by two equal readings."""
-        found = [self.fingerprint_now()]
-        while found[-1] != self.fingerprint:
-            if found[-1] in found[:-1]:
+        fingerprints = [self.fingerprint_now()]
+        while fingerprints[-1] != self.fingerprint:
+            if fingerprints[-1] in fingerprints[:-1]:
                 raise changed(self.where, "its bytes are not those that were listed (same size, other fingerprint)")
-            if len(found) == _READINGS:
+            if len(fingerprints) == _READINGS:
                 raise inconsistent(self.where)
             self.__dict__["edges"] = (again := self.fresh()).edges
-            found.append(again.fingerprint_now())
+            fingerprints.append(again.fingerprint_now())
 
     def is_small(self) -> bool:
         """Whether the fingerprint covers all its bytes."""
@@ -136,10 +136,10 @@ def confirmed(file: InputFile, attempt: Callable[[InputFile], T]) -> T:
             return attempt(again)
         except Unreadable:
             assert again.witness is not None
-            found = again.witness.sum()
-            if found in seen:
+            digest = again.witness.sum()
+            if digest in seen:
                 raise
-            seen.add(found)
+            seen.add(digest)
     raise inconsistent(file.where)
 
 
@@ -260,10 +260,10 @@ def format_of(files: Files, listed: Listed) -> str:
     """The format that the file name implies."""
     name = listed.path.rpartition("/")[2]
     plain = name.removesuffix(".gz").removesuffix(".zst")
-    found = NAMES.get(plain.rpartition(".")[2].lower())
-    if found is None or (found == "parquet" and plain != name):
+    kind = NAMES.get(plain.rpartition(".")[2].lower())
+    if kind is None or (kind == "parquet" and plain != name):
         raise SourceError(
             f"{files.where(listed.path)}: its name does not show its format (.parquet, .json, .jsonl, "
             f".ndjson, .csv; the text ones also with .gz or .zst); {remedies.FORMAT}"
         )
-    return found
+    return kind

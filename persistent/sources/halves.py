@@ -54,18 +54,18 @@ class Half:
 
     def at(self, positions: Positions) -> dict[str, Position]:
         """Its own positions."""
-        return {one: at[1] if self.is_offset else tuple(at) for one, at in self.own(positions).items()}
+        return {partition: at[1] if self.is_offset else tuple(at) for partition, at in self.own(positions).items()}
 
     def placed(self, positions: Positions) -> dict[str, Position]:
         """Its positions, as the whole writes them."""
-        return {one: (0, at) if self.is_offset else at for one, at in self.named(positions).items()}
+        return {partition: (0, at) if self.is_offset else at for partition, at in self.named(positions).items()}
 
     def splits(self, splits: Sequence[Split]) -> list[Split]:
         """Its own splits."""
         return [structs.replace(one, partition=self.inner(one.partition)) for one in splits if self.owns(one.partition)]
 
     def renamed(self, splits: Sequence[Split]) -> tuple[Split, ...]:
-        return tuple(structs.replace(one, partition=self.outer(one.partition)) for one in splits)
+        return tuple(structs.replace(split, partition=self.outer(split.partition)) for split in splits)
 
     def record(self, recorded: Mapping[str, Any]) -> dict[str, Any]:
         """Its own record, as its last plan gave it."""
@@ -91,8 +91,8 @@ class Half:
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool) -> SourcePlan:
         """Its plan, by the names of the whole. ``state``: of the whole, with its own record."""
-        own = replace(budget, ahead=frozenset(self.inner(one) for one in budget.ahead if self.owns(one)))
-        plan = self.source.plan(self.state(state, state.recorded), own, follow=follow)
+        share = replace(budget, ahead=frozenset(self.inner(name) for name in budget.ahead if self.owns(name)))
+        plan = self.source.plan(self.state(state, state.recorded), share, follow=follow)
         end = {**state.positions, **self.placed(plan.end)}
         return replace(
             plan,
@@ -115,11 +115,11 @@ def halves_of(kind: str, recorded: Mapping[str, Any], partitions: Sequence[str])
     """
     if SEAM not in recorded:
         return [(kind, recorded, list(partitions))]
-    found = []
+    halves = []
     for half, of in zip((HISTORY, LIVE), recorded[SEAM]["kinds"], strict=True):
-        own = [one.removeprefix(f"{half}/") for one in partitions if one.startswith(f"{half}/")]
-        found.append((of, recorded[half], own))
-    return found
+        names = [partition.removeprefix(f"{half}/") for partition in partitions if partition.startswith(f"{half}/")]
+        halves.append((of, recorded[half], names))
+    return halves
 
 
 def has_switched(recorded: Mapping[str, Any]) -> bool:

@@ -292,7 +292,7 @@ def _why_rounded(line: bytes, column: pa.Field) -> str | None:
         return f"column {column.name!r} may have rounded an integer, {_TOO_DEEP}"
     doubles = (value for value, field in _leaves(record.get(column.name), column) if is_inferred_double(field))
     integers = (value for value in doubles if isinstance(value, Decimal))
-    return next((why_rounded(column.name, one) for one in integers if is_rounded(one)), None)
+    return next((why_rounded(column.name, integer) for integer in integers if is_rounded(integer)), None)
 
 
 def _misread(lines: Block, schema: pa.Schema) -> dict[int, str]:
@@ -309,8 +309,8 @@ def _misread(lines: Block, schema: pa.Schema) -> dict[int, str]:
         return {}
     risky = re.compile(b"%b|%b|[0-9]{%d}" % (_MINUTE, _HUGE, digits))
     places = np.searchsorted(lines.starts, [at.start() for at in risky.finditer(text)], "right") - 1
-    found = {row: _why_misfit(lines.line(row), declared) for row in np.unique(places[places >= 0]).tolist()}
-    return {row: why for row, why in found.items() if why}
+    reasons = {row: _why_misfit(lines.line(row), declared) for row in np.unique(places[places >= 0]).tolist()}
+    return {row: why for row, why in reasons.items() if why}
 
 
 def _why_misfit(line: bytes, columns: Sequence[pa.Field]) -> str | None:

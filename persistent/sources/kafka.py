@@ -170,23 +170,23 @@ class KafkaSource:
 
     def position_at(self, partition: str, clock: int) -> int:
         """An offset before which no record has an event time of ``clock`` or later, provided ``max_skew`` is right."""
-        found = self._client.at_time(self.topic, [partition], clock - self._skew_ms)
-        return found[partition]
+        offsets = self._client.at_time(self.topic, [partition], clock - self._skew_ms)
+        return offsets[partition]
 
     def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState:
         """The positions of a clock in the present topic, which can be another one; fields and times stay."""
-        found = self._client.topic(self.topic)
-        at = self._client.at_time(self.topic, found.partitions, clock - self._skew_ms)
+        topic = self._client.topic(self.topic)
+        at = self._client.at_time(self.topic, topic.partitions, clock - self._skew_ms)
         # The kept offsets come last: a record that is deleted in between is a gap, and is noticed.
-        kept = self._client.kept(self.topic, found.partitions)
-        same = ("writers",) if found.id == recorded.get("topic_id") else ()
+        kept = self._client.kept(self.topic, topic.partitions)
+        same = ("writers",) if topic.id == recorded.get("topic_id") else ()
         carried = {
             name: recorded[name] for name in (*self._columns.times(), "schema", "reader", *same) if name in recorded
         }
         if "schema" in recorded:
             require_skew(repr(self), at, kept, (clock, self._skew_ms), lambda split: self.read(split, recorded))
         begins = self._plans.from_clock(kept, at, utc_text(clock - self._skew_ms))
-        return SourceState(at, {**carried, **begins, "topic": self.topic, "topic_id": found.id})
+        return SourceState(at, {**carried, **begins, "topic": self.topic, "topic_id": topic.id})
 
     def reached(self, state: SourceState) -> Reached:
         """How many of the offsets found by the last plan have been read."""
@@ -209,8 +209,8 @@ class KafkaSource:
         if isinstance(self._start, int):
             return self._client.at_time(self.topic, partitions, self._start)
         return {
-            one: self._last_kept[one].first if self._start == "earliest" else self._last_kept[one].stop
-            for one in partitions
+            name: self._last_kept[name].first if self._start == "earliest" else self._last_kept[name].stop
+            for name in partitions
         }
 
     # -- columns -------------------------------------------------------------------------------------------------
@@ -232,8 +232,8 @@ class KafkaSource:
 
     def _sample(self, partition: str, start: int) -> list[MessageValue]:
         values: list[MessageValue] = []
-        for found in self._messages(partition, start, self._last_kept[partition].stop, self._found.id):
-            values += [message.value() for message in found[: SAMPLE_ROWS - len(values)]]
+        for messages in self._messages(partition, start, self._last_kept[partition].stop, self._found.id):
+            values += [message.value() for message in messages[: SAMPLE_ROWS - len(values)]]
             if len(values) == SAMPLE_ROWS:
                 break
         return values
@@ -242,14 +242,14 @@ class KafkaSource:
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
         for span in split.spans:
-            found = Gathered(self._metadata)
+            gathered = Gathered(self._metadata)
             for messages in self._messages(split.partition, span.start, span.stop, recorded.get("topic_id")):
-                found.add(messages)
-                if len(found) >= _BATCH_ROWS or found.size >= _BATCH_BYTES:
-                    yield self._columns.records(found, recorded)
-                    found = Gathered(self._metadata)
-            if len(found):
-                yield self._columns.records(found, recorded)
+                gathered.add(messages)
+                if len(gathered) >= _BATCH_ROWS or gathered.size >= _BATCH_BYTES:
+                    yield self._columns.records(gathered, recorded)
+                    gathered = Gathered(self._metadata)
+            if len(gathered):
+                yield self._columns.records(gathered, recorded)
 
     def _messages(self, partition: str, start: int, stop: int, topic_id: str | None) -> Iterator[list[Any]]:
         """The messages ``start <= offset < stop``. It ends at a message or partition end at or behind ``stop``: the
@@ -261,15 +261,15 @@ class KafkaSource:
             consumer.assign([TopicPartition(self.topic, int(partition), start)])
             silent_since = looked = monotonic_s()
             while start < stop:
-                found = consumer.consume(min(_AT_ONCE, stop - start), _POLL_SECONDS)
-                errors = [message for message in found if message.error() is not None]
-                messages = [message for message in found if message.error() is None] if errors else found
+                events = consumer.consume(min(_AT_ONCE, stop - start), _POLL_SECONDS)
+                errors = [message for message in events if message.error() is not None]
+                messages = [message for message in events if message.error() is None] if errors else events
                 now = monotonic_s()
                 if messages:
                     silent_since = looked = now
                     start = messages[-1].offset() + 1
                     # Behind a marker there can be messages of the next step.
-                    yield messages if start <= stop else [one for one in messages if one.offset() < stop]
+                    yield messages if start <= stop else [message for message in messages if message.offset() < stop]
                 for message in errors:
                     if message.error().name() == "_PARTITION_EOF":
                         start = max(start, message.offset())

@@ -73,14 +73,14 @@ class Layout:
 
     def require_folders(self, path: str) -> None:
         """Raise ``Unreadable`` unless a file's folders name exactly the folder columns."""
-        found = folder_values(path)
+        values = folder_values(path)
         if twice := [name for name, count in Counter(name for name, _ in _pairs(path)).items() if count > 1]:
             raise Unreadable(f"two of its folders name the column {_listed(twice)}: rename one")
-        if set(found) != set(self.folders):
-            raise Unreadable(f"its folders name {_listed(found)}, where the first file's name {_listed(self.folders)}")
+        if set(values) != set(self.folders):
+            raise Unreadable(f"its folders name {_listed(values)}, where the first file's name {_listed(self.folders)}")
         for name in self.folders:
             if name in self.schema.names:
-                _folder_scalar(found[name], self.schema.field(name))
+                _folder_scalar(values[name], self.schema.field(name))
 
     @cached_property
     def of_folders(self) -> tuple[str, ...]:
@@ -141,10 +141,10 @@ class LayoutOptions:
     def check(self, record: Mapping[str, Any]) -> None:
         """``InvalidPipeline`` if an option contradicts the record."""
         kept = {**record, **(CsvDialect.of(record).__dict__ if "format" in record else {})}
-        given = {name: getattr(self, name, None) for name in _REFUSED} | self.dialect.__dict__
+        settings = {name: getattr(self, name, None) for name in _REFUSED} | self.dialect.__dict__
         if self.format is None:
-            del given["format"]
-        options.require_recorded(kept, given, _REFUSED)
+            del settings["format"]
+        options.require_recorded(kept, settings, _REFUSED)
 
     def recorded(self, record: Mapping[str, Any]) -> Layout:
         """The layout that a plan or checkpoint recorded. ``InvalidPipeline`` as in ``check``."""

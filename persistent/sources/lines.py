@@ -294,7 +294,7 @@ def next_line(file: InputFile, offset: int) -> int:
             window = reader.read(_WINDOW_BYTES)
             if not window:
                 return file.size
-            found = window.find(b"\n")
-            if found >= 0:
-                return position + found + 1
+            newline = window.find(b"\n")
+            if newline >= 0:
+                return position + newline + 1
             position += len(window)

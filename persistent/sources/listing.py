@@ -85,10 +85,10 @@ class Files:
         deepest = None if "**" in pattern else pattern.count("/")
         links: dict[str, str] = {}
         try:
-            found = self._list_below(root, deepest, links)
+            listing = self._list_below(root, deepest, links)
         except FileNotFoundError:
             return []
-        kept = [f for f in found if matches(f.path) and not any(map(ignored, f.path.split("/")))]
+        kept = [f for f in listing if matches(f.path) and not any(map(ignored, f.path.split("/")))]
         for file in kept:
             if not is_text(file.path):
                 raise SourceError(
@@ -162,10 +162,10 @@ class Files:
     def _of(self, root: str, pattern: str) -> Files:
         if not self.local:
             self._filesystem()  # one connection for both
-        other = copy(self)
-        other.__dict__.update(_system=self._system, believed=self.believed, _pinned=None)
-        other._wild_root, other._pattern = root, pattern
-        return other
+        files = copy(self)
+        files.__dict__.update(_system=self._system, believed=self.believed, _pinned=None)
+        files._wild_root, files._pattern = root, pattern
+        return files
 
     def stands_for(self, path: str) -> bool:
         """Whether a file at that path below the root would be listed."""
@@ -208,7 +208,7 @@ class Files:
                 )
         self.reconnect()
         try:
-            listed = {found.path for found in self._list_below(root, None, {})}
+            listed = {file.path for file in self._list_below(root, None, {})}
         except FileNotFoundError:
             return set()
         return {path for path in missing - listed if not self._is_there(path)}
@@ -242,8 +242,8 @@ class Files:
 
     def _stat_once(self, path: str) -> Listed:
         if self.local:
-            found = os.stat(self.where(path))
-            return Listed(path, found.st_size, local_hint(found))
+            status = os.stat(self.where(path))
+            return Listed(path, status.st_size, local_hint(status))
         entry = self._filesystem().info(self.where(path))
         if entry["type"] != "file":
             raise FileNotFoundError(path)

@@ -189,11 +189,11 @@ class LogSource:
         return dict.fromkeys(partitions, kept.first if self._start == "earliest" else kept.stop)
 
     def _require_same(self, recorded: Mapping[str, Any]) -> None:
-        found = self.log.id
-        if recorded.get("log") not in (None, "", found):
+        log_id = self.log.id
+        if recorded.get("log") not in (None, "", log_id):
             raise SourceChanged(
                 f"{self!r}: the checkpoint has read another log there, {recorded['log']}; this one is "
-                f"{found or 'missing'}. Give the source that log; 'persistent restart' continues from a clock"
+                f"{log_id or 'missing'}. Give the source that log; 'persistent restart' continues from a clock"
             )
 
     # -- columns -------------------------------------------------------------------------------------------------
@@ -229,11 +229,11 @@ class LogSource:
             raise SourceChanged(f"{self!r}: a step was planned up to record {stop:,}, and the log ends at {start:,}")
 
     def _records(self, batches: Sequence[LogBatch], recorded: Mapping[str, Any]) -> Records:
-        values = pa.concat_arrays([batch.records for batch in batches])
+        records = pa.concat_arrays([batch.records for batch in batches])
         times = pa.array(np.concatenate([batch.times for batch in batches]), pa.int64()).cast(_TIME.type)
-        found = values if isinstance(self._columns.format, RawValues) else values.to_pylist()
-        numbers = batches[0].number + np.arange(len(values))
-        return self._columns.records(WholeColumns(found, numbers, {_TIME.name: times}), recorded)
+        values = records if isinstance(self._columns.format, RawValues) else records.to_pylist()
+        numbers = batches[0].number + np.arange(len(records))
+        return self._columns.records(WholeColumns(values, numbers, {_TIME.name: times}), recorded)
 
 
 class LastRecord:
@@ -257,8 +257,8 @@ class LastRecord:
         number, known = last = list(recorded.get("last", (-1, None)))
         if not known or number != read - 1 or last == self._seen:
             return
-        found, self._seen = self._log.fingerprint_of(number), last
-        if found is not None and found != known:
+        fingerprint, self._seen = self._log.fingerprint_of(number), last
+        if fingerprint is not None and fingerprint != known:
             self._seen = []
             raise SourceChanged(
                 f"{self._place}: record {number:,} is no longer the one that was read. A power loss removed unsynced "

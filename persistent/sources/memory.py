@@ -121,8 +121,8 @@ class MemorySource:
             return 0, 0
         only_time = pa.schema([self._fixed_schema({}).field(self.timestamp)])
         records = self._records(0, len(self.rows), only_time)
-        found = records.offsets[records.timestamps >= clock]
-        return 0, int(found[0]) if len(found) else len(self.rows)
+        offsets = records.offsets[records.timestamps >= clock]
+        return 0, int(offsets[0]) if len(offsets) else len(self.rows)
 
     def reached(self, state: SourceState) -> Reached:
         """How many of all rows have been read at these positions."""
@@ -191,9 +191,9 @@ class MemorySource:
         if self.ordered:
             return None
         only_time = pa.schema([schema.field(self.timestamp)])
-        found = self._records(start, len(self.rows), only_time).timestamps
-        found = found[found != NO_TIMESTAMP]
-        return max(int(found.min()), -1) if len(found) else None
+        times = self._records(start, len(self.rows), only_time).timestamps
+        times = times[times != NO_TIMESTAMP]
+        return max(int(times.min()), -1) if len(times) else None
 
 
 def _inferred(rows: Sequence[Mapping[str, Any]]) -> pa.Schema:

@@ -131,37 +131,37 @@ class MessageColumns:
         return {**fixed, "schema": to_json(schema)}
 
     def _inferred(self, samples: Iterable[Sequence[MessageValue]]) -> pa.Schema | None:
-        found = []
+        schemas = []
         try:
             for values in samples:
                 schema = self.format.infer(values)
                 if schema is not None:
-                    found.append(schema)
+                    schemas.append(schema)
         except Unreadable as error:
             raise SourceError(
                 f"{self._place}: {error}. Give schema=, and such {self._noun}s are dead letters"
             ) from error
-        if not found and self._waits:
+        if not schemas and self._waits:
             return None
-        if not found:
+        if not schemas:
             raise SourceError(f"{self._place}: no {self._noun} defines the columns. Give schema=")
         # Only of all partitions: what is null in one may have a type in another.
-        return settled(widest(found), self._place)
+        return settled(widest(schemas), self._place)
 
-    def records(self, found: Gathering, recorded: Mapping[str, Any], dead: Sequence[DeadRecord] = ()) -> Records:
+    def records(self, messages: Gathering, recorded: Mapping[str, Any], dead: Sequence[DeadRecord] = ()) -> Records:
         """The records of messages. ``dead``: others that have no value to decode."""
-        schema, values = from_json(recorded["schema"]), found.values
+        schema, values = from_json(recorded["schema"]), messages.values
         decoded = self.format.decode(values, schema, recorded)
         rows = decoded.rows
-        columns = [*decoded.batch.columns, *(found.column(name, rows) for name in self._added.names)]
+        columns = [*decoded.batch.columns, *(messages.column(name, rows) for name in self._added.names)]
         batch = pa.RecordBatch.from_arrays(columns, schema=self._whole(schema))
-        offsets = np.asarray(found.offsets, np.int64)
+        offsets = np.asarray(messages.offsets, np.int64)
         bad = [
             DeadRecord(0, int(offsets[row]), reason, (values[row] or b"")[:DEAD_BYTES_MAX])
             for row, reason in decoded.dead
         ]
         if dead:
-            bad = sorted([*bad, *dead], key=lambda one: one.offset)
+            bad = sorted([*bad, *dead], key=lambda record: record.offset)
         time = batch.column(self._timestamp)
         times = milliseconds(time, self._unit)
         why = partial(why_none, time, self._timestamp, self._unit)
@@ -212,14 +212,14 @@ class Gathered:
         self.offsets += map(_offset, messages)
         self.size += sum(map(len, filter(None, values)))
         for name, column in self._columns.items():
-            found = list(map(_READ[name], messages))
-            column += found
-            self.size += _SIZE[name](found)
+            cells = list(map(_READ[name], messages))
+            column += cells
+            self.size += _SIZE[name](cells)
 
     def column(self, name: str, rows: Sequence[int]) -> pa.Array:
         """A column of metadata, of some rows."""
-        found = self._columns[name]
-        chosen = found if len(rows) == len(found) else [found[row] for row in rows]
+        cells = self._columns[name]
+        chosen = cells if len(rows) == len(cells) else [cells[row] for row in rows]
         return pa.array(_SHAPED[name](chosen), METADATA[name])
 
 
@@ -228,30 +228,30 @@ def metadata_fields(names: Sequence[str]) -> list[pa.Field]:
     return [pa.field(name, METADATA[name]) for name in names]
 
 
-def checked_metadata(given: Any, timestamp: str) -> tuple[str, ...]:
+def checked_metadata(metadata: Any, timestamp: str) -> tuple[str, ...]:
     """The option ``metadata=``, plus the timestamp column if it is one of them."""
-    if isinstance(given, str) or not set(given) <= set(METADATA):
-        raise InvalidPipeline(f"metadata={given!r}: give a list of some of {', '.join(METADATA)}")
-    chosen = {*given, timestamp} if timestamp in METADATA else set(given)
+    if isinstance(metadata, str) or not set(metadata) <= set(METADATA):
+        raise InvalidPipeline(f"metadata={metadata!r}: give a list of some of {', '.join(METADATA)}")
+    chosen = {*metadata, timestamp} if timestamp in METADATA else set(metadata)
     return tuple(name for name in METADATA if name in chosen)
 
 
-def _times(found: Sequence[tuple[int, int]]) -> list[int | None]:
+def _times(pairs: Sequence[tuple[int, int]]) -> list[int | None]:
     """The times; null for a message that has none."""
-    return [time if kind else None for kind, time in found]
+    return [time if kind else None for kind, time in pairs]
 
 
-def _headers(found: Sequence[Any]) -> list[list[dict[str, Any]]]:
-    return [[{"key": key, "value": value} for key, value in headers or ()] for headers in found]
+def _headers(all_headers: Sequence[Any]) -> list[list[dict[str, Any]]]:
+    return [[{"key": key, "value": value} for key, value in headers or ()] for headers in all_headers]
 
 
-def _header_bytes(found: Sequence[Any]) -> int:
-    return sum(len(key) + len(value or b"") for headers in found if headers for key, value in headers)
+def _header_bytes(all_headers: Sequence[Any]) -> int:
+    return sum(len(key) + len(value or b"") for headers in all_headers if headers for key, value in headers)
 
 
 _SHAPED: Final[Mapping[str, Callable[[Any], Any]]] = {"_timestamp": _times, "_key": list, "_headers": _headers}
 _SIZE: Final[Mapping[str, Callable[[Any], int]]] = {
     "_timestamp": len,
-    "_key": lambda found: sum(map(len, filter(None, found))),
+    "_key": lambda keys: sum(map(len, filter(None, keys))),
     "_headers": _header_bytes,
 }

@@ -72,7 +72,7 @@ class OffsetPlans:
         start = {partition: max(state.positions.get(partition, 0), begun.at.get(partition, 0)) for partition in kept}
         at, skipped = self._without_gaps(start, kept)
         left = {partition: kept[partition].stop - offset for partition, offset in at.items()}
-        shares = _shares({one: rows for one, rows in left.items() if one not in budget.ahead}, max(budget.rows, 1))
+        shares = _shares({name: rows for name, rows in left.items() if name not in budget.ahead}, max(budget.rows, 1))
         caught_up = {partition for partition, offset in at.items() if not kept[partition].behind(offset)}
         unseen = {partition for partition in begun.joined if partition not in state.largest} & caught_up
         asleep = unseen | self._idle(caught_up)
@@ -86,7 +86,7 @@ class OffsetPlans:
             joins=tuple(partition for partition in kept if partition not in state.positions),
             idle=tuple(sorted(idle)),
             skipped=skipped,
-            held=any(kept[one].behind(max(offset, kept[one].stop)) for one, offset in end.items()),
+            held=any(kept[partition].behind(max(offset, kept[partition].stop)) for partition, offset in end.items()),
             rests=min(asleep - idle, default=None),
             more=tuple(sorted(partition for partition, rows in left.items() if rows)),
         )
@@ -94,15 +94,15 @@ class OffsetPlans:
     def from_clock(self, kept: Mapping[str, Kept], at: Mapping[str, int], clock: str) -> dict[str, Any]:
         """The record of a source that continues from a clock at these offsets. RetentionGap if records since the clock
         may have been deleted, because the first kept one is not before it."""
-        lost = sorted(one for one, offset in at.items() if 0 < offset == kept[one].first)
-        said = (
+        lost = sorted(partition for partition, offset in at.items() if 0 < offset == kept[partition].first)
+        fault = (
             f"{self._place}: the first kept record of partition {', '.join(lost)} is not before {clock}, and older "
             "ones were deleted: some of them may belong to the time since then"
         )
         if lost and self._on_gap == "fail":
-            raise RetentionGap(f'{said}. on_gap="earliest" continues without them')
+            raise RetentionGap(f'{fault}. on_gap="earliest" continues without them')
         if lost:
-            logger.warning("%s. on_gap=%r continues without them", said, self._on_gap)
+            logger.warning("%s. on_gap=%r continues without them", fault, self._on_gap)
         return _Begun(at, ()).recorded()
 
     def has_forgotten(self, splits: Sequence[Split], kept: Mapping[str, Kept]) -> bool:
@@ -166,10 +166,10 @@ class OffsetPlans:
         """The partitions at whose end this driver has been for the timeout. Time before this driver does not count,
         because it is unknown whether records arrived then."""
         now = monotonic_s()
-        self._caught_up_s = {one: self._caught_up_s.get(one, now) for one in caught_up}
+        self._caught_up_s = {name: self._caught_up_s.get(name, now) for name in caught_up}
         if self._idle_timeout_ms is None:
             return set()
-        return {one for one, since in self._caught_up_s.items() if (now - since) * 1_000 >= self._idle_timeout_ms}
+        return {name for name, since in self._caught_up_s.items() if (now - since) * 1_000 >= self._idle_timeout_ms}
 
 
 def _but_the_last(idle: set[str], kept: Mapping[str, Kept], largest: Mapping[str, int]) -> set[str]:
@@ -192,7 +192,7 @@ def _shares(left: Mapping[str, int], rows: int) -> dict[str, int]:
     ({'a': 2, 'c': 44, 'b': 44}, {'a': 0, 'b': 1})
     """
     shares = {}
-    for count, partition in enumerate(sorted(left, key=lambda one: (left[one], one))):
+    for count, partition in enumerate(sorted(left, key=lambda name: (left[name], name))):
         shares[partition] = min(left[partition], rows // (len(left) - count))
         rows -= shares[partition]
     return shares
@@ -211,8 +211,8 @@ def _splits(at: Mapping[str, int], end: Mapping[str, int], workers: int) -> Iter
 
 def begun(recorded: Mapping[str, Any]) -> dict[str, int]:
     """Where the partitions of the first plan began, from the record of a plan; empty for another source."""
-    found = _Begun.of(recorded)
-    return {partition: offset for partition, offset in found.at.items() if partition not in found.joined}
+    begins = _Begun.of(recorded)
+    return {partition: offset for partition, offset in begins.at.items() if partition not in begins.joined}
 
 
 def place_id(recorded: Mapping[str, Any]) -> str | None:
@@ -221,8 +221,8 @@ def place_id(recorded: Mapping[str, Any]) -> str | None:
     >>> place_id({"topic": "clicks", "topic_id": "7f"}), place_id({"log": "9a"}), place_id({"root": "/in"})
     ('7f', '9a', None)
     """
-    found: str | None = recorded.get("topic_id", recorded.get("log"))
-    return found
+    identity: str | None = recorded.get("topic_id", recorded.get("log"))
+    return identity
 
 
 def begun_anew(recorded: Mapping[str, Any], at: Mapping[str, int]) -> dict[str, Any]:
@@ -238,7 +238,7 @@ def gone_back(
     if "journals" not in newest:
         return dict(recorded)
     before: Mapping[str, int] = newest.get("acknowledged", {})
-    acknowledged = {**before, **{one: max(end, before.get(one, 0)) for one, end in at.items()}}
+    acknowledged = {**before, **{partition: max(end, before.get(partition, 0)) for partition, end in at.items()}}
     return {**recorded, "acknowledged": acknowledged, **({} if is_known else {"job": ""})}
 
 
@@ -250,9 +250,9 @@ def starts(splits: Sequence[Split]) -> dict[str, int]:
 def reached(state: SourceState, kept: Mapping[str, Kept]) -> Reached:
     """How many of the offsets found by the last plan have been read."""
     begins = state.recorded.get("begins", {})
-    done = sum(position - begins.get(one, 0) for one, position in state.positions.items())
-    ends = {one: there.stop for one, there in kept.items()} or state.positions
-    return Reached(done, max(done, sum(end - begins.get(one, 0) for one, end in ends.items())), "rows")
+    done = sum(position - begins.get(partition, 0) for partition, position in state.positions.items())
+    ends = {partition: there.stop for partition, there in kept.items()} or state.positions
+    return Reached(done, max(done, sum(end - begins.get(partition, 0) for partition, end in ends.items())), "rows")
 
 
 def require_skew(
@@ -267,8 +267,8 @@ def require_skew(
     time, skew_ms = clock
     for partition, offset in at.items():
         span = Span(0, max(kept[partition].first, offset - _SKEW_ROWS), offset)
-        found = read(Split(partition, (span,))) if span.start < span.stop else ()
-        latest = max((int(records.timestamps.max()) for records in found if len(records.timestamps)), default=-1)
+        batches = read(Split(partition, (span,))) if span.start < span.stop else ()
+        latest = max((int(records.timestamps.max()) for records in batches if len(records.timestamps)), default=-1)
         if latest >= time:
             raise SourceError(
                 f"{place}, partition {partition}: a record before offset {offset}, where the broker's timestamps "

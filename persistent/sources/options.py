@@ -58,12 +58,12 @@ def require_listed(names: Sequence[str], timestamp: str, unit: str | None) -> No
         )
 
 
-def require_recorded(recorded: Mapping[str, Any], given: Mapping[str, Any], reasons: Mapping[str, str]) -> None:
+def require_recorded(recorded: Mapping[str, Any], options: Mapping[str, Any], reasons: Mapping[str, str]) -> None:
     """Raise if an option contradicts the recorded one; an option that is not recorded can have any value."""
     for name, reason in reasons.items():
-        if name in recorded and name in given and recorded[name] != given[name]:
+        if name in recorded and name in options and recorded[name] != options[name]:
             raise InvalidPipeline(
-                f"{name}={given[name]!r}: the checkpoint was made with {name}={recorded[name]!r}, and {reason}. Give "
+                f"{name}={options[name]!r}: the checkpoint was made with {name}={recorded[name]!r}, and {reason}. Give "
                 f"{name}={recorded[name]!r} again, or read the source anew into a fresh checkpoint and sink"
             )
 

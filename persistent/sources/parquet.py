@@ -55,8 +55,8 @@ class _Opened:
         if self.nanos is None:
             return {}
         pairs = zip(self.micros.schema_arrow, self.nanos.schema_arrow)
-        found = [micros.name for micros, nanos in pairs if micros.type != nanos.type and micros.name in names]
-        table = self.nanos.read_row_groups(list(groups), columns=found, use_threads=False)
+        columns = [micros.name for micros, nanos in pairs if micros.type != nanos.type and micros.name in names]
+        table = self.nanos.read_row_groups(list(groups), columns=columns, use_threads=False)
         return dict(zip(table.column_names, table.columns))
 
 

@@ -228,10 +228,10 @@ def together(reached: Sequence[Reached | None]) -> Reached | None:
     >>> together([Reached(3, 4, "rows"), Reached(1, 5, "rows")])
     Reached(done=4, total=9, unit='rows', files_done=0, files=0)
     """
-    known = [one for one in reached if one is not None]
-    if len(known) < len(reached) or len({one.unit for one in known}) != 1:
+    known = [part for part in reached if part is not None]
+    if len(known) < len(reached) or len({part.unit for part in known}) != 1:
         return None
-    sums = (sum(getattr(one, name) for one in known) for name in ("done", "total", "files_done", "files"))
+    sums = (sum(getattr(part, name) for part in known) for name in ("done", "total", "files_done", "files"))
     done, total, files_done, files = sums
     return Reached(done, total, known[0].unit, files_done, files)
 

@@ -144,7 +144,7 @@ class RabbitQueueSource:
         self._messages.require_recorded(state.recorded)
         journals = self._pumped(state, budget, follow=follow) if state.job else self._owned.look(state)
         current, ends = partition_of(len(journals)), self.journal.ends()
-        lost = {one: Kept(at, at) for one, at in state.positions.items() if one != current}
+        lost = {partition: Kept(at, at) for partition, at in state.positions.items() if partition != current}
         kept = {**lost, current: Kept(ends.first_number, ends.next_number)}
         plan = self._plans.plan(state, budget, kept, lambda new: dict.fromkeys(new, 0))
         columns = self._messages.columns(state.recorded, plan.splits)
@@ -153,9 +153,9 @@ class RabbitQueueSource:
             columns[UNCONFIRMED] = confirmed[1]
         facts = {UNCONFIRMED: 0, **plan.recorded, **columns}
         recorded = self._owned.recorded(facts, journals, state, plan.end[current])
-        waits = {one: cap for one, cap in plan.cap.items() if one not in lost}
-        held = self._pump is not None and self._pump.is_held_back
-        return replace(plan, recorded=recorded, cap=waits, idle=tuple(sorted({*plan.idle, *lost})), held=held)
+        waits = {partition: cap for partition, cap in plan.cap.items() if partition not in lost}
+        is_held_back = self._pump is not None and self._pump.is_held_back
+        return replace(plan, recorded=recorded, cap=waits, idle=tuple(sorted({*plan.idle, *lost})), held=is_held_back)
 
     def corrected(self, state: SourceState, put: SourcePlan) -> SourcePlan | None:
         """The same messages, decoded by the present options. SourceChanged if they are in another journal."""

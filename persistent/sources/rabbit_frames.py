@@ -53,14 +53,14 @@ def framed(properties: Any, routing_key: str | bytes, body: bytes, dead: str | N
     """A message of pika as a frame. Headers that are not numbers, texts, bytes or booleans are null. ``dead``: why it
     is a dead letter."""
     headers = {} if properties.headers is None else properties.headers
-    said = {
+    facts = {
         "id": _utf8(properties.message_id),
         "key": _utf8(routing_key),
         "sent": None if properties.timestamp is None else properties.timestamp * 1_000,
         "headers": {name: _plain(value) for name, value in headers.items()},
         "dead": headers.reason if isinstance(headers, Undecodable) else dead,
     }
-    text = json.dumps({name: value for name, value in said.items() if value is not None}).encode()
+    text = json.dumps({name: value for name, value in facts.items() if value is not None}).encode()
     return _HEAD.pack(_VERSION, len(text)) + text + body
 
 
@@ -92,26 +92,26 @@ def _plain(value: Any) -> Any:
 
 def taken_apart(frames: Sequence[bytes]) -> tuple[list[dict[str, Any]], list[bytes]]:
     """The JSON of each message, and its body. ValueError for a frame of another version."""
-    said, bodies = [], []
+    messages, bodies = [], []
     for frame in frames:
         version, length = _HEAD.unpack_from(frame) if len(frame) >= _HEAD.size else (0, 0)
         if version != _VERSION:
             raise ValueError(f"a record is not a message of version {_VERSION}")
         begin = _HEAD.size + length
-        said.append(json.loads(frame[_HEAD.size : begin]))
+        messages.append(json.loads(frame[_HEAD.size : begin]))
         bodies.append(frame[begin:])
-    return said, bodies
+    return messages, bodies
 
 
-def columns_of(said: Sequence[Mapping[str, Any]], headers: pa.Schema) -> list[pa.Array]:
+def columns_of(rows: Sequence[Mapping[str, Any]], headers: pa.Schema) -> list[pa.Array]:
     """The columns of ``FIXED``, then those of ``headers``; null where the publisher gave none, or another type."""
     fixed = [
-        pa.array([_text(one.get("id")) for one in said], pa.string()),
-        pa.array([_text(one.get("key")) for one in said], pa.string()),
-        pa.array([_sent(one.get("sent")) for one in said], pa.int64()).cast(FIXED["_sent"]),
+        pa.array([_text(row.get("id")) for row in rows], pa.string()),
+        pa.array([_text(row.get("key")) for row in rows], pa.string()),
+        pa.array([_sent(row.get("sent")) for row in rows], pa.int64()).cast(FIXED["_sent"]),
     ]
     return fixed + [
-        pa.array([_cast(one["headers"].get(field.name), field.type) for one in said], field.type) for field in headers
+        pa.array([_cast(row["headers"].get(field.name), field.type) for row in rows], field.type) for field in headers
     ]
 
 

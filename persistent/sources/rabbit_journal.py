@@ -45,10 +45,10 @@ class QueueMark:
         >>> QueueMark.decoded(QueueMark("views", "/", at=3).encoded()), QueueMark.decoded(b"") == QueueMark()
         (QueueMark(queue='views', host='/', job='', after=(), at=3), True)
         """
-        said = json.loads(data or b"{}")
-        if not isinstance(said, dict) or said.keys() - QueueMark.__dataclass_fields__.keys():
+        fields = json.loads(data or b"{}")
+        if not isinstance(fields, dict) or fields.keys() - QueueMark.__dataclass_fields__.keys():
             raise ValueError("the mark of another log")
-        return QueueMark(**{**said, "after": tuple(said.get("after", ()))})
+        return QueueMark(**{**fields, "after": tuple(fields.get("after", ()))})
 
 
 class QueueJournal:
@@ -118,17 +118,17 @@ class QueueJournal:
 
     def recorded(self, planned: Mapping[str, Any], ids: list[str], state: SourceState, end: int) -> dict[str, Any]:
         """The record of a plan, which reads the present journal up to ``end``."""
-        before, found = state.recorded, {**planned, "journals": ids, "log": ids[-1]}
+        before, record = state.recorded, {**planned, "journals": ids, "log": ids[-1]}
         known = _known(before)
         if state.job:
-            found |= {"job": state.job, "replaces": self._replaces}
+            record |= {"job": state.job, "replaces": self._replaces}
         if known and self._taken_over and not _is_sure(state):
             # All that the journal held when it was taken over may have been acknowledged.
-            found["acknowledged"] = {**before.get("acknowledged", {}), self._partition: self._taken_over}
+            record["acknowledged"] = {**before.get("acknowledged", {}), self._partition: self._taken_over}
         if ids != known:
             before = {}
-            found.pop("last", None)
-        return {**found, **self._last.recorded(before, end)}
+            record.pop("last", None)
+        return {**record, **self._last.recorded(before, end)}
 
     def require_same(self, recorded: Mapping[str, Any]) -> None:
         """SourceChanged unless the present journal is the one of a plan."""
@@ -197,8 +197,8 @@ class QueueJournal:
     # -- which journals a job reads ------------------------------------------------------------------------------
 
     def _ids(self, mark: QueueMark, state: SourceState) -> list[str]:
-        known, found = _known(state.recorded), self.log.id
-        if known[-1:] == [found]:
+        known, log_id = _known(state.recorded), self.log.id
+        if known[-1:] == [log_id]:
             return known
         if self._is_blank(mark):
             if known and not self._replaces:
@@ -214,7 +214,7 @@ class QueueJournal:
             raise self._gap("a checkpoint without records", "replaced a lost one")
         elif known and not (self._replaces and self._is_next(mark, known)):
             self._raise_lost(known)
-        return [*known, found]
+        return [*known, log_id]
 
     def _is_blank(self, mark: QueueMark) -> bool:
         """Whether there is no journal yet: a crash can have left an empty one."""
@@ -231,9 +231,9 @@ class QueueJournal:
             # A checkpoint that has counted records of this journal has counted all before its beginning.
             before = partition_of(len(ids) - 1)
             acknowledged[before] = max(acknowledged.get(before, 0), mark.at)
-        for one, at in acknowledged.items():
-            if positions.get(one, 0) < at and (one != current or ends.whole_number < at):
-                raise self._counted_before(positions.get(one, 0), at, is_present=one == current)
+        for partition, at in acknowledged.items():
+            if positions.get(partition, 0) < at and (partition != current or ends.whole_number < at):
+                raise self._counted_before(positions.get(partition, 0), at, is_present=partition == current)
         if begin < ends.first_number:
             raise self._gap(f"a checkpoint at record {begin:,}", f"begins with record {ends.first_number:,}")
         if begin > ends.whole_number:

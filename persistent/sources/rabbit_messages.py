@@ -88,17 +88,17 @@ class JournaledMessages:
             )
 
     def _records(self, batches: Sequence[LogBatch], recorded: Mapping[str, Any]) -> Records:
-        said, bodies = self._taken_apart(pa.concat_arrays([batch.records for batch in batches]).to_pylist())
+        messages, bodies = self._taken_apart(pa.concat_arrays([batch.records for batch in batches]).to_pylist())
         first = batches[0].number
         times = np.concatenate([batch.times for batch in batches])
-        alive = np.array([row for row, one in enumerate(said) if "dead" not in one], np.int64)
-        own = columns_of([said[row] for row in alive.tolist()], self._headers)
+        alive = np.array([row for row, message in enumerate(messages) if "dead" not in message], np.int64)
+        columns = columns_of([messages[row] for row in alive.tolist()], self._headers)
         journaled = pa.array(times[alive], pa.int64()).cast(TIME.type)
-        added = dict(zip(self._added.names, [*own, journaled], strict=True))
-        found = WholeColumns([bodies[row] for row in alive.tolist()], first + alive, added)
+        added = dict(zip(self._added.names, [*columns, journaled], strict=True))
+        gathering = WholeColumns([bodies[row] for row in alive.tolist()], first + alive, added)
         dead = [
-            DeadRecord(0, first + row, one["dead"], bodies[row][:DEAD_BYTES_MAX])
-            for row, one in enumerate(said)
-            if "dead" in one
+            DeadRecord(0, first + row, message["dead"], bodies[row][:DEAD_BYTES_MAX])
+            for row, message in enumerate(messages)
+            if "dead" in message
         ]
-        return self._columns.records(found, recorded, dead)
+        return self._columns.records(gathering, recorded, dead)

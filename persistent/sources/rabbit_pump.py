@@ -136,11 +136,11 @@ class Pump:
                 self._changed.notify_all()
 
     def _failed(self, error: BaseException) -> SourceError:
-        found = SourceError(
+        failure = SourceError(
             f"{self._order!r}: {type(error).__name__}: {error}. Unacknowledged messages stay in the queue"
         )
-        found.__cause__ = error
-        return found
+        failure.__cause__ = error
+        return failure
 
     def _pump(self) -> None:
         patience = self._order.patience
@@ -253,8 +253,8 @@ class Pump:
         """
         self._confirmed_s = monotonic_s()
         first, since = self._held.first(self._writer.number + 1, self._writer.time)
-        found = self._look(link)
-        if self._settled_at is None and found.message_count == 0 and self._is_alone(found.consumer_count):
+        queue = self._look(link)
+        if self._settled_at is None and queue.message_count == 0 and self._is_alone(queue.consumer_count):
             # All messages are delivered: those under way then have arrived before the second answer.
             self._look(link)
             self._take(link.channel)
@@ -270,9 +270,9 @@ class Pump:
     def _look(self, link: Link) -> Any:
         """What the broker says of the queue. What it has delivered before is received."""
         with self._order.place.failures():
-            found = link.channel.queue_declare(self._name, passive=True).method
+            queue = link.channel.queue_declare(self._name, passive=True).method
             link.connection.process_data_events(time_limit=0)
-        return found
+        return queue
 
     def _end(self, link: Link) -> None:
         """Let nothing more be delivered, and take what was. What only a checkpoint acknowledges returns to the
@@ -295,7 +295,7 @@ class Pump:
         self._move()
         self._watch(received)
         tags = [method.delivery_tag for method, _, _ in received]
-        first = [one for one in received if self._order.acknowledge != AT_MOST_ONCE or not one[0].redelivered]
+        first = [item for item in received if self._order.acknowledge != AT_MOST_ONCE or not item[0].redelivered]
         place, cuts = repr(self._order), self._order.cuts
         frames = [fitted(properties, method.routing_key, body, place, cuts=cuts) for method, properties, body in first]
         if self._order.acknowledge == AT_MOST_ONCE:
@@ -354,15 +354,15 @@ class Pump:
         if len(self._held) >= self._order.prefetch:
             return True
         for _ in range(2):
-            found = self._look(link)
+            queue = self._look(link)
             if self._inbox:
                 return False
             # A quorum queue without a leader reports 0 messages and 0 consumers, although we consume.
-            if found.message_count or not found.consumer_count:
+            if queue.message_count or not queue.consumer_count:
                 return self._is_stalled()
-        if found.consumer_count > 1:
+        if queue.consumer_count > 1:
             self.warnings["others"] = (
-                f"{self._order!r} has {found.consumer_count - 1:,} other consumers. What they hold, or a driver that "
+                f"{self._order!r} has {queue.consumer_count - 1:,} other consumers. What they hold, or a driver that "
                 "died and that the broker does not miss yet, is not counted now: it returns to the queue later"
             )
         return True
@@ -379,10 +379,10 @@ class Pump:
 
     def _watch(self, received: Sequence[tuple[Any, Any, bytes]]) -> None:
         counts = [(properties.headers or {}).get("x-delivery-count") for _, properties, _ in received]
-        most = max((count for count in counts if isinstance(count, int)), default=0)
-        if most >= _DELIVERIES_WARNED:
+        count_max = max((count for count in counts if isinstance(count, int)), default=0)
+        if count_max >= _DELIVERIES_WARNED:
             self.warnings["deliveries"] = (
-                f"{self._order!r} has delivered a message {most + 1} times: at its delivery limit, a quorum queue "
+                f"{self._order!r} has delivered a message {count_max + 1} times: at its delivery limit, a quorum queue "
                 "deletes it, unless it has a dead-letter exchange"
             )
 

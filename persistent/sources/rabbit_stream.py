@@ -114,8 +114,8 @@ class RabbitStreamSource:
         self._last_kept: Mapping[str, Kept] = {}
 
     def __repr__(self) -> str:
-        shown = self.streams[0] if len(self.streams) == 1 else list(self.streams)
-        return f"RabbitStreamSource({self.servers!r}, {shown!r})"
+        streams = self.streams[0] if len(self.streams) == 1 else list(self.streams)
+        return f"RabbitStreamSource({self.servers!r}, {streams!r})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_own_client": None}
@@ -160,7 +160,7 @@ class RabbitStreamSource:
 
     def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
         """Whether records of a plan are gone, and may be skipped. False if they are of another stream."""
-        is_ours = {*recorded.get("chunks", {}), *(one.partition for one in splits)} <= {*self.streams}
+        is_ours = {*recorded.get("chunks", {}), *(split.partition for split in splits)} <= {*self.streams}
         return is_ours and self._plans.has_forgotten(splits, self._kept(recorded))
 
     def position_at(self, partition: str, clock: int) -> int:
@@ -169,7 +169,7 @@ class RabbitStreamSource:
 
     def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState:
         """The positions of a clock in the present streams, which can be others; fields and times stay."""
-        at = {one: self.position_at(one, clock) for one in self.streams}
+        at = {stream: self.position_at(stream, clock) for stream in self.streams}
         # The kept offsets come last: a record that is deleted in between is a gap, and is noticed.
         kept = self._client.kept(self.streams)
         carried = {name: recorded[name] for name in (*self._facts(), "schema") if name in recorded}
@@ -196,23 +196,23 @@ class RabbitStreamSource:
 
     def _begins(self, streams: Sequence[str]) -> Mapping[str, int]:
         if isinstance(self._start, int):
-            return {one: self._client.at_time(one, self._start) for one in streams}
+            return {stream: self._client.at_time(stream, self._start) for stream in streams}
         return {
-            one: self._last_kept[one].first if self._start == "earliest" else self._last_kept[one].stop
-            for one in streams
+            stream: self._last_kept[stream].first if self._start == "earliest" else self._last_kept[stream].stop
+            for stream in streams
         }
 
     # -- identity of streams --------------------------------------------------------------------------------------
 
     def _newest(self) -> dict[str, Any]:
         """A chunk of each non-empty stream that identifies it: the newest, which is deleted last."""
-        found = {one: self._client.last(one) for one in self.streams}
-        return {one: _identity(chunk) for one, chunk in found.items() if chunk is not None}
+        chunks = {stream: self._client.last(stream) for stream in self.streams}
+        return {stream: _identity(chunk) for stream, chunk in chunks.items() if chunk is not None}
 
     def _require_same(self, stream: str, known: Sequence[int]) -> None:
-        found = self._client.chunk(stream, OFFSET, known[0])
-        is_kept = found is not None and found.first <= known[0]
-        if found is not None and (_identity(found) == list(known) if is_kept else found.epoch >= known[3]):
+        chunk = self._client.chunk(stream, OFFSET, known[0])
+        is_kept = chunk is not None and chunk.first <= known[0]
+        if chunk is not None and (_identity(chunk) == list(known) if is_kept else chunk.epoch >= known[3]):
             return
         raise SourceChanged(
             f"stream {stream!r} was deleted and created again, or its end was truncated: the checkpoint has read one "
@@ -238,8 +238,8 @@ class RabbitStreamSource:
         """The first values of each stream."""
         for stream in sorted(at):
             sample = _Gathered()
-            for found in self._gathered(stream, at[stream], self._last_kept[stream].stop):
-                sample.add(found)
+            for batch in self._gathered(stream, at[stream], self._last_kept[stream].stop):
+                sample.add(batch)
                 if len(sample.values) >= SAMPLE_ROWS:
                     break
             if sample.dead and not sample.values:
@@ -251,8 +251,8 @@ class RabbitStreamSource:
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
         for span in split.spans:
             gathered = _Gathered()
-            for found in self._gathered(split.partition, span.start, span.stop):
-                gathered.add(found)
+            for batch in self._gathered(split.partition, span.start, span.stop):
+                gathered.add(batch)
                 if len(gathered.values) >= _BATCH_ROWS or gathered.size >= _BATCH_BYTES:
                     yield self._columns.records(gathered, recorded, gathered.dead)
                     gathered = _Gathered()
@@ -263,21 +263,21 @@ class RabbitStreamSource:
         """The records ``start <= offset < stop``."""
         look = partial(self._require_there, stream, stop)
         for chunks in self._client.chunks(stream, start, stop, look):
-            found = _Gathered()
+            batch = _Gathered()
             for chunk in chunks:
                 if start >= stop:
                     break
                 if chunk.first > start:
                     self._require_no_gap(stream, start)
                 try:
-                    found.take(chunk, start, stop, self._encoding == "amqp")
+                    batch.take(chunk, start, stop, self._encoding == "amqp")
                 except ValueError as error:
                     raise SourceError(
                         f"{self!r}: stream {stream!r}, offsets {chunk.first:,} to {chunk.stop - 1:,}: {error}. Can "
                         "rstream read it? A producer's batch may have an unsupported compression"
                     ) from error
                 start = max(start, chunk.stop)
-            yield found
+            yield batch
 
     def _require_no_gap(self, stream: str, offset: int) -> None:
         """Raise RetentionGap if the broker has skipped records from this offset on: it silently begins with the first
@@ -329,13 +329,13 @@ class _Gathered:
         self._times += [chunk.timestamp] * len(values)
         self.size += sum(map(len, messages))
 
-    def add(self, other: _Gathered) -> None:
+    def add(self, batch: _Gathered) -> None:
         """Add the later records of another batch."""
-        self.values += other.values
-        self.offsets += other.offsets
-        self.dead += other.dead
-        self.size += other.size
-        self._times += other._times
+        self.values += batch.values
+        self.offsets += batch.offsets
+        self.dead += batch.dead
+        self.size += batch.size
+        self._times += batch._times
 
     def column(self, name: str, rows: Sequence[int]) -> pa.Array:
         """The times at which the broker wrote these rows."""
@@ -350,11 +350,11 @@ def _identity(chunk: Chunk) -> list[int]:
 
 def _streams(stream: Any) -> tuple[str, ...]:
     """The option ``stream=``. InvalidPipeline."""
-    found = (stream,) if isinstance(stream, str) else tuple(stream) if isinstance(stream, list | tuple) else ()
-    if not found:
+    names = (stream,) if isinstance(stream, str) else tuple(stream) if isinstance(stream, list | tuple) else ()
+    if not names:
         raise InvalidPipeline(f"stream={stream!r}: give the name of a stream, or a list of names, such as ['clicks']")
-    for one in found:
-        check_stream(one)
-    if len(set(found)) < len(found):
+    for name in names:
+        check_stream(name)
+    if len(set(names)) < len(names):
         raise InvalidPipeline(f"stream={stream!r} names a stream twice")
-    return found
+    return names

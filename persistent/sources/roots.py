@@ -86,7 +86,7 @@ class FoundAt:
     def list(self) -> Sequence[Listed]:
         """Every file that the given path names, with its path relative to the recorded root."""
         listing = self.given.list()
-        return [replace(one, path=self.inside + one.path) for one in listing] if self.inside else listing
+        return [replace(file, path=self.inside + file.path) for file in listing] if self.inside else listing
 
 
 def moved_folder(moved_from: str | os.PathLike[str] | None) -> str | None:
@@ -150,7 +150,7 @@ def require_moved(place: FoundAt, index: pa.Table, moved_from: str, mapped: bool
     """Raise ``InvalidPipeline`` if ``moved_from=`` misses a file that was read although it is listed: another path has
     its name, size and fingerprint. ``mapped``: the option covers all files, so one of them is proof.
     """
-    listed = {one.path: one.size for one in place.list()}
+    listed = {file.path: file.size for file in place.list()}
     paths = place.root.paths(index).to_pylist()
     if mapped and not listed.keys().isdisjoint(paths):
         return
@@ -188,7 +188,7 @@ def _below(now: str, folders: str) -> str:
     """
     names = folders.split("/")[:-1]
     passed = ("/".join(names[:count]) + "/" for count in range(len(names), 0, -1))
-    return now + folders.removeprefix(next((one for one in passed if now.endswith("/" + one)), ""))
+    return now + folders.removeprefix(next((prefix for prefix in passed if now.endswith("/" + prefix)), ""))
 
 
 def _root_now(root: Root | None, given: Files) -> str:

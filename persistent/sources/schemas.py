@@ -187,8 +187,8 @@ def misfit(
     for field in want:
         places = have.get_all_field_indices(field.name)
         if len(places) != 1:
-            found = "no column" if not places else "more than one column"
-            return f"it has {found} {field.name!r}; its columns are {', '.join(have.names)}; {remedies.COMMON}"
+            count = "no column" if not places else "more than one column"
+            return f"it has {count} {field.name!r}; its columns are {', '.join(have.names)}; {remedies.COMMON}"
         kind = have.field(places[0]).type
         plain_kind = _plain_type(kind)
         if not (fits or widens)(plain_kind, field.type) and not pa.types.is_null(kind):
@@ -210,7 +210,7 @@ def _both(have: pa.DataType, want: pa.DataType) -> str:
     elif pa.types.is_floating(have) or pa.types.is_floating(want):
         kind = "'double'"
     else:
-        kind = repr(str(max(have, want, key=lambda one: one.bit_width) if widens(want, have) else pa.int64()))
+        kind = repr(str(max(have, want, key=lambda kind: kind.bit_width) if widens(want, have) else pa.int64()))
     return f". As {kind} in schema= it takes the values of both that this type holds exactly"
 
 
@@ -377,8 +377,8 @@ def is_rounded(literal: Decimal) -> bool:
 def why_rounded(column: str, literal: object) -> str:
     """Why a record with such an integer is none, and which types read it."""
     text = str(literal)
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    number = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     return (
-        f"column {column!r} was inferred to be of type double, which rounds the integer {shown}. {remedies.TYPES}: "
+        f"column {column!r} was inferred to be of type double, which rounds the integer {number}. {remedies.TYPES}: "
         "this one pa.decimal128(38, 0); pa.decimal128(38, 9), if it has fractions too; or 'double', which rounds"
     )

@@ -311,8 +311,8 @@ def _concatenated(
 def mistyped(message: str) -> str:
     """Why a line whose value has another type than its column is not a record, from the parser's message."""
     # What Arrow advises about its own functions is left out.
-    shown = without_row(message.splitlines()[0]).partition(". If these timestamps")[0][:_MESSAGE_MAX]
-    return f"{shown}. {remedies.ZONES if 'zone offset' in shown else remedies.TYPES}"
+    cause = without_row(message.splitlines()[0]).partition(". If these timestamps")[0][:_MESSAGE_MAX]
+    return f"{cause}. {remedies.ZONES if 'zone offset' in cause else remedies.TYPES}"
 
 
 def _reason(error: Exception) -> str:

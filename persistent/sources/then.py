@@ -105,7 +105,7 @@ def then(files: Source, live: Source, *, at: Instant, max_skew: Duration = "10 m
 def _check_times(files: Source, live: Source) -> None:
     """InvalidPipeline if one half has the time of arrival for its timestamp, and the other another time: a record would
     be on both sides of the border, or on none."""
-    times = [getattr(one, "timestamp", None) for one in (files, live)]
+    times = [getattr(half, "timestamp", None) for half in (files, live)]
     if None not in times and times[0] != times[1] and _ARRIVAL in times:
         raise InvalidPipeline(
             f"then: the timestamp of files is {times[0]!r}, that of live is {times[1]!r}. {_ARRIVAL!r} is when the "
@@ -211,18 +211,18 @@ class ThenSource:
 
     def _plan_live(self, state: SourceState, recorded: Mapping[str, Any], budget: Budget, follow: bool) -> SourcePlan:
         begins = {partition: tuple(at) for partition, at in recorded[SEAM]["begins"].items()}
-        known = {**begins, **{one: at for one, at in state.positions.items() if self._live.owns(one)}}
+        known = {**begins, **{partition: at for partition, at in state.positions.items() if self._live.owns(partition)}}
         # Positions at the beginning, as of verify, stand for where the live source began.
         at = {partition: max(position, begins.get(partition, _FIRST)) for partition, position in known.items()}
-        own = replace(state, positions={**state.positions, **at}, recorded=self._live.record(recorded), index=None)
-        plan = self._live.plan(own, budget, follow=follow)
-        past = [one for one in plan.end if self._history.owns(one)]
+        live = replace(state, positions={**state.positions, **at}, recorded=self._live.record(recorded), index=None)
+        plan = self._live.plan(live, budget, follow=follow)
+        past = [partition for partition in plan.end if self._history.owns(partition)]
         whole = _shown({**recorded, LIVE: plan.recorded}, LIVE)
         return replace(plan, idle=tuple(sorted((*plan.idle, *past))), recorded=whole)
 
     def _joined(self, state: SourceState, plan: SourcePlan) -> SourcePlan:
         """The plan, with the partitions that the checkpoint does not know."""
-        return replace(plan, joins=tuple(one for one in plan.end if one not in state.positions))
+        return replace(plan, joins=tuple(partition for partition in plan.end if partition not in state.positions))
 
     def _is_read(self, positions: Positions, end: Mapping[str, Any]) -> bool:
         return all(tuple(positions.get(partition, _FIRST)) >= tuple(at) for partition, at in end.items())
@@ -248,10 +248,10 @@ class ThenSource:
     def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
         """Whether records of a plan are gone, and may be skipped."""
         half = self._read_by(recorded)
-        own = half.splits(splits)
-        if not own or not isinstance(half.source, ForgettingSource):
+        half_splits = half.splits(splits)
+        if not half_splits or not isinstance(half.source, ForgettingSource):
             return False
-        return half.source.has_forgotten(own, half.recorded(recorded))
+        return half.source.has_forgotten(half_splits, half.recorded(recorded))
 
     def _read_by(self, recorded: Mapping[str, Any]) -> Half:
         """The half that a plan with this record reads."""
@@ -294,19 +294,19 @@ class ThenSource:
     def losing(self) -> ThenSource:
         """The same source, whose history may lose inputs."""
         files, live = (half.losing() if isinstance(half, LosingSource) else half for half in self.halves)
-        other = copy(self)
-        other.halves = files, live
-        other._history, other._live = Half(HISTORY, files), Half(LIVE, live)
-        return other
+        source = copy(self)
+        source.halves = files, live
+        source._history, source._live = Half(HISTORY, files), Half(LIVE, live)
+        return source
 
     def without_lost(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> tuple[Split, ...] | None:
         """The splits with each input of the history that is certainly gone as one dead record."""
         half = self._history
-        own = half.splits(splits)
-        if not own or not isinstance(half.source, LosingSource):
+        half_splits = half.splits(splits)
+        if not half_splits or not isinstance(half.source, LosingSource):
             return None
-        found = half.source.without_lost(own, half.recorded(recorded))
-        return None if found is None else half.renamed(found)
+        replacements = half.source.without_lost(half_splits, half.recorded(recorded))
+        return None if replacements is None else half.renamed(replacements)
 
     # -- what is said --------------------------------------------------------------------------------------------
 
@@ -320,28 +320,28 @@ class ThenSource:
     def account_text(self, recorded: Mapping[str, Any], accounts: Mapping[str, Any]) -> str:
         """How many records of each half count in the other, for the report of a run."""
         border, switched = utc_text(self._at), has_switched(recorded)
-        said = (
+        reasons = (
             (self._history, f"counted in the live source if they are from {border} on"),
             (self._live, f"counted in the history if they are before {border}"),
         )
         parts = []
-        for half, why in said if switched else said[:1]:
-            own = [account for partition, account in accounts.items() if half.owns(partition)]
-            read, again = (sum(getattr(one, name) for one in own) for name in ("read", "duplicate"))
+        for half, why in reasons if switched else reasons[:1]:
+            half_accounts = [account for partition, account in accounts.items() if half.owns(partition)]
+            read, again = (sum(getattr(account, name) for account in half_accounts) for name in ("read", "duplicate"))
             parts.append(f"{half.name}: {count_text(read, 'record')}, {count_text(again, 'duplicate')} ({why})")
         return "; ".join(parts if switched else [*parts, "the live source is read once the history is"])
 
     def guarantee(self) -> Promise:
         """The weaker of both halves."""
         promises = [promise_of(half) for half in self.halves]
-        weakest = min(promises, key=lambda one: (LEVELS.index(one.level), not one.while_))
-        return replace(weakest, reason=", then ".join(one.reason for one in promises))
+        weakest = min(promises, key=lambda promise: (LEVELS.index(promise.level), not promise.while_))
+        return replace(weakest, reason=", then ".join(promise.reason for promise in promises))
 
     def warnings(self) -> tuple[str, ...]:
         """Those of both halves; and that nothing shows whether they meet."""
-        told = [getattr(half, "warnings", None) for half in self.halves]
-        found = [text for warnings in told if warnings is not None for text in warnings()]
-        return (*found, *filter(None, [self._warning]))
+        methods = [getattr(half, "warnings", None) for half in self.halves]
+        texts = [text for warnings in methods if warnings is not None for text in warnings()]
+        return (*texts, *filter(None, [self._warning]))
 
     def acknowledge(self, positions: Positions) -> None:
         for half in (self._history, self._live):
@@ -354,8 +354,8 @@ class ThenSource:
 
 def _shown(recorded: Mapping[str, Any], half: str) -> dict[str, Any]:
     """The record of the whole, with what drivers and commands look up in that of any source."""
-    shown = {name: recorded[half][name] for name in _SHOWN if name in recorded[half]}
-    return {**{name: recorded[name] for name in (HISTORY, LIVE, SEAM)}, **shown}
+    facts = {name: recorded[half][name] for name in _SHOWN if name in recorded[half]}
+    return {**{name: recorded[name] for name in (HISTORY, LIVE, SEAM)}, **facts}
 
 
 def _if_any(rows: Any) -> Any:

@@ -58,8 +58,8 @@ def require_readable(schema: pa.Schema, name: str, unit: str | None, *, of_csv: 
 
 def separator_in(names: Sequence[str], delimiter: str = ",") -> str | None:
     """What seems to separate the names of a CSV file that was read as one name; None if it may be one."""
-    others = (one for one in (";", "\t", "|", ",") if one != delimiter)
-    return next((one for one in others if len(names) == 1 and one in names[0]), None)
+    others = (separator for separator in (";", "\t", "|", ",") if separator != delimiter)
+    return next((separator for separator in others if len(names) == 1 and separator in names[0]), None)
 
 
 def misread(names: Sequence[str], delimiter: str = ",") -> str:
@@ -116,7 +116,7 @@ def why_none(column: pa.Array, name: str, unit: str | None, row: int) -> str:
     if not _is_text(kind) and not pa.types.is_integer(kind):
         return f"timestamp unreadable: column {name!r} ({kind}) holds a time that is beyond 64 bits of milliseconds"
     text = value.as_buffer().to_pybytes().decode(errors="replace") if _is_text(kind) else str(value)
-    shown = repr(text[:_SHOWN] + "..." if len(text) > _SHOWN else text) if _is_text(kind) else text
+    literal = repr(text[:_SHOWN] + "..." if len(text) > _SHOWN else text) if _is_text(kind) else text
     counts = _COUNT.fullmatch(text) is not None
     if unit is not None and counts:
         expected = f"too many for timestamp_unit={unit!r}: {remedies.UNIT}"
@@ -126,7 +126,7 @@ def why_none(column: pa.Array, name: str, unit: str | None, row: int) -> str:
         remedy = f"{remedies.UNIT}, timestamp_unit='s', 'ms', 'us' or 'ns'" if counts else remedies.OTHER_COLUMN
         expected = f"where ISO 8601 is expected, as in '2024-05-01T10:00:00Z': {remedy}"
     return (
-        f"timestamp unreadable: column {name!r} holds {shown} ({kind}), {expected}. Another timestamp= or "
+        f"timestamp unreadable: column {name!r} holds {literal} ({kind}), {expected}. Another timestamp= or "
         "timestamp_unit= needs a new checkpoint and sink"
     )
 
@@ -235,8 +235,8 @@ class TimeLimit:
     def within(self, windows: Iterable[Bounded | None]) -> TimeLimit:
         """The same limit, for states with these windows: no timestamp is later than the last that each of them can
         hold."""
-        held = min((one.time_max for one in windows if one is not None), default=self.ahead)
-        return replace(self, ahead=held, of_windows=True) if held < self.ahead else self
+        time_max = min((window.time_max for window in windows if window is not None), default=self.ahead)
+        return replace(self, ahead=time_max, of_windows=True) if time_max < self.ahead else self
 
     def covers(self, lowest: int, highest: int) -> bool:
         """Whether no timestamp from ``lowest`` to ``highest`` is dead."""

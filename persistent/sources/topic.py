@@ -184,7 +184,7 @@ class TopicSource:
         values: list[MessageValue] = []
         for batch in self._log.read(self._log.position_of(splits[0].spans[0].start)) if splits else ():
             records = self._decoded(batch.records.to_pylist())
-            values += [one.payload for one in records if one.payload is not None]
+            values += [record.payload for record in records if record.payload is not None]
             if len(values) >= SAMPLE_ROWS:
                 break
         if values:
@@ -206,25 +206,25 @@ class TopicSource:
 
     def _read(self, records: Records, recorded: Mapping[str, Any]) -> Records:
         """The messages of some records of the journal, and the losses between them."""
-        found = self._decoded(records.batch.column("value").to_pylist())
-        there = [row for row, one in enumerate(found) if one.payload is not None]
-        messages = [found[row] for row in there]
+        entries = self._decoded(records.batch.column("value").to_pylist())
+        there = [row for row, entry in enumerate(entries) if entry.payload is not None]
+        messages = [entries[row] for row in there]
         added = {
-            "_session": pa.array([one.session for one in messages], pa.string()),
-            "_number": pa.array([one.number for one in messages], pa.int64()),
-            "_delivery": pa.array([one.delivery for one in messages], pa.string()),
-            _TIME: pa.array([one.time for one in messages], pa.int64()).cast(_OWN.field(_TIME).type),
+            "_session": pa.array([message.session for message in messages], pa.string()),
+            "_number": pa.array([message.number for message in messages], pa.int64()),
+            "_delivery": pa.array([message.delivery for message in messages], pa.string()),
+            _TIME: pa.array([message.time for message in messages], pa.int64()).cast(_OWN.field(_TIME).type),
         }
         payloads = WholeColumns([one.payload for one in messages], records.offsets[np.asarray(there, np.int64)], added)
         lost = [
-            DeadRecord(0, int(records.offsets[row]), one.why, b"")
-            for row, one in enumerate(found)
-            if one.payload is None
+            DeadRecord(0, int(records.offsets[row]), entry.why, b"")
+            for row, entry in enumerate(entries)
+            if entry.payload is None
         ]
         return self._columns.records(payloads, recorded, lost)
 
 
 def _inner(recorded: Mapping[str, Any]) -> Mapping[str, Any]:
     """The record of the journal's own source."""
-    found: Mapping[str, Any] = recorded.get("records", {})
-    return found
+    inner: Mapping[str, Any] = recorded.get("records", {})
+    return inner

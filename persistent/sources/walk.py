@@ -56,8 +56,8 @@ def walk(
                     yield from walk(root, path + "/", deepest, links, (*linked, target) if target else linked)
             elif kind == "file":
                 try:
-                    found = entry.stat()
-                    yield Listed(path, found.st_size, local_hint(found))
+                    status = entry.stat()
+                    yield Listed(path, status.st_size, local_hint(status))
                 except FileNotFoundError:
                     continue
 
@@ -72,14 +72,14 @@ def _kind_of(entry: os.DirEntry[str]) -> str:
         return ""
 
 
-def local_hint(found: os.stat_result) -> str:
-    return f"{found.st_mtime_ns}:{found.st_ino}"
+def local_hint(status: os.stat_result) -> str:
+    return f"{status.st_mtime_ns}:{status.st_ino}"
 
 
 def listed_twice(root: str, listing: Sequence[Listed], links: Mapping[str, str]) -> Iterator[str]:
     """A warning for each file of a listing that a symbolic link lists again."""
     by_place: dict[str, str] = {}
-    for path in sorted((one.path for one in listing), key=lambda path: (_link_to(path, links) is not None, path)):
+    for path in sorted((file.path for file in listing), key=lambda path: (_link_to(path, links) is not None, path)):
         link = _link_to(path, links)
         place = os.path.realpath(root + path) if link is not None else f"{os.path.realpath(root).rstrip('/')}/{path}"
         first = by_place.setdefault(place, path)
