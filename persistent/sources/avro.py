@@ -1,4 +1,4 @@
-"""Avro with a schema registry, as a format of values: a zero byte, the id of the writer's schema in four, the record.
+"""Avro with a schema registry, as a format of values: a zero byte, four bytes of the writer's schema id, the record.
 
 The writer's schema of an id never changes, so a worker requests it once. The reader's schema is recorded in the
 checkpoint, so the columns are always the same. If the two differ, the resolution rules of Avro apply.
@@ -65,7 +65,7 @@ class Avro:
 
 
 class AvroValues:
-    """The ``ValueFormat`` of one topic. ``avro``: the user's options; ``subject``: of the topic."""
+    """The ``ValueFormat`` of one topic. ``avro``: the user's options; ``subject``: applies if ``avro`` names none."""
 
     name = "avro"
 

@@ -189,7 +189,7 @@ def _mend_defaults(names: Mapping[str, Any]) -> None:
 
 
 def _made(schema: Any, default: Any, names: Mapping[str, Any]) -> Any:
-    """The value of a type for a JSON default; ``_NONE`` if it has none."""
+    """A JSON default as a value of its type, ``schema``; ``_NONE`` if the type has no such value."""
     if isinstance(schema, list):
         candidates = (_made(branch, default, names) for branch in schema)
         return next((value for value in candidates if value is not _NONE), _NONE)
@@ -224,7 +224,7 @@ def _all_made(
     names: Mapping[str, Any],
     kind: type[list[Any] | dict[Any, Any]],
 ) -> Any:
-    """The values of a list, map or record; ``_NONE`` if one of them has none."""
+    """The defaults in a list, map or record as values of their types; ``_NONE`` if one of them is no such value."""
     made = {key: _made(types(key), value, names) for key, value in defaults.items()}
     if any(value is _NONE for value in made.values()):
         return _NONE

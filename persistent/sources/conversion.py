@@ -24,7 +24,7 @@ _SHOWN: Final = 80
 
 
 def converted(column: pa.ChunkedArray, field: pa.Field, misfits: dict[int, str]) -> pa.ChunkedArray:
-    """The column in the type of ``field``: null where that does not hold a value, and why in ``misfits``.
+    """The column in the type of ``field``. A value that the type does not hold is null, with the reason in ``misfits``.
 
     >>> misfits = {}
     >>> converted(pa.chunked_array([[1.0, 1.5]]), pa.field("n", pa.int64()), misfits).to_pylist()
@@ -77,7 +77,7 @@ def has_nanoseconds(micros: pa.ChunkedArray, nanos: pa.ChunkedArray) -> bool:
 def _without(
     lossy: Mask, column: pa.ChunkedArray, exact: pa.ChunkedArray, field: pa.Field, misfits: dict[int, str]
 ) -> pa.ChunkedArray:
-    """The column with null in some rows, whose values in ``exact`` are named."""
+    """The column with null in the ``lossy`` rows. ``misfits`` gets the reasons, with the values in ``exact``."""
     rows = np.flatnonzero(lossy)
     if not len(rows):
         return column
@@ -108,7 +108,7 @@ def _lossy(values: np.ndarray[Any, Any], kind: np.dtype[Any]) -> Mask:
             return (values < int(np.iinfo(kind).min)) | (values > int(np.iinfo(kind).max))
         floats, whole = (values, kind) if values.dtype.kind == "f" else (values.astype(kind), values.dtype)
         floats = floats.astype(np.float64, copy=False)
-        # The border above is a power of two, and so a float; the largest integer is none.
+        # The border above is a power of two, which a float holds; it does not hold the largest integer.
         low, above = float(np.iinfo(whole).min), float(int(np.iinfo(whole).max) + 1)
         inside = (floats >= low) & (floats < above)
         return np.asarray(~inside | (np.where(inside, floats, 0).astype(whole) != values))
@@ -120,7 +120,8 @@ _Conversion = Callable[..., pa.ChunkedArray]
 def _by_halves(
     columns: Sequence[pa.ChunkedArray], start: int, convert: _Conversion, field: pa.Field, misfits: dict[int, str]
 ) -> pa.ChunkedArray:
-    """The columns as one. They are halved until a value that does not convert is alone; the last one shows it."""
+    """The columns converted to one, by halves until a value that does not convert is alone. The last column has the
+    value for the reason."""
     try:
         return convert(*columns)
     except pa.ArrowInvalid:

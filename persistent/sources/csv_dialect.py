@@ -1,4 +1,4 @@
-"""A dialect of CSV is what separates its fields, and how its characters are bytes.
+"""A dialect of CSV: the delimiter of its fields, and the encoding of its characters.
 
 Records are cut out of a file by its bytes, before they are decoded. So only encodings are accepted in which a newline,
 a quote and the delimiter are the bytes that they are in ASCII, and no part of another character.
@@ -20,7 +20,7 @@ _MULTIBYTE: Final = frozenset(
     {"big5", "cp932", "cp949", "cp950", "euc_jp", "euc_kr", "gb18030", "gb2312", "gbk", "shift_jis"}
 )
 _TRAILING: Final = frozenset(range(0x30, 0x7F)) - {0x3A, 0x3B}
-"""The ASCII bytes that can end a character of one of these."""
+"""The ASCII bytes that can end a character in one of these encodings."""
 _NO_DELIMITER: Final = frozenset('"\r\n\0')
 
 
@@ -37,11 +37,11 @@ class CsvDialect:
         return CsvDialect(record.get("delimiter", COMMA), record.get("encoding", UTF_8))
 
     def to_json(self) -> dict[str, Any]:
-        """What a record has of it: nothing of the dialect that every release reads."""
+        """What a record holds: the fields that differ from ``USUAL``, the dialect that every release reads."""
         return {name: value for name, value in self.__dict__.items() if value != getattr(USUAL, name)}
 
     def utf8(self, text: memoryview | bytes, errors: str = "strict") -> memoryview | bytes:
-        """Lines in UTF-8; ``ValueError`` if they are none of this encoding. UTF-8 itself is left to the parser."""
+        """The text in UTF-8; ``ValueError`` if it is invalid in this encoding. The parser checks UTF-8 itself."""
         if self.encoding == UTF_8:
             return text
         try:
@@ -53,7 +53,7 @@ class CsvDialect:
 
 
 USUAL: Final = CsvDialect()
-"""What a comma separates, in UTF-8."""
+"""Fields separated by commas, in UTF-8."""
 
 
 def checked_dialect(delimiter: Any, encoding: Any) -> CsvDialect:
@@ -100,7 +100,7 @@ def _name_of(encoding: Any) -> str:
 
 
 def _is_one_byte(name: str) -> bool:
-    """Whether each byte is a character: one of ASCII that character, and no other byte one of them."""
+    """Whether each byte is one character: a byte of ASCII its ASCII character, and no other byte one of ASCII."""
     try:
         table = import_module(f"encodings.{name.replace('-', '_')}").decoding_table
     except (ImportError, AttributeError):

@@ -177,8 +177,8 @@ class CsvLines:
         skips: bool = False,
         **nulls: Any,
     ) -> pa.Table:
-        """The columns of the schema; without one, all columns as inferred. ``skips``, and without a schema: lines with
-        another number of fields are left out."""
+        """The columns of the schema; without a schema, all columns as inferred. With ``skips``, or without a schema,
+        lines with another number of fields are left out."""
         wanted = {} if schema is None else {"column_types": schema, "include_columns": schema.names}
         skip = (lambda row: "skip") if skips or schema is None else None
         return _read_csv(
@@ -254,7 +254,7 @@ def _read_csv(text: memoryview | bytes, **options: Any) -> pa.Table:
 
 
 def _with_decimals(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table, with the decimals of a schema, which it has as texts."""
+    """The table, with its texts as decimals where ``schema`` has decimals."""
     for place, field in enumerate(schema):
         if pa.types.is_decimal128(field.type):
             texts = table.column(place).combine_chunks()

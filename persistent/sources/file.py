@@ -45,7 +45,7 @@ from persistent.text.spelling import spelled
 
 _PARTITION: Final = "files"
 _FILES_MAX: Final = 10_000
-"""The limit of one plan, which names each of them."""
+"""The most files of one plan, which names each of them."""
 _CHECKED_AT_ONCE: Final = 256
 
 
@@ -382,8 +382,8 @@ class FileSource:
         return source
 
     def without_lost(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> tuple[Split, ...] | None:
-        """The splits with each file that is certainly gone as one dead record; None if there is none, or it is an
-        error."""
+        """The splits with each file that is certainly gone as one dead record; None if no file is gone, or if a file
+        that is gone is an error."""
         if self._bad_file_raises:
             return None
         wanted = {span.at["path"]: span.ordinal for split in splits for span in split.spans if is_read(span)}

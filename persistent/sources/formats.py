@@ -238,7 +238,7 @@ class Format(Protocol):
         """What a quick inspection finds. ``Unreadable`` if the file is broken or does not fit the schema."""
 
     def fields(self, file: InputFile) -> Sequence[str]:
-        """The names of the fields that the file has itself: as far as its header shows, or its first record."""
+        """The names of the fields in the file itself, not of its folders: in its header, or in its first record."""
 
     def take(self, file: InputFile, start: int, rows: int, *, exact: bool, at_least_one: bool) -> Taken:
         """About ``rows`` records from ``start`` on; exactly that many if ``exact``.

@@ -1,7 +1,7 @@
-"""A half of a source made of two has partitions, positions and a record of its own, under its name in the whole.
+"""A source of two halves, the whole, holds the partitions, positions and record of each half under the half's name.
 
-live/0         the partition 0 of the half ``live``
-(0, 17)        the position 17 of a half whose positions are offsets: one codec writes those of both
+live/0         partition 0 of the half ``live``
+(0, 17)        offset 17 in a half whose positions are offsets: so one codec writes the positions of both halves
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ SEAM: Final = "seam"
 OFFSET: Final = "offset/1"
 PAIR: Final = "ordinal-offset/1"
 READING: Final = ("schema", "reader")
-"""What a record says about how the columns are read, which can change."""
+"""The facts of a record that say how the columns are read. They can change."""
 
 
 @dataclass(frozen=True)
 class Half:
-    """One half, and how its partitions are called in the whole."""
+    """One half: its source, and its name, which precedes the names of its partitions in the whole."""
 
     name: str
     source: Source
@@ -45,42 +45,42 @@ class Half:
         return partition.removeprefix(f"{self.name}/")
 
     def named(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """By the names of the whole."""
+        """The values by the partition names of the whole. ``values``: by the partition names of this half."""
         return {self.outer(partition): value for partition, value in values.items()}
 
     def own(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of this half, by its own names."""
+        """The values of this half, by its own partition names. ``values``: by the partition names of the whole."""
         return {self.inner(partition): value for partition, value in values.items() if self.owns(partition)}
 
     def at(self, positions: Positions) -> dict[str, Position]:
-        """Its own positions."""
+        """The positions of this half, as its source writes them, from the positions of the whole."""
         return {partition: at[1] if self.is_offset else tuple(at) for partition, at in self.own(positions).items()}
 
     def placed(self, positions: Positions) -> dict[str, Position]:
-        """Its positions, as the whole writes them."""
+        """Positions of this half, as the whole writes them."""
         return {partition: (0, at) if self.is_offset else at for partition, at in self.named(positions).items()}
 
     def splits(self, splits: Sequence[Split]) -> list[Split]:
-        """Its own splits."""
+        """The splits of this half, from splits of the whole."""
         return [structs.replace(one, partition=self.inner(one.partition)) for one in splits if self.owns(one.partition)]
 
     def renamed(self, splits: Sequence[Split]) -> tuple[Split, ...]:
         return tuple(structs.replace(split, partition=self.outer(split.partition)) for split in splits)
 
     def record(self, recorded: Mapping[str, Any]) -> dict[str, Any]:
-        """Its own record, as its last plan gave it."""
+        """The record of this half, as its last plan returned it."""
         return dict(recorded[self.name])
 
     def recorded(self, recorded: Mapping[str, Any]) -> dict[str, Any]:
-        """Its own record, with the columns that the whole says it is read by."""
+        """The record of this half, with the facts in ``READING`` from the record of the whole."""
         return {**recorded.get(self.name, {}), **{name: recorded[name] for name in READING if name in recorded}}
 
     def state(self, state: SourceState, recorded: Mapping[str, Any]) -> SourceState:
-        """Its own part of the state of the whole, with this record of its own."""
+        """The state of this half, from the state of the whole. ``recorded``: the record of this half."""
         return replace(state, positions=self.at(state.positions), largest=self.own(state.largest), recorded=recorded)
 
     def planned(self, plan: SourcePlan) -> SourcePlan:
-        """Its own part of a plan of the whole."""
+        """The plan of this half, from a plan of the whole."""
         return replace(
             plan,
             splits=tuple(self.splits(plan.splits)),
@@ -90,7 +90,7 @@ class Half:
         )
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool) -> SourcePlan:
-        """Its plan, by the names of the whole. ``state``: of the whole, with its own record."""
+        """The plan of this half, by the names of the whole. ``state``: of the whole, with the record of this half."""
         share = replace(budget, ahead=frozenset(self.inner(name) for name in budget.ahead if self.owns(name)))
         plan = self.source.plan(self.state(state, state.recorded), share, follow=follow)
         end = {**state.positions, **self.placed(plan.end)}
@@ -108,7 +108,7 @@ class Half:
 
 
 def halves_of(kind: str, recorded: Mapping[str, Any], partitions: Sequence[str]) -> list[tuple[str, Any, list[str]]]:
-    """The kind, record and partitions of each half, from the record of a source; those of another source are its own.
+    """The kind, record and partitions of each half, from the record of a source. Any other source is its only half.
 
     >>> halves_of("LogSource", {"log": "7f"}, ["log"])
     [('LogSource', {'log': '7f'}, ['log'])]

@@ -28,7 +28,7 @@ from persistent.sources.text import mistyped
 
 _OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = b"{}[]"
 _MANY = 10_000
-"""So many lines are searched faster together."""
+"""From so many lines on, a search in all lines at once is faster."""
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 _LONG_INTEGER = re.compile(rb"[:,\[\s-][0-9]{16,}+(?![.eE])")
 _MISTYPED = re.compile(r"Failed to convert JSON|changed from|decimal|^column ")
@@ -132,7 +132,7 @@ class JsonLines:
 
 
 def _parse_noting(lines: Block, schema: pa.Schema, ignored: set[str] | None) -> pa.Table:
-    """The columns of the schema, among others. A second parse is needed only where a field has none of them."""
+    """The columns of the schema, among others. A second parse is needed only if a field has no column."""
     text = lines.text()
     if ignored is None:
         return _parse(text, schema)
@@ -156,7 +156,7 @@ def _parse_noting(lines: Block, schema: pa.Schema, ignored: set[str] | None) -> 
 
 
 def _additional(have: Iterable[pa.Field], want: Iterable[pa.Field]) -> Iterator[str]:
-    """The names of the fields that only the first have, also those of fields and of items.
+    """The names of the fields that only ``have`` has, also within its fields and within list items.
 
     >>> of_list = pa.schema({"l": pa.list_(pa.struct({"a": pa.int64(), "b": pa.int64()})), "c": pa.int64()})
     >>> list(_additional(of_list, pa.schema({"l": pa.list_(pa.struct({"a": pa.int64()}))})))

@@ -159,8 +159,8 @@ class LayoutOptions:
 
 
 def columns_of_text(record: Mapping[str, Any]) -> frozenset[str]:
-    """The columns that a source reads from text without types, from the record of a plan: those of CSV files. An
-    inferred type makes one value of different texts there. None for another source.
+    """The columns that a source reads from text without types, by the record of a plan: the columns of CSV files. An
+    inferred type can make one value of different texts there. Empty for another source.
 
     >>> layout = Layout("csv", pa.schema({"id": pa.int64(), "day": pa.string()}), "ts", folders=("day",))
     >>> columns_of_text(layout.to_json()), columns_of_text({"format": "json"})

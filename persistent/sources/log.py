@@ -1,7 +1,7 @@
 """A log source reads a segmented log: one partition, whose positions are the numbers of its records.
 
-The last record that was read is recognised again. A number is used twice where the log is an older copy, or a power
-loss removed what was not synced. The record under it is another one then.
+The source recognises the last record that it has read. Where the log is an older copy, or a power loss has removed
+unsynced records, a writer uses numbers again, and another record has the number.
 """
 
 from __future__ import annotations
@@ -237,14 +237,15 @@ class LogSource:
 
 
 class LastRecord:
-    """Of ``log``, which errors call ``place``. ``remedy``: what to do if the record is another one."""
+    """The last record of ``log`` that was read, by its fingerprint. ``place``: names the source in errors. ``remedy``:
+    what to do if another record has its number."""
 
     def __init__(self, place: str, log: SegmentedLog, remedy: str) -> None:
         self._place, self._log, self._remedy = place, log, remedy
         self._seen: list[Any] = []
 
     def recorded(self, recorded: Mapping[str, Any], end: int) -> dict[str, Any]:
-        """What a plan records of the last record before its end. ``recorded``: by the plan before."""
+        """What a plan records about the last record before its end. ``recorded``: the record of the previous plan."""
         number = end - 1
         if number < 0 or recorded.get("last", (-1,))[0] == number:
             return {}

@@ -197,7 +197,7 @@ class MemorySource:
 
 
 def _inferred(rows: Sequence[Mapping[str, Any]]) -> pa.Schema:
-    """A column for every field of any row. Its type fits all values of the kind of the first that is not None."""
+    """A column for every field of any row. Its type fits all values of the same kind as the first that is not None."""
     names = dict.fromkeys(name for row in rows for name in row)
     fields = []
     for name in names:
@@ -214,7 +214,7 @@ def _inferred(rows: Sequence[Mapping[str, Any]]) -> pa.Schema:
 
 
 def _of_table(table: pa.Table, start: int, schema: pa.Schema) -> tuple[pa.RecordBatch, Any, list[DeadRecord]]:
-    """The rows in the recorded types, their row numbers, and as dead records those with a value that has none."""
+    """The rows in the recorded types, their row numbers, and a dead record for each row with a misfit."""
     fault = misfit(table.schema, schema, convertible)
     if fault:
         raise SourceError(f"MemorySource: {fault}. A fresh checkpoint and sink take the table as it is")

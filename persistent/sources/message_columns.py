@@ -37,7 +37,7 @@ class Gathering(Protocol):
     def offsets(self) -> Sequence[int] | Integers: ...
 
     def column(self, name: str, rows: Sequence[int]) -> pa.Array:
-        """An added column, of some rows."""
+        """The added column ``name``, of these rows."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class WholeColumns:
 
 
 class MessageColumns:
-    """The columns of one source, which errors call ``place``, and its values ``noun``. ``schema``: of the values, as
-    given; ``added``: the columns that the source adds; ``time``: the column with the event time, and its unit.
-    ``waits``: the columns may stay unknown while no value defines them. InvalidPipeline if a column would be there
-    twice."""
+    """The columns of one source. ``place``, ``noun``: the source, and one of its values, in errors. ``schema``: the
+    columns of the values, if the user declares them; ``added``: the columns that the source adds; ``time``: the column
+    with the event time, and its unit. ``waits``: the columns may stay unknown while no value defines them.
+    InvalidPipeline if two columns would have one name."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class MessageColumns:
             return None
         if not schemas:
             raise SourceError(f"{self._place}: no {self._noun} defines the columns. Give schema=")
-        # Only of all partitions: what is null in one may have a type in another.
+        # Settled for all partitions at once: a field that is null in one may have a type in another.
         return settled(widest(schemas), self._place)
 
     def records(self, messages: Gathering, recorded: Mapping[str, Any], dead: Sequence[DeadRecord] = ()) -> Records:
@@ -170,7 +170,7 @@ class MessageColumns:
 
 
 def first_records(log: SegmentedLog, start: int) -> list[Any]:
-    """As many records of a log as are sampled, from this number on."""
+    """The records of a log from number ``start`` on, at most ``SAMPLE_ROWS``."""
     values: list[Any] = []
     for batch in log.read(log.position_of(start)):
         values += batch.records[: SAMPLE_ROWS - len(values)].to_pylist()

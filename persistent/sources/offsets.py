@@ -1,4 +1,4 @@
-"""Plans for a source whose partitions are sequences of offsets of which a broker keeps the newest.
+"""Plans for a source whose partitions are sequences of offsets. The broker keeps only the newest of them.
 
 gap         the next offset to read is below the first that is kept: records were deleted before they were read
 caught up   the next offset to read is the offset of the next record; for ``idle_timeout``: idle
@@ -22,8 +22,7 @@ logger = logging.getLogger("persistent.sources")
 
 ON_GAP: Final = ("fail", "earliest", "latest")
 UNCONFIRMED: Final = "unconfirmed"
-"""In the record of a plan: what was journaled since that time (ms) may come again, as its acknowledgement may be lost.
-"""
+"""In the record of a plan, a time (ms): messages journaled since then may come again, with lost acknowledgements."""
 _PIECE_MIN: Final = 10_000
 """In offsets: a smaller piece of a partition is not worth a worker of its own."""
 _SKEW_ROWS: Final = 100
@@ -233,8 +232,9 @@ def begun_anew(recorded: Mapping[str, Any], at: Mapping[str, int]) -> dict[str, 
 def gone_back(
     recorded: Mapping[str, Any], newest: Mapping[str, Any], at: Positions, *, is_known: bool
 ) -> dict[str, Any]:
-    """The record of a source that goes back from the positions ``at``, where its record was ``newest``. What a journal
-    held up to there is acknowledged, also if the journal is lost. ``is_known``: whether nothing newer was committed."""
+    """``recorded``, for a source that goes back to it from the positions ``at`` and the record ``newest``. It notes as
+    acknowledged what a journal held before ``at``, also if the journal is lost. ``is_known``: whether nothing newer was
+    committed."""
     if "journals" not in newest:
         return dict(recorded)
     before: Mapping[str, int] = newest.get("acknowledged", {})
@@ -262,8 +262,8 @@ def require_skew(
     clock: tuple[int, int],
     read: Callable[[Split], Iterable[Records]],
 ) -> None:
-    """Raise SourceError if the records just before those offsets belong to the clock: then the broker's times are
-    further behind than ``max_skew`` allows. ``clock``: the clock and ``max_skew``, in ms."""
+    """Raise SourceError if a record just before these offsets has an event time of the clock or later: the broker's
+    times are further behind than ``max_skew`` allows. ``clock``: the clock and ``max_skew``, in ms."""
     time, skew_ms = clock
     for partition, offset in at.items():
         span = Span(0, max(kept[partition].first, offset - _SKEW_ROWS), offset)

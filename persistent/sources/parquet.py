@@ -45,13 +45,13 @@ class _Groups:
 
 @dataclass(frozen=True)
 class _Opened:
-    """An open file: with INT96 in microseconds, and as nanoseconds modulo 2^64 if it has such columns."""
+    """An open file. ``micros`` reads INT96 as microseconds; ``nanos`` as nanoseconds modulo 2^64, if it has any."""
 
     micros: pq.ParquetFile
     nanos: pq.ParquetFile | None = None
 
     def int96(self, groups: Sequence[int], names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
-        """Those of the columns that hold INT96, as nanoseconds."""
+        """The columns, among ``names``, that hold INT96, as nanoseconds."""
         if self.nanos is None:
             return {}
         pairs = zip(self.micros.schema_arrow, self.nanos.schema_arrow)
@@ -62,7 +62,7 @@ class _Opened:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows in the recorded types, and by row why a value has none, which is null there."""
+    """Rows in the recorded types. ``misfits``: why a type does not hold a value, by row; ``table`` has null there."""
 
     table: pa.Table
     misfits: Mapping[int, str]

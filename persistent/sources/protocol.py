@@ -54,9 +54,9 @@ class Budget:
 
     ``rows`` is exact if ``exact`` (as far as the listing goes), otherwise an approximate limit. ``splits`` is the
     number of workers that can read at once: a plan has about that many splits of about equal size; fewer, if there are
-    no ``split_rows`` records for each. ``ends``: the run declares that the input is complete. ``ahead``: the partitions
-    of which nothing is read, because others are far behind; new inputs are listed all the same. A source that ignores
-    it is read all the same.
+    no ``split_rows`` records for each. ``ends``: the run declares that the input is complete. ``ahead``: partitions of
+    which a plan reads nothing, because other partitions are far behind; it still lists new inputs. A source that
+    ignores ``ahead`` is read all the same.
 
     >>> budget = Budget(1_000, splits=4, split_rows=100)
     >>> budget.splits_of(1_000), budget.splits_of(250), budget.splits_of(1)
@@ -71,7 +71,7 @@ class Budget:
     split_rows: int = 1
 
     def splits_of(self, rows: int) -> int:
-        """How many splits so many records are worth."""
+        """The number of splits for this number of records."""
         return max(1, min(self.splits, rows // self.split_rows))
 
 
@@ -100,12 +100,12 @@ class SourcePlan:
     timestamp that listed but unread data can still hold, at ``end``; None: no bound is needed; -1: unknown, so the
     watermark waits. ``appended``: rows to append to the index. ``recorded`` replaces the previous record. ``joins``:
     the partitions that are new with this step. ``idle``: those that the watermark does not wait for, none of which has
-    a cap. ``rests``: a partition that is idle too, and has a cap only because all others of the source are idle; if
-    another source is not idle, the watermark does not wait for it either. ``skipped``: for each partition, how many
+    a cap. ``rests``: an idle partition that has a cap, because all partitions of the source are idle; while another
+    source is not idle, the watermark does not wait for ``rests`` either. ``skipped``: for each partition, how many
     positions are skipped because the source no longer has them. ``held``: whether records exist, or may exist, that
     cannot be read yet, as behind an open transaction: the input has not ended. ``more``: partitions that have something
-    to read although no split reads them. ``max_out_of_orderness``: of a source made of several, that of the part that
-    is read; None: that of the source.
+    to read although no split reads them. ``max_out_of_orderness``: in a source with halves, the value of the half that
+    is read; None: the value of the source.
     """
 
     splits: tuple[Split, ...]
@@ -150,9 +150,9 @@ class DeadRecord:
 class Records:
     """Consecutive records of one file: ``batch`` row i has ``timestamps[i]`` (int64 ms, NO_TIMESTAMP if unreadable)
     and ``offsets[i]`` (int64). ``dead`` are the records between them that cannot be decoded. ``unreadable`` says why
-    row i has no timestamp. In a source made of several, ``elsewhere`` marks the rows that count where another part has
-    them, and ``nowhere`` those that no part counts, for which ``unreadable`` says why; None: no row. ``ignored``: the
-    fields that inferred columns lack, of all records of the file so far."""
+    row i has no timestamp. In a source with halves, ``elsewhere`` marks the rows that count in the other half, and
+    ``nowhere`` the rows that count in neither, for which ``unreadable`` says why; None: no row. ``ignored``: the fields
+    that inferred columns lack, of all records of the file so far."""
 
     ordinal: int
     batch: pa.RecordBatch
@@ -170,7 +170,7 @@ class Source(Protocol):
     """A replayable source. ``kind`` names the kind of source in the checkpoint ("FileSource").
 
     ``guarantee()``, if it has one, returns its ``persistent.promises.Promise``; without one, exactly-once.
-    ``guarantee_deduplicated()``, if it has one, returns that of a pipeline with ``dedupe``.
+    ``guarantee_deduplicated()``, if it has one, returns the promise of a pipeline with ``dedupe``.
     ``warnings()``, if it has one, returns warnings for the report of a run. ``close()``, if it has one, is called when
     a run has ended or failed.
     ``codec``, if it has one, names the codec of its positions; without one it is "ordinal-offset/1".

@@ -34,8 +34,8 @@ FIXED: Final[Mapping[str, pa.DataType]] = {
 
 
 def fitted(properties: Any, routing_key: str | bytes, body: bytes, place: str, *, cuts: bool) -> bytes:
-    """A message of pika as a frame that a journal accepts. Of one that is too large only the beginning is kept if
-    ``cuts``, as a dead letter; otherwise SourceError."""
+    """A message of pika as a frame that a journal accepts. A message that is too large is a dead letter with the
+    beginning of its body if ``cuts``, otherwise SourceError."""
     frame = framed(properties, routing_key, body)
     if len(frame) <= RECORD_BYTES_MAX:
         return frame
@@ -75,7 +75,7 @@ def in_entries(frames: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 
 
 def _utf8(value: str | bytes | None) -> str | None:
-    """None for bytes that are not UTF-8: two ids of which a part is replaced could become one."""
+    """None for bytes that are not UTF-8: with replaced bytes, two different ids could become equal."""
     try:
         return value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError:

@@ -4,8 +4,9 @@ journal is compared with the checkpoint before anything is taken from the queue.
 Its mark says whose it is: the queue, by its virtual host and name, because the address of a broker changes; the job
 whose checkpoint has read it, by its id, because folders move; and which lost journals it replaces.
 
-What was counted is acknowledged, and exists only in its journal. A rollback, or a start from a savepoint, goes back
-behind it. ``acknowledged`` in the record of a plan says how far: such a checkpoint needs the journal up to there.
+A counted message is acknowledged: only the journal still has it. A rollback, or a start from a savepoint, goes back to
+a checkpoint that has not counted it. ``acknowledged`` in the record of a plan says up to which record such a checkpoint
+needs the journal.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ _PARTITION: Final = "journal"
 
 @dataclass(frozen=True)
 class QueueMark:
-    """``queue``, ``host``: of the messages. ``job``: whose checkpoint has read them. ``after``: the journals that this
-    one replaces; ``at``: how many records of the last of them had been counted. Empty: none, or not known."""
+    """``queue``, ``host``: of the messages. ``job``: the job whose checkpoint has read them. ``after``: the lost
+    journals that this one replaces; ``at``: how many records of the last of them were counted. Empty: none, or not
+    known."""
 
     queue: str = ""
     host: str = ""
@@ -68,8 +70,8 @@ class QueueJournal:
         return {**self.__dict__, "writer": None}
 
     def open(self, state: SourceState) -> list[str]:
-        """As ``look``, and open the journal for writing: a new one, if there is none, and earlier writers are
-        fenced."""
+        """``look``, then open the journal for writing: create it if there is none, and fence earlier writers. The ids,
+        as of ``look``."""
         if self.writer is None:
             self.look(state)
             self.writer = self.log.writer()
@@ -77,7 +79,7 @@ class QueueJournal:
         ids, mark, known = self.look(state), self._mark(), _known(state.recorded)
         wanted = replace(mark, queue=self._owner.queue, host=self._owner.host)
         if known:
-            # Of a job without a checkpoint nobody knows whether it ever comes again.
+            # A job without a checkpoint may never run again, so its id does not claim the journal.
             wanted = replace(wanted, job=state.job)
         if known and self._is_blank(mark) and ids != known:
             wanted = replace(wanted, after=tuple(known), at=state.positions.get(partition_of(len(known)), 0))
@@ -144,7 +146,7 @@ class QueueJournal:
     def is_replaced(self, recorded: Mapping[str, Any]) -> bool:
         """Whether the journal of a plan is lost, and the broker still has all that no checkpoint has counted."""
         known, mark = _known(recorded) or [""], self._mark()
-        # Another may have been begun in its place before a new plan was put.
+        # Another journal may have been begun in its place before a new plan was put.
         is_next = self._is_next(mark, known) or mark.after == tuple(known[:-1])
         return self._replaces and bool(recorded.get("replaces")) and self.log.id != known[-1] and is_next
 
@@ -281,6 +283,6 @@ def _known(recorded: Mapping[str, Any]) -> list[str]:
 
 
 def _is_sure(state: SourceState) -> bool:
-    """Whether nothing was acknowledged that this checkpoint has not counted, but for what it says itself: the same job
-    has acknowledged by its checkpoints."""
+    """Whether this checkpoint has counted, or notes in its record, all that was acknowledged: it is of the same job,
+    which acknowledges a message only once a checkpoint has counted it."""
     return bool(state.job) and state.recorded.get("job") == state.job and bool(state.recorded.get("replaces"))

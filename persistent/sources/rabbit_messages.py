@@ -23,7 +23,7 @@ TIME: Final = pa.field("_timestamp", pa.timestamp("ms", "UTC"))
 
 @dataclass
 class JournaledMessages:
-    """The messages in ``journal``, by the options of these names. ``place``: names the source in errors."""
+    """The messages in ``journal``, read by the source's options. ``place``: names the source in errors."""
 
     place: str
     journal: SegmentedLog

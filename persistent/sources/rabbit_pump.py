@@ -8,8 +8,8 @@ at-most-once  acknowledge first, and drop redelivered messages
 A lost connection is made again as often as needed: exchanges, queues, bindings, and the consumer last. Unacknowledged
 messages are redelivered, and tags of the previous channel are void. A broker that refuses ends the pump.
 
-A channel is settled once every message that an earlier one has left unacknowledged was journaled again: then only
-messages that this channel has not acknowledged can come again.
+A channel is settled once each message that an earlier channel has left unacknowledged is journaled again. After that,
+only messages that this channel has not acknowledged can come again.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ AT_MOST_ONCE: Final = "at-most-once"
 _NO_STREAM: Final = {"x-priority": 0}
 _WAIT_SECONDS: Final = 0.05
 _STALLED_LOOKS: Final = 200
-"""So many times in a row, about 10 s, the broker says that it has messages, and delivers none. Seconds would also count
-while it or this machine stands still."""
+"""The queue is stalled after so many looks in a row, about 10 s, at which it has messages and delivers none. A limit in
+seconds would also run while the broker or this machine stands still."""
 _LASTING_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.1
 _NOTE_SECONDS: Final = 5.0
@@ -49,9 +49,9 @@ _DELIVERIES_WARNED: Final = 3
 class Pump:
     """Appends to ``writer`` until ``stop``. ``warnings``: for the user, each under a key. ``dropped``: how many
     redelivered messages were dropped (at-most-once). ``is_held_back``: whether the queue has messages that another
-    consumer keeps from this one, as found by the last look. ``confirmed``: a number and a time (ms): besides the
-    records before that number, no message comes again that was journaled before that time; None until the channel is
-    settled. ``is_first``: whether no message of the queue was ever journaled."""
+    consumer keeps from this one, as found by the last look. ``confirmed``: a record number and a time (ms): all
+    copies of messages journaled before that time are records before that number, and no more come; None until the
+    channel is settled. ``is_first``: whether no message of the queue was ever journaled."""
 
     def __init__(self, order: PumpOrder, writer: LogWriter, *, is_first: bool = False) -> None:
         self._order, self._writer = order, writer
@@ -106,7 +106,7 @@ class Pump:
         self._wait(lambda: self._drained >= asked or self._journaled >= enough)
 
     def ask(self, committed: int) -> int:
-        """Ask for a look whether all is taken, once the records that a checkpoint has counted are acknowledged."""
+        """The number of a new question: is the queue drained, once the counted records are acknowledged?"""
         with self._changed:
             self._committed = max(self._committed, committed)
             self._asked += 1
@@ -163,7 +163,7 @@ class Pump:
                 now = monotonic_s()
                 if self._is_ready:
                     limit_ms = patience.away_ms
-                    # One that is lost again at once is no better than none.
+                    # A connection that is lost again at once is no better than none.
                     since = now if self._has_moved or now - began > _LASTING_SECONDS else since
                     self._ready(False)
                     self._tell("lost", str(error))
@@ -231,7 +231,7 @@ class Pump:
         self._ready(True)
 
     def _turn(self, link: Link) -> None:
-        """Take what was received, acknowledge what was counted, and then look whether that is all."""
+        """Journal the received messages, acknowledge the counted ones, then answer whether the queue is drained."""
         with self._changed:
             # Both at once: what was counted before the question is acknowledged before the answer.
             committed, asked = self._committed, self._asked
@@ -248,8 +248,8 @@ class Pump:
     def _confirm(self, link: Link) -> None:
         """Learn which messages cannot come again: the broker answers after it has processed what was acknowledged.
 
-        A message that comes again is journaled later than before: while this channel holds one, its first time is not
-        known.
+        A message that comes again is journaled again, at a later time. While this channel holds one, the time of its
+        first record is not known.
         """
         self._confirmed_s = monotonic_s()
         first, since = self._held.first(self._writer.number + 1, self._writer.time)
@@ -268,15 +268,15 @@ class Pump:
         return consumers == 1 or (consumers > 1 and bool(self._order.queue.said.get("x-single-active-consumer")))
 
     def _look(self, link: Link) -> Any:
-        """What the broker says of the queue. What it has delivered before is received."""
+        """The broker's counts of the queue. Messages that it has delivered before its answer are received."""
         with self._order.place.failures():
             queue = link.channel.queue_declare(self._name, passive=True).method
             link.connection.process_data_events(time_limit=0)
         return queue
 
     def _end(self, link: Link) -> None:
-        """Let nothing more be delivered, and take what was. What only a checkpoint acknowledges returns to the
-        queue."""
+        """End the deliveries, and journal the delivered messages; but where only a checkpoint acknowledges them, they
+        return to the queue."""
         if self._order.acknowledge != CHECKPOINT:
             with self._order.place.failures():
                 link.connection.process_data_events(time_limit=0)
@@ -348,8 +348,8 @@ class Pump:
         self._looks, self._has_moved = 0, True
 
     def _is_drained(self, link: Link) -> bool:
-        """Whether nothing follows for now: as many messages are held as may be; or, twice in a row, the queue has none,
-        and none is in flight; or another consumer has them."""
+        """Whether no message follows for now: ``prefetch`` messages are unacknowledged; or, twice in a row, the queue
+        has none, and none is in flight; or another consumer holds them."""
         self.is_held_back = False
         if len(self._held) >= self._order.prefetch:
             return True

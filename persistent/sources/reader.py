@@ -30,8 +30,8 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Request(Retrying):
-    """One request of a source on one place, retried; ``reconnect`` makes the next attempt use a new connection. Its
-    result is StorageError, or FileNotFoundError if two attempts report it. A source needs only the rights to list and
+    """One request of a source on one place, retried; ``reconnect`` makes the next attempt use a new connection. It
+    raises StorageError, or FileNotFoundError if two attempts report it. A source needs only the rights to list and
     read."""
 
     answers: tuple[type[Exception], ...] = (FileNotFoundError, PersistentError)

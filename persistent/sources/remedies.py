@@ -1,7 +1,7 @@
 """What to do about a record or a file that a source cannot read, where an option of the source is the remedy.
 
-What a source says is a fault and one of these. A correction reads a file that no source has listed, with no options of
-its own: it says the fault alone, and another remedy.
+The error of a source is a fault and one of these remedies. A correction reads a file that no source has listed, and has
+no such options: its error is the same fault, with another remedy.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _OF_OPTIONS = (
 
 
 def fault_of(text: str) -> str:
-    """What a source says, without its remedy.
+    """The error of a source, without its remedy.
 
     >>> fault_of(f"a.csv: it is torn. {FILE}"), fault_of("a.csv: it is torn")
     ('a.csv: it is torn', 'a.csv: it is torn')

@@ -31,8 +31,8 @@ _USER = re.compile(r"(?<=://)[^/@]*@")
 
 @dataclass(frozen=True)
 class Root:
-    """``url``: with a trailing slash, without user or password. ``above``: pairs of a count and the folders that
-    precede that many first paths of the index, because the root has gone up since."""
+    """``url``: with a trailing slash, without user or password. ``above``: pairs of a count and folders: the first
+    paths of the index, up to that count, lack these folders, because the root has moved up since."""
 
     url: str
     above: tuple[tuple[int, str], ...] = ()
@@ -75,8 +75,8 @@ class Root:
 
 @dataclass(frozen=True)
 class FoundAt:
-    """Where a source finds its files. ``files``: all below the recorded root; ``inside``: the folders from there down
-    to the root of ``given``, the path as now given."""
+    """Where a source finds its files. ``given``: the files of the present path; ``files``: all files below the recorded
+    root; ``inside``: the folders from the recorded root down to the root of ``given``."""
 
     root: Root
     given: Files

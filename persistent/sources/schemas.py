@@ -26,7 +26,7 @@ logger = logging.getLogger("persistent.sources")
 _BASE64 = "base64:"
 _INFERRED = {b"inferred": b"yes"}
 _INFERRED_DOUBLE = "float64"
-"""How a record has an inferred double: a name of the type that every release reads. A declared one is "double"."""
+"""The name of an inferred double in a record: every release reads it. A declared double has the name "double"."""
 _FINENESS = ("s", "ms", "us", "ns")
 _DIGITS_MAX = {128: 38, 256: 76}
 """How many digits a decimal of so many bits has."""
@@ -254,8 +254,8 @@ def widens(have: pa.DataType, want: pa.DataType) -> bool:
 
 
 def _exact_within(have: pa.DataType, want: pa.DataType) -> bool:
-    """Whether Arrow's cast of a nested column refuses what is not exact of an inner one. A shorter float is not, and a
-    decimal may overflow unnoticed."""
+    """Whether Arrow's cast of a nested column refuses an inner value that does not convert exactly. The cast
+    rounds to a shorter float, and a decimal may overflow unnoticed."""
     unchecked = pa.types.is_float16(want) or (pa.types.is_floating(have) and want.bit_width < have.bit_width)
     if pa.types.is_decimal(have) and pa.types.is_decimal(want):
         digits = have.precision - have.scale + want.scale
@@ -346,7 +346,7 @@ def large_rows(batch: pa.RecordBatch) -> dict[str, Integers]:
 
 
 def _large(column: pa.Array, field: pa.Field) -> Mask | None:
-    """Which rows hold such a double; None if the type has none."""
+    """Which rows hold an inferred double that may be rounded; None if the type has no inferred double."""
     kind = field.type
     if is_inferred_double(field):
         large: Mask = np.abs(column.to_numpy(zero_copy_only=False)) >= _INTEGERS_END
@@ -375,7 +375,7 @@ def is_rounded(literal: Decimal) -> bool:
 
 
 def why_rounded(column: str, literal: object) -> str:
-    """Why a record with such an integer is none, and which types read it."""
+    """Why a record with a rounded integer cannot be read, and which types read it."""
     text = str(literal)
     number = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     return (

@@ -34,7 +34,7 @@ class Piece:
 
 
 def splits_of(partition: str, format: Format, pieces: Sequence[Piece], budget: Budget) -> tuple[Split, ...]:
-    """The pieces, cut where they are too large, as about as many runs of about equal size as the budget says."""
+    """The pieces as splits of about equal size, about as many as the budget says. Pieces that are too large are cut."""
     rows = sum(piece.extent.rows for piece in pieces)
     splits = budget.splits_of(rows)
     aim = max(rows / splits, 1)
@@ -78,7 +78,7 @@ def _spans(pieces: Sequence[Piece]) -> Iterator[Span]:
 
 
 def is_read(span: Span) -> bool:
-    """Whether its records are read; otherwise it is known to be one dead letter."""
+    """Whether the records of a span are read; otherwise the span is known to be one dead letter."""
     return "fault" not in span.at and "lost" not in span.at
 
 

@@ -73,7 +73,7 @@ class Dialect(Protocol):
         """The columns of these lines, as far as they can be inferred."""
 
     def padded(self, lines: Block, names: Sequence[str]) -> dict[str, str]:
-        """The columns that would be whole numbers, and in which one begins with zeros as a code does; and that one."""
+        """The columns of whole numbers in which a number begins with a zero, as codes do; and that number."""
 
     def decode(
         self,
@@ -128,7 +128,7 @@ class Text:
         return None
 
     def codes(self, file: InputFile) -> frozenset[str]:
-        """The columns of whole numbers that begin with zeros, as those of codes do, in the first lines of a file."""
+        """The columns of whole numbers in which a number begins with a zero, as codes do, in a file's first lines."""
         names, start = self._dialect.header(file)
         for block in self._blocks(file, start, TO_THE_END):
             numbers, _ = self._dialect.sort(block)
@@ -151,7 +151,7 @@ class Text:
         for block in self._blocks(file, start, TO_THE_END) if not names else ():
             numbers, _ = self._dialect.sort(block)
             if len(numbers):
-                # A record whose names cannot be told says nothing of the file.
+                # A record whose names cannot be inferred says nothing about the file.
                 with suppress(Unreadable):
                     return [*self._dialect.infer(block[numbers[:1]], names).names]
                 break

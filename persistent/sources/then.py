@@ -3,10 +3,10 @@
     timestamp < at     counts in the history
     timestamp >= at    counts in the live source
 
-Both may hold records of both sides: the border makes each count once. Those of the other side are read and counted as
-duplicates. The live source is read once the history is: when a plan finds nothing more in it. That plan records the
-switch, so a restart, a rollback and ``verify`` know on which side of it they are. From then on the history is not
-listed again, and the clock does not wait for it.
+Each half may hold records of both sides. It counts the records of the other side as duplicates, so that each record
+counts in one half only. A plan that finds nothing more in the history switches to the live source, and records the
+switch: a restart, a rollback and ``verify`` know which half is read. After the switch, the history is not listed again,
+and the clock does not wait for it.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class ThenSource:
         recorded = state.recorded if SEAM in state.recorded else self._begun(self._at)
         if has_switched(recorded) and self._is_read(state.positions, recorded[SEAM]["end"]):
             return self._joined(state, self._plan_live(state, recorded, budget, follow))
-        # A history is not waited for: an empty one is refused here, with a remedy that fits.
+        # ``follow``: this method refuses an empty history itself, with a remedy that fits.
         of_history = replace(state, recorded=self._history.record(recorded))
         plan = self._history.plan(of_history, budget, follow=True)
         if plan.splits or any(map(self._history.owns, budget.ahead)):
@@ -187,7 +187,7 @@ class ThenSource:
         return SourceState({}, self._begun(max(self._at, clock)))
 
     def _begun(self, since: int) -> dict[str, Any]:
-        """The record before anything is read: where the live source begins, if its records ``since`` then count."""
+        """The record before the first step. It says where the live source begins: its records ``since`` then count."""
         begins = self._live_begins(max(since - self._skew_ms, 0))
         places = {partition: list(at) for partition, at in self._live.placed(begins.positions).items()}
         if all(tuple(at) == _FIRST for at in places.values()):
@@ -203,7 +203,7 @@ class ThenSource:
     def _live_begins(self, clock: int) -> SourceState:
         live = self._live.source
         if isinstance(live, TimeReplayableSource):
-            # Its columns are known from a plan, and by them it checks that nothing before the position is from later.
+            # ``from_clock`` needs the columns, which a plan finds, to check the times of records before the position.
             columns = live.plan(SourceState({}), Budget(1), follow=True).recorded
             return live.from_clock(columns, clock)
         assert isinstance(live, TimedSource)
@@ -212,7 +212,7 @@ class ThenSource:
     def _plan_live(self, state: SourceState, recorded: Mapping[str, Any], budget: Budget, follow: bool) -> SourcePlan:
         begins = {partition: tuple(at) for partition, at in recorded[SEAM]["begins"].items()}
         known = {**begins, **{partition: at for partition, at in state.positions.items() if self._live.owns(partition)}}
-        # Positions at the beginning, as of verify, stand for where the live source began.
+        # ``verify`` gives positions at the beginning: they stand for where the live source began.
         at = {partition: max(position, begins.get(partition, _FIRST)) for partition, position in known.items()}
         live = replace(state, positions={**state.positions, **at}, recorded=self._live.record(recorded), index=None)
         plan = self._live.plan(live, budget, follow=follow)
@@ -276,8 +276,8 @@ class ThenSource:
         return replace(records, elsewhere=_if_any(records.timestamps >= self._at))
 
     def _of_live(self, records: Records, reached: int) -> Records:
-        """``reached``: the last time that the history holds, -1 without any. What is later, but before the border, it
-        cannot hold."""
+        """``reached``: the last time in the history, -1 without any. The history cannot hold a record that is later,
+        but before the border: such a record counts in neither half."""
         times = records.timestamps
         before = times < self._at
         if not before.any():
@@ -311,7 +311,7 @@ class ThenSource:
     # -- what is said --------------------------------------------------------------------------------------------
 
     def reached(self, state: SourceState) -> Reached:
-        """How far the half that is read has been read; of nothing, if it cannot report it."""
+        """How far the source of the present half has been read; 0 of 0 rows if it cannot report that."""
         half = self._read_by(state.recorded)
         if not isinstance(half.source, MeasuredSource):
             return Reached(0, 0, "rows")
@@ -338,7 +338,7 @@ class ThenSource:
         return replace(weakest, reason=", then ".join(promise.reason for promise in promises))
 
     def warnings(self) -> tuple[str, ...]:
-        """Those of both halves; and that nothing shows whether they meet."""
+        """The warnings of both halves; and one if nothing shows whether the halves meet."""
         methods = [getattr(half, "warnings", None) for half in self.halves]
         texts = [text for warnings in methods if warnings is not None for text in warnings()]
         return (*texts, *filter(None, [self._warning]))
@@ -353,7 +353,7 @@ class ThenSource:
 
 
 def _shown(recorded: Mapping[str, Any], half: str) -> dict[str, Any]:
-    """The record of the whole, with what drivers and commands look up in that of any source."""
+    """The record of the whole, with the facts of one half that drivers and commands look up in any source's record."""
     facts = {name: recorded[half][name] for name in _SHOWN if name in recorded[half]}
     return {**{name: recorded[name] for name in (HISTORY, LIVE, SEAM)}, **facts}
 

@@ -63,8 +63,8 @@ def separator_in(names: Sequence[str], delimiter: str = ",") -> str | None:
 
 
 def misread(names: Sequence[str], delimiter: str = ",") -> str:
-    """What to do about names of a CSV file that are likely to be no names of columns, but a line that was read as such;
-    empty if they may be names. Years are: tables have a column for each.
+    """The remedy for a first line of a CSV file that seems not to hold the names of columns; empty if it may hold them.
+    A year may be a name: tables have a column for each year.
 
     >>> misread(["time;page"]), misread(["time", "page"])
     ("The names seem to be separated by ';': give delimiter=';'", '')
@@ -204,7 +204,7 @@ def _beyond_microseconds(texts: pa.Array) -> pa.Array:
 
 
 class Bounded(Protocol):
-    """What holds no later timestamp than its last."""
+    """A range of time, such as a window, that holds no timestamp after ``time_max``."""
 
     @property
     def time_max(self) -> int: ...
@@ -267,5 +267,5 @@ class TimeLimit:
         )
 
     def fault(self, records: Records, row: int) -> str:
-        """The same without what to do about the source."""
+        """The reason, without the remedy at the source."""
         return remedies.fault_of(self.reason(records, row))

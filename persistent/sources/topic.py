@@ -162,7 +162,7 @@ class TopicSource:
         if self._journal is not None:
             self._journal.stop()
             if self._stops is not None:
-                # It would keep the journal of every run, with its receiver.
+                # Otherwise the finalizer would keep the journal of every run, with its receiver.
                 self._stops.detach()
             self._journal = self._stops = self._records.until = None
 

@@ -25,7 +25,7 @@ NO_VALUE = "the message has no value"
 _NOTHING: Mapping[str, Any] = {}
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _OF_A_FILE = re.compile(r": write each record .*")
-"""What helps where the values are lines of a file."""
+"""The part of a reason that helps only if the values are lines of a file."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def value_format(name: str, *, infers: bool) -> RawValues | JsonValues:
 
 
 def _of_value(why: str, value: MessageValue) -> str:
-    """The reason of a line, as that of a value; with a hint for a value written by a registry's serializer."""
+    """The reason why a line is dead, in words for a value; with a hint for a value of a registry's serializer."""
     is_framed = value is not None and len(value) > 5 and value[0] == 0
     hint = ". It begins with a zero byte, as Avro with a schema registry does: give format=Avro(registry)"
     return _OF_A_FILE.sub("", why.replace("the line", "the value")) + (hint if is_framed else "")
