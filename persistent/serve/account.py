@@ -32,69 +32,69 @@ _PARTITIONS_MAX = 500
 PAGE = 50
 
 
-def account(shown: Shown, at: int | None = None) -> dict[str, Any]:
+def account(job: Shown, at: int | None = None) -> dict[str, Any]:
     """The account of a checkpoint: in all, and by partition, those with most records first. It is that of each of
     several states, since all have read the same records. Corrections stand beside it."""
-    manifest = shown.entry(at).manifest
+    manifest = job.entry(at).manifest
     accounts = manifest.accounts
     whole = sum(accounts.values(), Account())
     ordered = sorted(accounts.items(), key=lambda pair: (-pair[1].read, pair[0]))
-    rest = sum((one for _, one in ordered[_PARTITIONS_MAX:]), Account())
+    rest = sum((counts for _, counts in ordered[_PARTITIONS_MAX:]), Account())
     return {
         "id": manifest.id,
         "total": _numbers(whole),
-        "partitions": [{"name": name, **_numbers(one)} for name, one in ordered[:_PARTITIONS_MAX]],
+        "partitions": [{"name": name, **_numbers(counts)} for name, counts in ordered[:_PARTITIONS_MAX]],
         "more": {"count": len(ordered) - _PARTITIONS_MAX, **_numbers(rest)} if len(ordered) > _PARTITIONS_MAX else None,
-        "balances": all(one.balances for one in accounts.values()),
-        "states": [state_name(one) for one in manifest.nodes] if len(manifest.nodes) > 1 else [],
+        "balances": all(counts.balances for counts in accounts.values()),
+        "states": [state_name(id) for id in manifest.nodes] if len(manifest.nodes) > 1 else [],
         "corrections": corrections_words(manifest),
     }
 
 
-def _numbers(one: Account) -> dict[str, int]:
-    return {name: getattr(one, name) for name in FATES}
+def _numbers(counts: Account) -> dict[str, int]:
+    return {name: getattr(counts, name) for name in FATES}
 
 
 _FOLDERS = {"late": "late rows", "dead": "dead letters"}
 
 
-def aside(shown: Shown, folder: str, cursor: str = "", limit: int = PAGE) -> dict[str, Any]:
+def aside(job: Shown, folder: str, cursor: str = "", limit: int = PAGE) -> dict[str, Any]:
     """Late rows or dead letters, newest first. ``cursor``: where the page before ended. Reads as many files as fill a
     page; a file holds those of one step."""
-    look = shown.look()
-    names = list(reversed(aside_names(shown.storage, folder)))
+    look = job.look()
+    names = list(reversed(aside_names(job.storage, folder)))
     name, _, row = cursor.partition(":")
     if cursor and not (row.isascii() and row.isdigit() and published_id(name) >= 0):
         raise InvalidPipeline(f"{cursor!r} is no place among the {_FOLDERS[folder]}: begin at the first page")
-    names = [one for one in names if not name or one <= name]
+    names = [file for file in names if not name or file <= name]
     start = int(row or 0) if names and names[0] == name else 0
     rows: list[dict[str, Any]] = []
-    following, lands = None, landing(shown)
-    for one in names:
+    following, lands = None, landing(job)
+    for file in names:
         if len(rows) >= limit:
-            following = f"{one}:0"
+            following = f"{file}:0"
             break
         try:
-            data = shown.storage.read(f"{folder}/{one}")
+            data = job.storage.read(f"{folder}/{file}")
         except FileNotFoundError:
             # Taken back, or collected, meanwhile.
             continue
-        table = decode_table(data, None, f"{shown.storage.url}/{folder}/{one}")
+        table = decode_table(data, None, f"{job.storage.url}/{folder}/{file}")
         part = table.slice(start, limit - len(rows))
         rows += _rows(part, lands)
         if start + part.num_rows < table.num_rows:
-            following = f"{one}:{start + part.num_rows}"
+            following = f"{file}:{start + part.num_rows}"
             break
         start = 0
-    total = shown.facts(look.newest.manifest.id)[folder]
-    return {"rows": rows, "next": following, "files": len(names), "total": total, "correct": _command(shown)}
+    total = job.facts(look.newest.manifest.id)[folder]
+    return {"rows": rows, "next": following, "files": len(names), "total": total, "correct": _command(job)}
 
 
-def _command(shown: Shown) -> str | None:
+def _command(job: Shown) -> str | None:
     """How a corrected record is put in; None without a pipeline."""
-    if shown.pipeline is None:
+    if job.pipeline is None:
         return None
-    return f"persistent correct {shell_word(place_text(shown.target))} NAME --add FILE"
+    return f"persistent correct {shell_word(place_text(job.target))} NAME --add FILE"
 
 
 def _rows(table: pa.Table, lands: Landing | None) -> list[dict[str, Any]]:
@@ -118,15 +118,15 @@ _DAY = len("2024-05-06")
 Landing = Callable[[int | None], str]
 
 
-def landing(shown: Shown) -> Landing | None:
+def landing(job: Shown) -> Landing | None:
     """Says, for a timestamp, where its record would land now. None without the pipeline of the checkpoint."""
-    if shown.pipeline is None:
+    if job.pipeline is None:
         return None
-    names, manifest = names_of(shown.pipeline), shown.look().newest.manifest
-    limit = max(wall_ms(), manifest.furthest) + shown.pipeline.max_future_ms
+    names, manifest = names_of(job.pipeline), job.look().newest.manifest
+    limit = max(wall_ms(), manifest.furthest) + job.pipeline.max_future_ms
     limit = limit if manifest.not_after is None else min(limit, manifest.not_after)
     try:
-        states = [reading(shown, Wanted(name=name)) for name in names or ("",)]
+        states = [reading(job, Wanted(name=name)) for name in names or ("",)]
     except PersistentError:
         # The task has changed since: its windows are not those of the checkpoint.
         return None
@@ -144,8 +144,8 @@ def landing(shown: Shown) -> Landing | None:
     return of
 
 
-def _in_state(found: StateReading, timestamp: int) -> str:
-    state, clock = found.node.state, found.clock
+def _in_state(state_reading: StateReading, timestamp: int) -> str:
+    state, clock = state_reading.node.state, state_reading.clock
     window = state.window
     if window is None:
         life = state.time_to_live
@@ -156,7 +156,7 @@ def _in_state(found: StateReading, timestamp: int) -> str:
         return "too old for a session" if window.may_be_late(timestamp, clock.watermark) else "a session that is open"
     if not bool(window.holds(np.array([timestamp]))[0]):
         return "no window holds it"
-    return _in_windows(window, found.manifest.nodes[found.node.id].final, clock.closed, timestamp)
+    return _in_windows(window, state_reading.manifest.nodes[state_reading.node.id].final, clock.closed, timestamp)
 
 
 def _in_windows(window: AnyWindow, final: int, closed: int, timestamp: int) -> str:

@@ -45,16 +45,16 @@ async def changes(jobs: Mapping[str, Shown]) -> AsyncIterator[str]:
     connection. A store that does not answer holds no other job up."""
     heard: asyncio.Queue[str] = asyncio.Queue()
 
-    async def follow(shown: Shown) -> None:
+    async def follow(job: Shown) -> None:
         known: Any = None
         while True:
-            line = await run_in_threadpool(line_of, shown)
+            line = await run_in_threadpool(line_of, job)
             if known != line["version"]:
                 known = line["version"]
                 heard.put_nowait(event("job", line))
             await asyncio.sleep(_POLL_S)
 
-    followers = [asyncio.create_task(follow(shown)) for shown in jobs.values()]
+    followers = [asyncio.create_task(follow(job)) for job in jobs.values()]
     try:
         while True:
             try:
@@ -62,48 +62,48 @@ async def changes(jobs: Mapping[str, Shown]) -> AsyncIterator[str]:
             except TimeoutError:
                 yield ": alive\n\n"
     finally:
-        for one in followers:
-            one.cancel()
+        for follower in followers:
+            follower.cancel()
 
 
 async def all_lines(jobs: Mapping[str, Shown]) -> list[dict[str, Any]]:
     """The line of each job. One whose store takes long is said to be waited for: the page begins with the others."""
-    asked = {shown.name: asyncio.create_task(run_in_threadpool(line_of, shown)) for shown in jobs.values()}
+    asked = {job.name: asyncio.create_task(run_in_threadpool(line_of, job)) for job in jobs.values()}
     if asked:
         await asyncio.wait(asked.values(), timeout=_LINES_S)
     return [asked[name].result() if asked[name].done() else _waited_for(jobs[name]) for name in asked]
 
 
-def line_of(shown: Shown) -> dict[str, Any]:
+def line_of(job: Shown) -> dict[str, Any]:
     """The line of a job, whatever happens: a defect of ours ends no stream."""
     try:
-        return brief(shown)
+        return brief(job)
     except Exception as error:
-        logger.error("%s cannot be listed", shown.name, exc_info=error)
-        return unread(shown, {"kind": "defect", "title": "The page failed", "text": DEFECT})
+        logger.error("%s cannot be listed", job.name, exc_info=error)
+        return unread(job, {"kind": "defect", "title": "The page failed", "text": DEFECT})
 
 
-def _waited_for(shown: Shown) -> dict[str, Any]:
-    text = f"{place_text(shown.storage.url)} has not answered yet. The page shows the job as soon as it does."
-    return unread(shown, {"kind": "waiting", "title": "Waiting for the store", "text": text})
+def _waited_for(job: Shown) -> dict[str, Any]:
+    text = f"{place_text(job.storage.url)} has not answered yet. The page shows the job as soon as it does."
+    return unread(job, {"kind": "waiting", "title": "Waiting for the store", "text": text})
 
 
 class Verifying:
     """One verification of a checkpoint at work, in a thread of its own. Leaving the page ends it."""
 
-    def __init__(self, shown: Shown) -> None:
-        self._shown = shown
+    def __init__(self, job: Shown) -> None:
+        self._shown = job
         self._left = Event()
         self.done: tuple[int, int] = (0, 0)
         self.result: dict[str, Any] | None = None
-        self._thread = Thread(target=self._run, name=f"verify {shown.name}", daemon=True)
+        self._thread = Thread(target=self._run, name=f"verify {job.name}", daemon=True)
 
     def _run(self) -> None:
         try:
-            found = verify(self._shown.storage, on_progress=self._progress)
-            if self._shown.pipeline is not None and found.newest is not None:
-                found.add(verify_sinks(self._shown.pipeline, on_progress=self._in_sinks))
-            self.result = verification_of(found)
+            report = verify(self._shown.storage, on_progress=self._progress)
+            if self._shown.pipeline is not None and report.newest is not None:
+                report.add(verify_sinks(self._shown.pipeline, on_progress=self._in_sinks))
+            self.result = verification_of(report)
         except _Left:
             self.result = {}
         except PersistentError as error:
@@ -140,20 +140,20 @@ class _Left(Exception):
     """Nobody looks any more."""
 
 
-def verification_of(found: Verification) -> dict[str, Any]:
+def verification_of(report: Verification) -> dict[str, Any]:
     """What was checked, and what was found, faults first."""
-    findings = sorted(found.findings, key=lambda one: (one.severity != FAULT, one.severity != WARNING))
+    findings = sorted(report.findings, key=lambda finding: (finding.severity != FAULT, finding.severity != WARNING))
     return {
-        "ok": found.ok,
-        "newest_good": found.newest_good,
-        "verdict": None if found.ok else without_secrets(found.verdict),
-        "url": place_text(found.url),
+        "ok": report.ok,
+        "newest_good": report.newest_good,
+        "verdict": None if report.ok else without_secrets(report.verdict),
+        "url": place_text(report.url),
         "parts": [
-            {"name": name, **asdict(part), "faults": found.faults_of(name)} for name, part in found.parts.items()
+            {"name": name, **asdict(part), "faults": report.faults_of(name)} for name, part in report.parts.items()
         ],
         "findings": [
-            {**asdict(one), "place": without_secrets(one.place), "text": without_secrets(one.text)}
-            for one in findings[:_FINDINGS_MAX]
+            {**asdict(finding), "place": without_secrets(finding.place), "text": without_secrets(finding.text)}
+            for finding in findings[:_FINDINGS_MAX]
         ],
         "findings_more": max(0, len(findings) - _FINDINGS_MAX),
     }

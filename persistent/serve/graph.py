@@ -34,25 +34,25 @@ _BEYOND = "only the source knows what it holds beyond"
 Vertex = dict[str, Any]
 
 
-def graph(shown: Shown) -> dict[str, Any]:
+def graph(job: Shown) -> dict[str, Any]:
     """The nodes of a job, each with its facts, those of a layer in their order; and the edges between them. ``known``:
     the last checkpoints that could be read in a moment; the next call may know more."""
-    found = _Known(shown, shown.look().newest.manifest, wall_ms())
-    manifest = found.manifest
+    checkpoint = _Known(job, job.look().newest.manifest, wall_ms())
+    manifest = checkpoint.manifest
     task, *_ = manifest.tasks
-    aside = [_late(found), _dead(found)]
-    sources = [one for name, part in sorted(manifest.sources.items()) for one in _sources(found, name, part)]
-    states = [_state(found, id, node) for id, node in sorted(manifest.nodes.items())]
+    aside = [_late(checkpoint), _dead(checkpoint)]
+    sources = [source for name, part in sorted(manifest.sources.items()) for source in _sources(checkpoint, name, part)]
+    states = [_state(checkpoint, id, node) for id, node in sorted(manifest.nodes.items())]
     takes = {name: "late" if part.node is None else _vertex(part.node) for name, part in manifest.sinks.items()}
     sinks = sorted(manifest.sinks.items(), key=lambda pair: (pair[1].late, takes[pair[0]], pair[0]))
-    edges = [(one["id"], "task") for one in sources] + [("task", one["id"]) for one in (*states, *aside)]
+    edges = [(source["id"], "task") for source in sources] + [("task", vertex["id"]) for vertex in (*states, *aside)]
     edges += [(takes[name], f"sink/{name}") for name, _ in sinks]
     return {
         "id": manifest.id,
-        "name": shown.name,
-        "steps": found.steps_text,
-        "known": len(found.recent),
-        "nodes": [*sources, _task(found, task), *states, *aside, *(_sink(found, *one) for one in sinks)],
+        "name": job.name,
+        "steps": checkpoint.steps_text,
+        "known": len(checkpoint.recent),
+        "nodes": [*sources, _task(checkpoint, task), *states, *aside, *(_sink(checkpoint, *sink) for sink in sinks)],
         "edges": edges,
     }
 
@@ -68,18 +68,18 @@ class _Known:
     @cached_property
     def recent(self) -> list[Manifest]:
         """The last checkpoints that are kept, oldest first."""
-        found = []
+        manifests = []
         for facts in self.shown.recent(RATE_STEPS + 1):
             try:
-                found.append(self.shown.entry(facts["id"]).manifest)
+                manifests.append(self.shown.entry(facts["id"]).manifest)
             except UnknownCheckpoint:
                 # It was collected; its facts are remembered, but not each of its parts.
-                found.clear()
-        return found
+                manifests.clear()
+        return manifests
 
     @cached_property
     def steps(self) -> LastSteps | None:
-        return last_steps([self.shown.facts(one.id) for one in self.recent])
+        return last_steps([self.shown.facts(manifest.id) for manifest in self.recent])
 
     @property
     def steps_text(self) -> str:
@@ -94,29 +94,29 @@ class _Known:
         """The checkpoints before the first of the last steps, and after the last."""
         if self.steps is None:
             return None
-        by_id = {one.id: one for one in self.recent}
+        by_id = {manifest.id: manifest for manifest in self.recent}
         return by_id[self.steps.first["id"]], by_id[self.steps.last["id"]]
 
     @cached_property
     def clocks(self) -> Mapping[str, PartitionReading]:
-        return {one.name: one for one in self.shown.clock().partitions}
+        return {partition.name: partition for partition in self.shown.clock().partitions}
 
     @cached_property
     def said(self) -> Mapping[str, Verdict]:
-        recent = [self.shown.facts(one.id) for one in self.recent]
-        return {one["of"]: one for one in verdicts(self.shown, recent, self.at_ms)}
+        recent = [self.shown.facts(manifest.id) for manifest in self.recent]
+        return {verdict["of"]: verdict for verdict in verdicts(self.shown, recent, self.at_ms)}
 
     def rate(self, name: str, partitions: Iterable[str], fate: str = "read") -> float | None:
         """The records of these partitions of a source, a second."""
         if self.steps is None or self.ends is None:
             return None
-        then, now = (_account(one, name, partitions) for one in self.ends)
+        then, now = (_account(manifest, name, partitions) for manifest in self.ends)
         return self.steps.rate(max(0, getattr(now, fate) - getattr(then, fate)))
 
 
 def _account(manifest: Manifest, name: str, partitions: Iterable[str]) -> Account:
     accounts = manifest.inputs.get(name, {})
-    return sum((accounts[one] for one in partitions if one in accounts), Account())
+    return sum((accounts[partition] for partition in partitions if partition in accounts), Account())
 
 
 def _fact(name: str, value: Any, form: str = "number") -> dict[str, Any]:
@@ -138,26 +138,26 @@ def _tag(level: str, text: str) -> dict[str, str]:
 
 def _node(id: str, kind: str, title: str, *facts: dict[str, Any] | None, **more: Any) -> Vertex:
     """``more``: ``says``, a line below the title; ``tags``; ``parts``; ``view`` and ``query``: what tells more."""
-    return {"id": id, "kind": kind, "title": title, "facts": [one for one in facts if one], "tags": [], **more}
+    return {"id": id, "kind": kind, "title": title, "facts": [fact for fact in facts if fact], "tags": [], **more}
 
 
-def _sources(found: _Known, name: str, part: SourcePart) -> Iterator[Vertex]:
+def _sources(checkpoint: _Known, name: str, part: SourcePart) -> Iterator[Vertex]:
     """A source; of one that is made of two, the history and what follows it."""
     halves = halves_of(part.kind, part.recorded, part.partitions)
     for number, (kind, recorded, partitions) in enumerate(halves):
         half = "" if SEAM not in part.recorded else (HISTORY, LIVE)[number]
-        whole = [f"{half}/{one}" if half else one for one in partitions]
+        whole = [f"{half}/{partition}" if half else partition for partition in partitions]
         called = f"{name}, {half}" if half else name
-        account = _account(found.manifest, name, whole)
+        account = _account(checkpoint.manifest, name, whole)
         counts = [(fate, getattr(account, fate)) for fate in FATES if fate not in ("read", "processed", "skipped")]
-        parts = sorted((_partition(found, name, part, one) for one in whole), key=_slowest_first)
+        parts = sorted((_partition(checkpoint, name, part, partition) for partition in whole), key=_slowest_first)
         yield _node(
             f"source/{called}",
             "source",
             called,
             _place(recorded),
             _fact("read", account.read),
-            _rate("rows a second", found.rate(name, whole)),
+            _rate("rows a second", checkpoint.rate(name, whole)),
             *(_fact(_FATE.get(fate, fate), count) for fate, count in counts if count),
             _seen(part) if half != HISTORY else None,
             _unread(part, recorded, whole, half),
@@ -210,11 +210,11 @@ def _source_tags(half: str, recorded: Mapping[str, Any], account: Account) -> It
         yield _tag(BAD, "does not add up")
 
 
-def _partition(found: _Known, name: str, part: SourcePart, partition: str) -> dict[str, Any]:
-    shown = partition_name(name, partition, len(found.manifest.sources))
-    clock, held = found.clocks.get(shown), found.shown.clock().held_by
+def _partition(checkpoint: _Known, name: str, part: SourcePart, partition: str) -> dict[str, Any]:
+    label = partition_name(name, partition, len(checkpoint.manifest.sources))
+    clock, holder = checkpoint.clocks.get(label), checkpoint.shown.clock().held_by
     tags = []
-    if held is not None and held.name == shown and len(found.clocks) > 1:
+    if holder is not None and holder.name == label and len(checkpoint.clocks) > 1:
         tags.append(_tag(WARN, "holds the clock back"))
     if clock is not None and clock.is_idle:
         tags.append(_tag(STILL, "idle"))
@@ -226,7 +226,7 @@ def _partition(found: _Known, name: str, part: SourcePart, partition: str) -> di
         "position": None if position is None else CODECS[part.codec].text(position),
         "largest": None if clock is None else clock.largest,
         "reached": None if clock is None else clock.reached,
-        "rate": found.rate(name, [partition]),
+        "rate": checkpoint.rate(name, [partition]),
         "tags": tags,
     }
 
@@ -235,10 +235,10 @@ def _slowest_first(part: dict[str, Any]) -> tuple[bool, int, str]:
     return part["reached"] is None, part["reached"] or 0, part["name"]
 
 
-def _task(found: _Known, name: str) -> Vertex:
-    manifest, steps = found.manifest, found.steps
-    processed = sum(one.processed for one in manifest.accounts.values())
-    rates = [found.rate(one, manifest.sources[one].partitions, "processed") for one in manifest.sources]
+def _task(checkpoint: _Known, name: str) -> Vertex:
+    manifest, steps = checkpoint.manifest, checkpoint.steps
+    processed = sum(account.processed for account in manifest.accounts.values())
+    rates = [checkpoint.rate(source, manifest.sources[source].partitions, "processed") for source in manifest.sources]
     usual = steps.step_ms[len(steps.step_ms) // 2] if steps is not None and steps.step_ms else None
     node, *_ = manifest.nodes.values()
     return _node(
@@ -247,12 +247,12 @@ def _task(found: _Known, name: str) -> Vertex:
         name,
         _fact("clock", manifest.clock.watermark, "clock"),
         _fact("processed", processed),
-        _rate("rows a second", None if None in rates or not rates else sum(one or 0 for one in rates)),
+        _rate("rows a second", None if None in rates or not rates else sum(rate or 0 for rate in rates)),
         None if usual is None else _fact("step, plan to plan", usual, "span"),
         _fact("checkpoint", manifest.id),
         _fact("key", ", ".join(node.key_names) or "none", "text"),
         says=f"task, epoch {manifest.epoch:,}",
-        tags=[_tag(found.said[of]["level"], found.said[of]["title"]) for of in ("alive", "behind")],
+        tags=[_tag(checkpoint.said[of]["level"], checkpoint.said[of]["title"]) for of in ("alive", "behind")],
         view="timeline",
         query={},
     )
@@ -262,17 +262,17 @@ def _vertex(node: str) -> str:
     return f"state/{state_name(node)}"
 
 
-def _state(found: _Known, id: str, node: NodePart) -> Vertex:
-    name, partly = state_name(id), found.shown.partly_late()
+def _state(checkpoint: _Known, id: str, node: NodePart) -> Vertex:
+    name, partly = state_name(id), checkpoint.shown.partly_late()
     missing = partly.missing().get("" if name == STATE else name, 0)
     closed = node.clock.closed if node.has_windows else None
-    takers = found.manifest.sinks_of(id)
+    takers = checkpoint.manifest.sinks_of(id)
     late = node.late is not None and node.has_windows
     return _node(
         _vertex(id),
         "state",
         name if name != STATE else f"state of {id}",
-        _fact("clock", node.clock.watermark, "clock") if len(found.manifest.nodes) > 1 else None,
+        _fact("clock", node.clock.watermark, "clock") if len(checkpoint.manifest.nodes) > 1 else None,
         None if closed is None else _fact("windows closed up to", closed, "clock"),
         _fact("final up to", node.final, "clock") if late else None,
         _fact("rows, about", sum(run.rows_left for run in node.runs)),
@@ -291,45 +291,45 @@ def _windows(fingerprint: Mapping[str, Any]) -> str:
     return "no windows" if fingerprint["window"] is None else window_text(fingerprint["window"])
 
 
-def _sink(found: _Known, name: str, part: SinkPart) -> Vertex:
-    before = [batch for batch in part.owed if batch.id != found.manifest.base]
+def _sink(checkpoint: _Known, name: str, part: SinkPart) -> Vertex:
+    before = [batch for batch in part.owed if batch.id != checkpoint.manifest.base]
     return _node(
         f"sink/{name}",
         "sink",
         name,
         _fact("takes", sink_words(part), "text"),
-        _given(found, name),
+        _given(checkpoint, name),
         None if part.last is None else _fact("last batch", part.last),
-        _fact("published", published_words(part, found.manifest), "text"),
-        says=_sink_kind(found, part, name),
+        _fact("published", published_words(part, checkpoint.manifest), "text"),
+        says=_sink_kind(checkpoint, part, name),
         tags=[_tag(WARN, "batches wait")] if before else [],
         view="now",
         query={"see": "sinks"},
     )
 
 
-def _sink_kind(found: _Known, part: SinkPart, name: str) -> str:
+def _sink_kind(checkpoint: _Known, part: SinkPart, name: str) -> str:
     """Its kind is known of the pipeline alone: a checkpoint knows sinks by their names."""
-    pipeline = found.shown.pipeline
+    pipeline = checkpoint.shown.pipeline
     sink = None if pipeline is None else pipeline.late_sink if part.late else pipeline.sinks.get(name)
     return "sink of a kind that only the pipeline knows" if sink is None else type(sink).__name__
 
 
-def _given(found: _Known, name: str) -> dict[str, Any]:
+def _given(checkpoint: _Known, name: str) -> dict[str, Any]:
     """The rows that the last kept checkpoints gave to a sink: each names its own batch."""
-    known = [(one.id, one.sinks[name].unpublished) for one in found.recent if name in one.sinks]
-    rows = [staged.rows for id, batches in known for batch in batches if batch.id == id for staged in batch.staged]
-    return _fact(f"rows of the last {count_text(len(known), 'checkpoint')}", sum(rows))
+    kept = [(manifest.id, manifest.sinks[name].unpublished) for manifest in checkpoint.recent if name in manifest.sinks]
+    rows = [staged.rows for id, batches in kept for batch in batches if batch.id == id for staged in batch.staged]
+    return _fact(f"rows of the last {count_text(len(kept), 'checkpoint')}", sum(rows))
 
 
-def _late(found: _Known) -> Vertex:
-    partly = found.shown.partly_late()
+def _late(checkpoint: _Known) -> Vertex:
+    partly = checkpoint.shown.partly_late()
     return _node(
         "late",
         "aside",
         "Late rows",
-        _fact("late", sum(one.late for one in found.manifest.accounts.values())),
-        _rate("rows a second", _all(found, "late")),
+        _fact("late", sum(account.late for account in checkpoint.manifest.accounts.values())),
+        _rate("rows a second", _all(checkpoint, "late")),
         _fact("partly late", partly.records()) if partly.records() else None,
         _unknown("partly late", f"{count_text(partly.unread, 'file')} not counted yet") if partly.unread else None,
         says="set aside, with file, offset and reason",
@@ -338,21 +338,21 @@ def _late(found: _Known) -> Vertex:
     )
 
 
-def _dead(found: _Known) -> Vertex:
+def _dead(checkpoint: _Known) -> Vertex:
     return _node(
         "dead",
         "aside",
         "Dead letters",
-        _fact("dead", sum(one.dead for one in found.manifest.accounts.values())),
-        _rate("rows a second", _all(found, "dead")),
+        _fact("dead", sum(account.dead for account in checkpoint.manifest.accounts.values())),
+        _rate("rows a second", _all(checkpoint, "dead")),
         says="not decodable, or without a usable time",
         view="account",
         query={"rows": "dead"},
     )
 
 
-def _all(found: _Known, fate: str) -> float | None:
+def _all(checkpoint: _Known, fate: str) -> float | None:
     """The records of all sources with this fate, a second."""
-    sources = found.manifest.sources
-    rates = [found.rate(name, one.partitions, fate) for name, one in sources.items()]
-    return None if None in rates or not rates else sum(one or 0 for one in rates)
+    sources = checkpoint.manifest.sources
+    rates = [checkpoint.rate(name, source.partitions, fate) for name, source in sources.items()]
+    return None if None in rates or not rates else sum(rate or 0 for rate in rates)

@@ -61,9 +61,9 @@ class Guard:
             return True
         return not is_loopback(self.host) and _is_address(name)
 
-    def admits(self, given: str | None) -> bool:
+    def admits(self, token: str | None) -> bool:
         """Whether a token is the right one."""
-        return self.token is None or hmac.compare_digest((given or "").encode(), self.token.encode())
+        return self.token is None or hmac.compare_digest((token or "").encode(), self.token.encode())
 
 
 def _name_of(host: str) -> str:
@@ -119,15 +119,15 @@ class Guarded:
 
     def _asks_for_token(self, scope: Scope, headers: Headers) -> Response | None:
         query = parse_qs(scope["query_string"].decode("latin-1"))
-        given = query.pop("token", [None])[0]
-        if self.guard.token is not None and given is not None and scope["path"] == "/" and self.guard.admits(given):
+        token = query.pop("token", [None])[0]
+        if self.guard.token is not None and token is not None and scope["path"] == "/" and self.guard.admits(token):
             answer = RedirectResponse("/" + (f"?{urlencode(query, doseq=True)}" if query else ""), 303)
-            answer.set_cookie(COOKIE, given, max_age=_COOKIE_S, httponly=True, samesite="strict")
+            answer.set_cookie(COOKIE, token, max_age=_COOKIE_S, httponly=True, samesite="strict")
             return answer
         bearer = headers.get("authorization", "")
         cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE)
-        shown = bearer.removeprefix("Bearer ") if bearer.startswith("Bearer ") else cookie
-        if self.guard.admits(shown):
+        credential = bearer.removeprefix("Bearer ") if bearer.startswith("Bearer ") else cookie
+        if self.guard.admits(credential):
             return None
         text = "This page asks for its token: open the address with ?token=... that 'persistent serve' printed."
         if scope["path"].startswith("/api/"):

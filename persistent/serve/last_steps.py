@@ -62,7 +62,7 @@ def rates(recent: Sequence[CheckpointFacts]) -> list[dict[str, float]]:
             count = 0
     if count:
         parts[-1:] = [parts[-1].with_next(open_)] if parts else [open_]
-    return [{"from_ms": one.start_ms, "to_ms": one.stop_ms, **one.rates()} for one in parts]
+    return [{"from_ms": part.start_ms, "to_ms": part.stop_ms, **part.rates()} for part in parts]
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class _Timed:
     stop_ms: int
     rows: Mapping[str, int]
 
-    def with_next(self, other: _Timed) -> _Timed:
-        return _Timed(self.start_ms, other.stop_ms, {fate: self.rows[fate] + other.rows[fate] for fate in _RATED})
+    def with_next(self, step: _Timed) -> _Timed:
+        return _Timed(self.start_ms, step.stop_ms, {fate: self.rows[fate] + step.rows[fate] for fate in _RATED})
 
     def rates(self) -> dict[str, float]:
         return {fate: 1000 * rows / (self.stop_ms - self.start_ms) for fate, rows in self.rows.items()}
@@ -83,17 +83,17 @@ class _Timed:
 def _timed_steps(timed: Sequence[CheckpointFacts]) -> Iterator[_Timed]:
     """The steps of these checkpoints. What one has read in no time, as the time of day was set back, counts with the
     next."""
-    held: _Timed | None = None
+    previous: _Timed | None = None
     for a, b, c in zip(timed, timed[1:], timed[2:], strict=False):
         rows = {fate: max(0, b[fate] - a[fate]) for fate in _RATED}
         step = _Timed((b if follows(a, b) else a)["committed_ms"], c["committed_ms"], rows)
-        if held is not None and (held.stop_ms <= held.start_ms or not follows(a, b)):
-            step = replace(held.with_next(step), start_ms=min(held.start_ms, step.start_ms))
-        elif held is not None:
-            yield held
-        held = step
-    if held is not None and held.stop_ms > held.start_ms:
-        yield held
+        if previous is not None and (previous.stop_ms <= previous.start_ms or not follows(a, b)):
+            step = replace(previous.with_next(step), start_ms=min(previous.start_ms, step.start_ms))
+        elif previous is not None:
+            yield previous
+        previous = step
+    if previous is not None and previous.stop_ms > previous.start_ms:
+        yield previous
 
 
 def _since_pause(steps: Sequence[_Timed]) -> Sequence[_Timed]:

@@ -37,24 +37,24 @@ GOOD, WARN, BAD, STILL = "good", "warn", "bad", "still"
 Verdict = dict[str, str]
 
 
-def now(shown: Shown) -> dict[str, Any]:
+def now(job: Shown) -> dict[str, Any]:
     """What a job is doing, in three verdicts and their figures."""
-    look = shown.look()
+    look = job.look()
     manifest, at_ms = look.newest.manifest, wall_ms()
-    facts = shown.facts(manifest.id)
-    recent = shown.recent(_RECENT)
-    clock, partly = shown.clock(), shown.partly_late()
+    facts = job.facts(manifest.id)
+    recent = job.recent(_RECENT)
+    clock, partly = job.clock(), job.partly_late()
     driver, speed = driver_of(look.marks), _speed(recent)
     return {
         "version": look.version,
-        "name": shown.name,
-        "url": place_text(shown.storage.url),
-        "target": place_text(shown.target),
-        "has_pipeline": shown.pipeline is not None,
+        "name": job.name,
+        "url": place_text(job.storage.url),
+        "target": place_text(job.target),
+        "has_pipeline": job.pipeline is not None,
         "job": manifest.job,
         "states": _states(manifest),
-        "sources": [{"name": name, "kind": one.kind} for name, one in sorted(manifest.sources.items())],
-        "sinks": [_sink(name, one, manifest) for name, one in sorted(manifest.sinks.items())],
+        "sources": [{"name": name, "kind": source.kind} for name, source in sorted(manifest.sources.items())],
+        "sinks": [_sink(name, sink, manifest) for name, sink in sorted(manifest.sinks.items())],
         "windows": has_windows(manifest),
         "checkpoint": facts,
         "partly_late": partly.records(),
@@ -65,55 +65,55 @@ def now(shown: Shown) -> dict[str, Any]:
         "speed": speed,
         "series": _series(recent),
         "rates": rates(recent),
-        "verdicts": verdicts(shown, recent, at_ms),
+        "verdicts": verdicts(job, recent, at_ms),
     }
 
 
-def verdicts(shown: Shown, recent: Sequence[CheckpointFacts], at_ms: int) -> list[Verdict]:
+def verdicts(job: Shown, recent: Sequence[CheckpointFacts], at_ms: int) -> list[Verdict]:
     """Whether the job is alive, how far behind it is, and whether anything is lost. ``recent``: its last
     checkpoints."""
-    look = shown.look()
+    look = job.look()
     manifest = look.newest.manifest
-    facts, driver = shown.facts(manifest.id), driver_of(look.marks)
+    facts, driver = job.facts(manifest.id), driver_of(look.marks)
     at_work = driver["state"] == "at work"
-    doing = _doing(shown.pending(), manifest.id, _speed(recent), at_ms) if at_work else None
+    doing = _doing(job.pending(), manifest.id, _speed(recent), at_ms) if at_work else None
     return [
         _alive(driver, facts, at_ms, manifest.fences, doing),
-        _behind(driver, shown.clock(), facts, at_ms, lambda: _ahead(shown)),
-        _lost(facts, recent, shown.partly_late()),
+        _behind(driver, job.clock(), facts, at_ms, lambda: _ahead(job)),
+        _lost(facts, recent, job.partly_late()),
     ]
 
 
-def brief(shown: Shown) -> dict[str, Any]:
+def brief(job: Shown) -> dict[str, Any]:
     """A job in one line of the list of jobs; what is wrong, if it cannot be read."""
     try:
-        look = shown.look()
-        facts, at_ms = shown.facts(look.newest.manifest.id), wall_ms()
+        look = job.look()
+        facts, at_ms = job.facts(look.newest.manifest.id), wall_ms()
         driver, doing = driver_of(look.marks), None
         if driver["state"] == "at work" and at_ms - facts["committed_ms"] > _LONG_STEP_MS:
             # A driver that hangs changes nothing else.
-            doing = _doing(shown.pending(), look.newest.manifest.id, _speed(shown.recent(RATE_STEPS + 1)), at_ms)
+            doing = _doing(job.pending(), look.newest.manifest.id, _speed(job.recent(RATE_STEPS + 1)), at_ms)
         alive = _alive(driver, facts, at_ms, look.newest.manifest.fences, doing)
-        said = [alive, _lost(facts, (), shown.partly_late())]
+        judged = [alive, _lost(facts, (), job.partly_late())]
     except PersistentError as error:
-        return unread(shown, said_of(error)[1])
-    line = {"name": shown.name, "url": place_text(shown.storage.url)}
+        return unread(job, said_of(error)[1])
+    line = {"name": job.name, "url": place_text(job.storage.url)}
     version = f"{look.version}/{alive['title']}"
-    return {**line, "version": version, "checkpoint": facts, "driver": driver, "verdicts": said}
+    return {**line, "version": version, "checkpoint": facts, "driver": driver, "verdicts": judged}
 
 
-def unread(shown: Shown, said: dict[str, str]) -> dict[str, Any]:
+def unread(job: Shown, words: dict[str, str]) -> dict[str, Any]:
     """The line of a job that cannot be read, with what is wrong."""
-    return {"name": shown.name, "url": place_text(shown.storage.url), "version": said["text"], "error": said}
+    return {"name": job.name, "url": place_text(job.storage.url), "version": words["text"], "error": words}
 
 
 def driver_of(marks: Sequence[Mark]) -> dict[str, Any]:
     """Whether a driver is at work: certainly, perhaps (its process cannot be seen from here), or not."""
     alive = [mark for mark in marks if mark.runs]
     unseen = [mark for mark in marks if mark.may_run and not mark.runs]
-    for state, found in (("at work", alive), ("perhaps", unseen)):
-        if found:
-            newest = max(found, key=lambda mark: mark.epoch)
+    for state, drivers in (("at work", alive), ("perhaps", unseen)):
+        if drivers:
+            newest = max(drivers, key=lambda mark: mark.epoch)
             process = newest.process
             return {"state": state, "host": process.host, "pid": process.pid, "since_ms": newest.started_ms}
     died = max((mark for mark in marks), key=lambda mark: mark.epoch, default=None)
@@ -153,7 +153,7 @@ def _doing(plan: StepPlan | None, newest: int, speed: dict[str, Any], at_ms: int
     source: the checkpoint does not tell which."""
     if plan is None:
         return _verdict("alive", GOOD, "At work", ", waits for records, or for its source")
-    splits = sum(len(one.splits) for one in plan.sources.values())
+    splits = sum(len(source.splits) for source in plan.sources.values())
     for_ms, usual = max(at_ms - plan.wall_ms, 0), speed["step_ms"]
     text = f", in the step after checkpoint {newest:,} for {span_text(for_ms)} ({count_text(splits, 'split')})"
     if for_ms > max(_LONG_STEP_MS, _LONG_STEPS * (usual or 0)):
@@ -178,36 +178,36 @@ def _behind(
     then = at_ms if works or not facts["committed_ms"] else facts["committed_ms"]
     lag = then - clock.watermark
     when = "now" if works else "when it was last at work"
-    held = _held(clock)
+    suffix = _held(clock)
     if lag > _LONG_AGO_MS:
-        return _verdict("behind", STILL, "Old data", f"the clock stands at {utc_text(clock.watermark)}{held}")
+        return _verdict("behind", STILL, "Old data", f"the clock stands at {utc_text(clock.watermark)}{suffix}")
     if clock.ahead_ms(then):
         return _verdict("behind", WARN, f"{span_text(-lag)} ahead", ahead())
     if lag < 0:
-        return _verdict("behind", WARN, f"{span_text(-lag)} ahead", f"the clock is ahead of the time of day{held}")
-    return _verdict("behind", GOOD if lag < 60_000 else WARN, f"{span_text(lag)} behind", f"{when}{held}")
+        return _verdict("behind", WARN, f"{span_text(-lag)} ahead", f"the clock is ahead of the time of day{suffix}")
+    return _verdict("behind", GOOD if lag < 60_000 else WARN, f"{span_text(lag)} behind", f"{when}{suffix}")
 
 
-def _ahead(shown: Shown) -> str:
+def _ahead(job: Shown) -> str:
     """Which record has moved the clock ahead of the time of day, where it lies, and what to do."""
-    found, lies, furthest = "", shown.furthest(), shown.clock().furthest
-    target = shlex.quote(place_text(shown.target or shown.storage.url))
+    record_text, lies, furthest = "", job.furthest(), job.clock().furthest
+    target = shlex.quote(place_text(job.target or job.storage.url))
     if furthest is not None and furthest.largest is not None:
-        found = f"; partition {furthest.name} has a record of {utc_text(furthest.largest)}"
+        record_text = f"; partition {furthest.name} has a record of {utc_text(furthest.largest)}"
     if lies is not None:
-        found += f", {lies}: 'persistent clock {target if shown.pipeline else 'FILE.py:NAME'} --find' names it"
+        record_text += f", {lies}: 'persistent clock {target if job.pipeline else 'FILE.py:NAME'} --find' names it"
     return (
-        f"the clock is ahead of the time of day, so records of today are late{found}. If its time is wrong, "
+        f"the clock is ahead of the time of day, so records of today are late{record_text}. If its time is wrong, "
         f"'persistent clock {target} --set-back --not-after TIME' goes back to before it"
     )
 
 
 def _held(clock: ClockReading) -> str:
     """What holds the clock back, if anything does."""
-    held = clock.held_by
-    if held is None or not (held.lists or len(clock.partitions) > 1):
+    part = clock.held_by
+    if part is None or not (part.lists or len(clock.partitions) > 1):
         return ""
-    return f"; partition {held.name} holds it back{', with listed files that are not read yet' if held.lists else ''}"
+    return f"; partition {part.name} holds it back{', with listed files that are not read yet' if part.lists else ''}"
 
 
 def _lost(facts: CheckpointFacts, recent: Sequence[CheckpointFacts] = (), partly: Partly = NOTHING) -> Verdict:
@@ -221,10 +221,10 @@ def _lost(facts: CheckpointFacts, recent: Sequence[CheckpointFacts] = (), partly
         aside.append(f"{partly.records():,} partly late")
     if aside:
         text = "every record is accounted for; those set aside are kept, with file, offset and reason"
-        most = _most_aside(facts, recent, partly)
-        level = BAD if most else WARN
+        warning = _most_aside(facts, recent, partly)
+        level = BAD if warning else WARN
         return _verdict(
-            "lost", level, " and ".join(aside), f"{text}{_missing(partly)}{_uncounted(partly)}{_FILES}{most}"
+            "lost", level, " and ".join(aside), f"{text}{_missing(partly)}{_uncounted(partly)}{_FILES}{warning}"
         )
     text = f"all {count_text(facts['read'], 'record')} accounted for{_uncounted(partly)}{_FILES}"
     if partly.unread or partly.damaged:
@@ -239,7 +239,7 @@ def _missing(partly: Partly) -> str:
     parts = [f"{count:,} missing in the state {name}, for which they came too late" for name, count in missing.items()]
     if windows:
         parts.append(f"{windows:,} missing in some of their windows, which were final")
-    return "".join(f"; {one}" for one in parts)
+    return "".join(f"; {part}" for part in parts)
 
 
 def _uncounted(partly: Partly) -> str:
@@ -252,7 +252,7 @@ def _uncounted(partly: Partly) -> str:
         parts.append(f"{damaged} of late records cannot be read: 'persistent verify TARGET' says what is damaged")
     if partly.inherited:
         parts.append("what was late in part before it was copied is listed by the job before, 'persistent late'")
-    return "".join(f"; {one}" for one in parts)
+    return "".join(f"; {part}" for part in parts)
 
 
 def _most_aside(facts: CheckpointFacts, recent: Sequence[CheckpointFacts], partly: Partly) -> str:
@@ -279,10 +279,10 @@ def _verdict(of: str, level: str, title: str, text: str) -> Verdict:
 
 def _states(manifest: Manifest) -> list[dict[str, Any]]:
     """Each of several states, with a clock of its own; none if there is only one."""
-    found = []
+    states = []
     for id, node in manifest.nodes.items() if len(manifest.nodes) > 1 else ():
         runs = node.runs
-        found.append(
+        states.append(
             {
                 "name": state_name(id),
                 "clock_ms": node.clock.watermark,
@@ -294,7 +294,7 @@ def _states(manifest: Manifest) -> list[dict[str, Any]]:
                 "time_to_live": time_to_live(node.fingerprint),
             }
         )
-    return found
+    return states
 
 
 def _sink(name: str, part: SinkPart, manifest: Manifest) -> dict[str, Any]:
@@ -309,32 +309,32 @@ def _sink(name: str, part: SinkPart, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _clock(found: ClockReading) -> dict[str, Any]:
-    held = found.held_by
-    names = sorted(found.partitions, key=lambda one: (one.reached is None, one.reached or 0, one.name))
+def _clock(clock: ClockReading) -> dict[str, Any]:
+    holder = clock.held_by
+    partitions = sorted(clock.partitions, key=lambda part: (part.reached is None, part.reached or 0, part.name))
     return {
-        "watermark": found.watermark,
-        "closed": found.closed,
-        "ended": found.ended,
-        "quiet_ms": found.quiet_ms,
-        "not_after": found.not_after,
-        "held_by": None if held is None else held.name,
+        "watermark": clock.watermark,
+        "closed": clock.closed,
+        "ended": clock.ended,
+        "quiet_ms": clock.quiet_ms,
+        "not_after": clock.not_after,
+        "held_by": None if holder is None else holder.name,
         "partitions": [
             {"name": one.name, "largest": one.largest, "reached": one.reached, "idle": one.is_idle, "lists": one.lists}
-            for one in names[:_PARTITIONS_MAX]
+            for one in partitions[:_PARTITIONS_MAX]
         ],
-        "partitions_more": max(0, len(names) - _PARTITIONS_MAX),
+        "partitions_more": max(0, len(partitions) - _PARTITIONS_MAX),
     }
 
 
 def _speed(recent: Sequence[CheckpointFacts]) -> dict[str, Any]:
     """Rows read a second, and the time from plan to plan, over the last steps."""
-    found = last_steps(recent)
-    if found is None:
+    steps = last_steps(recent)
+    if steps is None:
         return {"rows_per_s": None, "step_ms": None, "steps": 0}
-    steps = found.step_ms
-    rate = found.rate(found.last["read"] - found.first["read"])
-    return {"rows_per_s": rate, "step_ms": steps[len(steps) // 2] if steps else None, "steps": len(steps)}
+    times_ms = steps.step_ms
+    rate = steps.rate(steps.last["read"] - steps.first["read"])
+    return {"rows_per_s": rate, "step_ms": times_ms[len(times_ms) // 2] if times_ms else None, "steps": len(times_ms)}
 
 
 def _series(recent: Sequence[CheckpointFacts]) -> list[dict[str, Any]]:

@@ -79,36 +79,36 @@ class Query:
         return Wanted(self.number("at"), *texts)
 
     def required(self, name: str) -> int:
-        found = self.number(name)
-        if found is None:
+        number = self.number(name)
+        if number is None:
             raise InvalidPipeline(f"{name} is missing: give the id of a checkpoint")
-        return found
+        return number
 
 
 VIEWS: Mapping[str, View] = {
-    "now": lambda shown, asked: now(shown),
-    "graph": lambda shown, asked: graph(shown),
-    "timeline": lambda shown, asked: time_line(shown, asked.number("before"), asked.count("limit", PAGE)),
-    "kept": lambda shown, asked: kept(shown),
-    "manifest": lambda shown, asked: in_words(shown, asked.number("id")),
-    "difference": lambda shown, asked: difference(
-        shown, asked.required("from"), asked.number("to"), asked.flag("values"), asked.text("name")
+    "now": lambda job, asked: now(job),
+    "graph": lambda job, asked: graph(job),
+    "timeline": lambda job, asked: time_line(job, asked.number("before"), asked.count("limit", PAGE)),
+    "kept": lambda job, asked: kept(job),
+    "manifest": lambda job, asked: in_words(job, asked.number("id")),
+    "difference": lambda job, asked: difference(
+        job, asked.required("from"), asked.number("to"), asked.flag("values"), asked.text("name")
     ),
-    "account": lambda shown, asked: account(shown, asked.number("at")),
-    "late": lambda shown, asked: aside(shown, "late", asked.text("cursor"), asked.count("limit", 50)),
-    "state": lambda shown, asked: _state(shown, asked),
-    "shape": lambda shown, asked: shape(shown, asked.number("at")),
-    "why": lambda shown, asked: why(shown, asked.wanted()),
-    "storage": lambda shown, asked: runs_view(shown, asked.number("at"), key_of(asked.text("key"))),
-    "dead": lambda shown, asked: aside(shown, "dead", asked.text("cursor"), asked.count("limit", 50)),
+    "account": lambda job, asked: account(job, asked.number("at")),
+    "late": lambda job, asked: aside(job, "late", asked.text("cursor"), asked.count("limit", 50)),
+    "state": lambda job, asked: _state(job, asked),
+    "shape": lambda job, asked: shape(job, asked.number("at")),
+    "why": lambda job, asked: why(job, asked.wanted()),
+    "storage": lambda job, asked: runs_view(job, asked.number("at"), key_of(asked.text("key"))),
+    "dead": lambda job, asked: aside(job, "dead", asked.text("cursor"), asked.count("limit", 50)),
 }
 
 
-def _state(shown: Shown, asked: Query) -> Any:
+def _state(job: Shown, asked: Query) -> Any:
     by, cursor, limit = asked.text("sort"), asked.text("cursor"), asked.count("limit", 50)
     if by:
-        return sorted_page(shown, asked.wanted(), by, asked.number("cursor") or 0, limit)
-    return state_page(shown, asked.wanted(), cursor, limit)
+        return sorted_page(job, asked.wanted(), by, asked.number("cursor") or 0, limit)
+    return state_page(job, asked.wanted(), cursor, limit)
 
 
 def application(jobs: Mapping[str, Shown], guard: Guard | None = None) -> ASGIApp:
@@ -132,20 +132,20 @@ def application(jobs: Mapping[str, Shown], guard: Guard | None = None) -> ASGIAp
 
     def downloaded(request: Request) -> Response:
         asked = Query(request.query_params)
-        found = download(job(request), asked.wanted(), asked.text("format", "csv"))
-        attached = {"Content-Disposition": f'attachment; filename="{found.name}"'}
-        return StreamingResponse(found.pieces, media_type=found.media_type, headers=attached)
+        file = download(job(request), asked.wanted(), asked.text("format", "csv"))
+        attached = {"Content-Disposition": f'attachment; filename="{file.name}"'}
+        return StreamingResponse(file.pieces, media_type=file.media_type, headers=attached)
 
     async def followed(request: Request) -> Response:
         return event_stream(changes(jobs))
 
     async def verified(request: Request) -> Response:
-        shown = job(request)
-        before = verifying.get(shown.name)
+        requested_job = job(request)
+        before = verifying.get(requested_job.name)
         if before is not None and before.is_at_work:
-            raise InvalidPipeline(f"{shown.name} is being verified already: wait until that has ended")
-        verifying[shown.name] = Verifying(shown)
-        return event_stream(verifying[shown.name].events())
+            raise InvalidPipeline(f"{requested_job.name} is being verified already: wait until that has ended")
+        verifying[requested_job.name] = Verifying(requested_job)
+        return event_stream(verifying[requested_job.name].events())
 
     routes = [
         Route("/", lambda request: Response(assets()["index.html"], media_type="text/html")),
@@ -164,7 +164,7 @@ def application(jobs: Mapping[str, Shown], guard: Guard | None = None) -> ASGIAp
 def assets() -> dict[str, bytes]:
     """The files of the page by name. They are part of the package: nothing is fetched from elsewhere."""
     folder = files("persistent.serve").joinpath("assets")
-    return {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
 
 
 def _asset(request: Request) -> Response:
@@ -194,22 +194,22 @@ def _unexpected(request: Request, error: Exception) -> Response:
 _RUNS_MAX = 2_000
 
 
-def runs_view(shown: Shown, at: int | None = None, key: tuple[str | None, ...] | None = None) -> dict[str, Any]:
+def runs_view(job: Shown, at: int | None = None, key: tuple[str | None, ...] | None = None) -> dict[str, Any]:
     """All runs of a checkpoint, the largest first if they are too many; with ``key``, its group and the runs that hold
     it."""
-    entry = shown.entry(at)
+    entry = job.entry(at)
     manifest = entry.manifest
-    node = max(manifest.nodes.values(), key=lambda one: len(one.key_types))
-    runs = sorted(_all(manifest), key=lambda one: -one["bytes"])
+    node = max(manifest.nodes.values(), key=lambda part: len(part.key_types))
+    runs = sorted(_all(manifest), key=lambda run: -run["bytes"])
     answer: dict[str, Any] = {
         "id": manifest.id,
         "groups": KEY_GROUPS,
         "runs": runs[:_RUNS_MAX],
         "runs_more": max(0, len(runs) - _RUNS_MAX),
         "count": len(runs),
-        "bytes": sum(one["bytes"] for one in runs),
+        "bytes": sum(run["bytes"] for run in runs),
         "manifest_bytes": entry.bytes,
-        "manifests": len(shown.look().ids),
+        "manifests": len(job.look().ids),
         "key": [f"{name}: {kind}" for name, kind in zip(node.key_names, node.key_types)],
     }
     if key is not None:
@@ -265,17 +265,17 @@ class Download:
     pieces: Iterator[bytes]
 
 
-def download(shown: Shown, wanted: Wanted, form: str) -> Download:
+def download(job: Shown, wanted: Wanted, form: str) -> Download:
     """The rows in a form: ``csv``, ``jsonl`` or ``parquet``. The first rows are read at once, so that what is wrong is
     said in words rather than in a broken file."""
     if form not in _FORMS:
         raise InvalidPipeline(f"format={form!r}: choose one of {', '.join(_FORMS)}")
     media_type, pieces = _FORMS[form]
-    found = reading(shown, wanted)
-    tables = (table for _, _, table in found.slices())
+    state = reading(job, wanted)
+    tables = (table for _, _, table in state.slices())
     first = next(tables)
-    state = f"{found.node.name}-" if found.all_names else ""
-    name = f"{shown.name}-{state}{found.manifest.id}.{form}"
+    prefix = f"{state.node.name}-" if state.all_names else ""
+    name = f"{job.name}-{prefix}{state.manifest.id}.{form}"
     return Download(name, media_type, pieces(first, chain([first], tables)))
 
 
@@ -325,9 +325,9 @@ class _Pipe(io.RawIOBase):
         return True
 
     def write(self, data: object) -> int:
-        held = bytes(memoryview(data))  # type: ignore[arg-type]
-        self._held.append(held)
-        return len(held)
+        piece = bytes(memoryview(data))  # type: ignore[arg-type]
+        self._held.append(piece)
+        return len(piece)
 
     def taken(self) -> bytes:
         data, self._held = b"".join(self._held), []

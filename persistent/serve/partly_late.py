@@ -45,10 +45,10 @@ class Partly:
         >>> Partly(((1, {"hourly, daily": 2}), (2, {"hourly": 3}))).missing()
         {'hourly': 5, 'daily': 2}
         """
-        found: Counter[str] = Counter()
-        for states, count in ((one, count) for id, counts in self.by_id if id > after for one, count in counts.items()):
-            found.update(dict.fromkeys(states.split(", "), count))
-        return dict(found)
+        missing: Counter[str] = Counter()
+        for states, count in ((key, count) for id, counts in self.by_id if id > after for key, count in counts.items()):
+            missing.update(dict.fromkeys(states.split(", "), count))
+        return dict(missing)
 
 
 @dataclass
@@ -106,18 +106,18 @@ def _counts(reasons: list[str]) -> Counts:
     >>> _counts(["late", "partly-late", "partly-late in hourly"])
     {'': 1, 'hourly': 1}
     """
-    partly = (one for one in reasons if one.startswith(PARTLY_LATE))
-    return dict(Counter(one.removeprefix(_IN if one.startswith(_IN) else PARTLY_LATE) for one in partly))
+    partly = (reason for reason in reasons if reason.startswith(PARTLY_LATE))
+    return dict(Counter(reason.removeprefix(_IN if reason.startswith(_IN) else PARTLY_LATE) for reason in partly))
 
 
 def _owed(newest: Manifest) -> dict[str, str]:
     """The files of late rows that may still be staged, by the name that they are published under."""
-    return {published_name(one.id, staged.name): staged.name for one in newest.aside for staged in one.late}
+    return {published_name(batch.id, staged.name): staged.name for batch in newest.aside for staged in batch.late}
 
 
 def _possible(newest: Manifest) -> bool:
     """Whether any record can be partly late: there are windows, or several states."""
-    return len(newest.nodes) > 1 or any(one.has_windows for one in newest.nodes.values())
+    return len(newest.nodes) > 1 or any(node.has_windows for node in newest.nodes.values())
 
 
 NOTHING = Partly()

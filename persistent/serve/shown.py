@@ -105,10 +105,10 @@ class Shown:
             if self._looked is None or now - self._looked[0] >= _LOOK_S:
                 before = self._looked[1] if self._looked else None
                 self._looked = now, self._look(now, before if isinstance(before, Look) else None)
-            found = self._looked[1]
-        if isinstance(found, PersistentError):
-            raise found.with_traceback(None)
-        return found
+            look = self._looked[1]
+        if isinstance(look, PersistentError):
+            raise look.with_traceback(None)
+        return look
 
     def _look(self, now: float, before: Look | None) -> Look | PersistentError:
         try:
@@ -186,8 +186,8 @@ class Shown:
         with self._locked():
             known = self._furthest
         if known is None or known[0] != newest.nonce:
-            found = furthest(self.storage, newest, lambda id: self.entry(id).manifest)
-            known = self._furthest = newest.nonce, found
+            record = furthest(self.storage, newest, lambda id: self.entry(id).manifest)
+            known = self._furthest = newest.nonce, record
         return known[1]
 
     def partly_late(self) -> Partly:
@@ -215,7 +215,7 @@ class Shown:
         with self._locked():
             ids |= {id for id, facts in self._facts.items() if facts["base"] == id}
         line = [id for id in sorted(ids) if not newest.has_left(id)]
-        found, until = list[CheckpointFacts](), monotonic_s() + _RECENT_S
+        checkpoints, until = list[CheckpointFacts](), monotonic_s() + _RECENT_S
         for id in reversed(line[-count:]):
             if monotonic_s() > until and id not in self._facts:
                 break
@@ -224,10 +224,10 @@ class Shown:
             except UnknownCheckpoint:
                 continue
             if "error" not in facts:
-                if found and "before" not in found[0]:
-                    found[0]["before"] = self._before(found[0])
-                found.insert(0, facts)
-        return found
+                if checkpoints and "before" not in checkpoints[0]:
+                    checkpoints[0]["before"] = self._before(checkpoints[0])
+                checkpoints.insert(0, facts)
+        return checkpoints
 
     def _before(self, facts: CheckpointFacts) -> int | None:
         """The checkpoint with a state of its own that this one continued; None if it is the first. A take-over just
@@ -274,8 +274,8 @@ def facts_of(entry: Entry) -> CheckpointFacts:
         "committed_ms": manifest.committed_ms,
         "target": manifest.target,
         "corrections": own_corrections(manifest),
-        **{name: sum(getattr(one, name) for one in accounts) for name in FATES},
-        "balances": all(one.balances for one in accounts),
+        **{name: sum(getattr(account, name) for account in accounts) for name in FATES},
+        "balances": all(account.balances for account in accounts),
         "runs": len(runs),
         "state_rows": sum(run.rows_left for run in runs),
         "state_bytes": sum(run.bytes for run in runs),
@@ -292,25 +292,25 @@ def has_windows(manifest: Manifest) -> bool:
 
 def closed_of(manifest: Manifest) -> int | None:
     """The clock up to which the windows of every state are closed; None without windows."""
-    return min((one.clock.closed for one in manifest.nodes.values() if one.has_windows), default=None)
+    return min((node.clock.closed for node in manifest.nodes.values() if node.has_windows), default=None)
 
 
 def own_corrections(manifest: Manifest) -> list[dict[str, Any]]:
     """The correction that a checkpoint is; none if it is another kind. A job that continues others can have theirs
     under the same id, and the manifest does not tell them apart."""
-    found = corrections_words(manifest) if manifest.kind == "correction" else []
-    return [one for one in found if one["checkpoint"] == manifest.id]
+    corrections = corrections_words(manifest) if manifest.kind == "correction" else []
+    return [correction for correction in corrections if correction["checkpoint"] == manifest.id]
 
 
 def named(targets: Sequence[tuple[str, Storage, Pipeline | None]]) -> dict[str, Shown]:
     """The shown jobs by name: that of the pipeline, or the last part of the URL, numbered where two would be equal. Of
     a folder ``checkpoint``, as in a project of ``persistent init``, it is the folder around."""
-    found: dict[str, Shown] = {}
+    jobs: dict[str, Shown] = {}
     for target, storage, pipeline in targets:
-        given = None if pipeline is None else pipeline.name
-        name = numbered(given, found) if given else short_name(_without_checkpoint(storage.url), found)
-        found[name] = Shown(name, target, storage, pipeline)
-    return found
+        pipeline_name = None if pipeline is None else pipeline.name
+        name = numbered(pipeline_name, jobs) if pipeline_name else short_name(_without_checkpoint(storage.url), jobs)
+        jobs[name] = Shown(name, target, storage, pipeline)
+    return jobs
 
 
 def _without_checkpoint(url: str) -> str:

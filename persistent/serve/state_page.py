@@ -28,48 +28,48 @@ _RUNS_SHOWN = 50
 _REASONS_SHOWN, _REASON_MAX = 3, 500
 
 
-def state_page(shown: Shown, wanted: Wanted, cursor: str = "", limit: int = PAGE) -> dict[str, Any]:
+def state_page(job: Shown, wanted: Wanted, cursor: str = "", limit: int = PAGE) -> dict[str, Any]:
     """Rows from a cursor on, in the order of the key groups. ``next``: where to go on; None at the end. A search begins
     with the key that is the text itself, which is found at once in any state."""
     group, skip = _cursor(cursor)
 
-    def read(found: StateReading) -> dict[str, Any]:
+    def read(state: StateReading) -> dict[str, Any]:
         until = monotonic_s() + _BUDGET_S
-        first = found.of_the_key()
-        most = limit - (0 if cursor else first.num_rows)
-        rows, following = _walked(found, first, (group, skip), most, until)
+        first = state.of_the_key()
+        rows_max = limit - (0 if cursor else first.num_rows)
+        rows, following = _walked(state, first, (group, skip), rows_max, until)
         rows = rows if cursor else pa.concat_tables([first, rows])
-        progress = _progress(found, following)
-        return {**_described(found), **_table(rows), **_omitted(found), "next": following, "progress": progress}
+        progress = _progress(state, following)
+        return {**_described(state), **_table(rows), **_omitted(state), "next": following, "progress": progress}
 
-    return _read(shown, wanted, read)
+    return _read(job, wanted, read)
 
 
-def sorted_page(shown: Shown, wanted: Wanted, by: str, offset: int = 0, limit: int = PAGE) -> dict[str, Any]:
+def sorted_page(job: Shown, wanted: Wanted, by: str, offset: int = 0, limit: int = PAGE) -> dict[str, Any]:
     """Rows sorted by a column; ``-`` before its name: the largest first."""
     name, order = (by[1:], "descending") if by.startswith("-") else (by, "ascending")
     if offset > _OFFSET_MAX:
         raise InvalidPipeline(f"a sorted state is shown up to row {_OFFSET_MAX:,}: search in it, or download it")
 
-    def read(found: StateReading) -> dict[str, Any]:
-        if found.rows > SORTED_ROWS_MAX and found.part.key is None:
+    def read(state: StateReading) -> dict[str, Any]:
+        if state.rows > SORTED_ROWS_MAX and state.part.key is None:
             raise InvalidPipeline(
-                f"this state has about {found.rows:,} rows: sorting reads all of them, so it is offered up to "
+                f"this state has about {state.rows:,} rows: sorting reads all of them, so it is offered up to "
                 f"{SORTED_ROWS_MAX:,}. Search for a key, choose a window, or download the state"
             )
-        rows, total = _first_sorted(found, name, order, offset + limit)
+        rows, total = _first_sorted(state, name, order, offset + limit)
         following = f"{offset + limit}" if total > offset + limit else None
         part = rows.slice(offset, limit)
         whole = {"next": following, "progress": 1.0, "total": total}
-        return {**_described(found), **_table(part), **_omitted(found), **whole}
+        return {**_described(state), **_table(part), **_omitted(state), **whole}
 
-    return _read(shown, wanted, read)
+    return _read(job, wanted, read)
 
 
-def _read(shown: Shown, wanted: Wanted, read: Any) -> dict[str, Any]:
+def _read(job: Shown, wanted: Wanted, read: Any) -> dict[str, Any]:
     """While the job runs: if the newest checkpoint is collected before it is read, its successor is. A result that the
     monoid cannot present hides no other."""
-    first = reading(shown, wanted)
+    first = reading(job, wanted)
     if wanted.as_of:
         return dict(read(replace(first, omitted=[])))
     return dict(read_place(first.place, lambda place: read(replace(first, place=place, omitted=[]))))
@@ -78,20 +78,20 @@ def _read(shown: Shown, wanted: Wanted, read: Any) -> dict[str, Any]:
 def _cursor(text: str) -> tuple[int, int]:
     group, _, skip = text.partition(".")
     parts = group or "0", skip or "0"
-    if not all(one.isascii() and one.isdigit() and len(one) < 10 for one in parts):
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
         raise InvalidPipeline(f"{text!r} is no place in a state: begin at the first page")
     return min(int(parts[0]), KEY_GROUPS), int(parts[1])
 
 
 def _walked(
-    found: StateReading, first: pa.Table, place: tuple[int, int], limit: int, until: float
+    state: StateReading, first: pa.Table, place: tuple[int, int], limit: int, until: float
 ) -> tuple[pa.Table, str | None]:
     """Rows from a place on, but those of ``first``, until there are enough of them, or it is late."""
-    parts, count = [found.empty], 0
+    parts, count = [state.empty], 0
     group, skip = place
-    for low, high, table in found.slices(group):
+    for low, high, table in state.slices(group):
         if first.num_rows:
-            table = table.filter(pc.not_equal(table.column(found.names[0]), found.find))
+            table = table.filter(pc.not_equal(table.column(state.names[0]), state.find))
         part = table.slice(skip, max(limit - count, 0))
         parts.append(part)
         count += part.num_rows
@@ -99,57 +99,57 @@ def _walked(
             return pa.concat_tables(parts), f"{low}.{skip + part.num_rows}"
         skip = 0
         over = count >= limit or monotonic_s() > until
-        if over and high < found.part.high:
+        if over and high < state.part.high:
             return pa.concat_tables(parts), f"{high}.0"
     return pa.concat_tables(parts), None
 
 
-def _progress(found: StateReading, following: str | None) -> float:
+def _progress(state: StateReading, following: str | None) -> float:
     """The share of the key groups that was walked."""
     if following is None:
         return 1.0
-    part = found.part
+    part = state.part
     return (int(following.partition(".")[0]) - part.low) / max(part.high - part.low, 1)
 
 
-def _first_sorted(found: StateReading, by: str, order: str, count: int) -> tuple[pa.Table, int]:
+def _first_sorted(state: StateReading, by: str, order: str, count: int) -> tuple[pa.Table, int]:
     """The first rows of the sorted state, and the number of all."""
-    field = next((one for one in found.empty.schema if one.name == by), None)
+    field = next((column for column in state.empty.schema if column.name == by), None)
     if field is None or pa.types.is_nested(field.type):
-        names = [one.name for one in found.empty.schema if not pa.types.is_nested(one.type)]
+        names = [column.name for column in state.empty.schema if not pa.types.is_nested(column.type)]
         raise InvalidPipeline(f"cannot sort by {by!r}: choose one of {', '.join(names)}")
-    ties = [name for name in found.names if name != by]
+    ties = [name for name in state.names if name != by]
     keys = [(by, order), *((name, "ascending") for name in ties)]
-    kept, total = found.empty, 0
-    for _, _, table in found.slices():
+    kept, total = state.empty, 0
+    for _, _, table in state.slices():
         total += table.num_rows
         kept = pa.concat_tables([kept, table]).sort_by(keys).slice(0, count)
     return kept, total
 
 
-def _described(found: StateReading) -> dict[str, Any]:
-    manifest, part = found.manifest, found.manifest.nodes[found.node.id]
+def _described(state: StateReading) -> dict[str, Any]:
+    manifest, part = state.manifest, state.manifest.nodes[state.node.id]
     return {
         "id": manifest.id,
-        "clock_ms": found.clock.watermark,
-        "closed_ms": found.clock.closed if part.has_windows else None,
+        "clock_ms": state.clock.watermark,
+        "closed_ms": state.clock.closed if part.has_windows else None,
         "final_ms": part.final if part.has_windows else None,
-        "as_of_ms": found.part.as_of,
-        "key": list(found.names),
+        "as_of_ms": state.part.as_of,
+        "key": list(state.names),
         "key_types": list(part.key_types),
         "monoid": monoid_words(part.fingerprint["monoid"]),
         "window": window_text(part.fingerprint["window"]),
         "time_to_live": time_to_live(part.fingerprint),
-        "rows_about": found.rows,
-        "name": found.node.name,
-        "names": found.all_names,
+        "rows_about": state.rows,
+        "name": state.node.name,
+        "names": state.all_names,
     }
 
 
-def _omitted(found: StateReading) -> dict[str, Any]:
+def _omitted(state: StateReading) -> dict[str, Any]:
     """The results that cannot be presented: how many, and why the first of them cannot."""
-    omitted = found.omitted or []
-    texts = [cut(one.text(found.names), _REASON_MAX) for one in omitted[:_REASONS_SHOWN]]
+    omitted = state.omitted or []
+    texts = [cut(failing_key.text(state.names), _REASON_MAX) for failing_key in omitted[:_REASONS_SHOWN]]
     return {"omitted": len(omitted), "omitted_first": texts}
 
 
@@ -157,9 +157,9 @@ def _table(rows: pa.Table) -> dict[str, Any]:
     return {"columns": columns_of(rows.schema), "rows": cells(rows)}
 
 
-def shape(shown: Shown, at: int | None = None) -> dict[str, Any]:
+def shape(job: Shown, at: int | None = None) -> dict[str, Any]:
     """What can be said of the states without their monoids: keys, rows, bytes, and the panes they span."""
-    manifest = shown.entry(at).manifest
+    manifest = job.entry(at).manifest
     return {"id": manifest.id, "states": list(_shapes(manifest))}
 
 
@@ -182,38 +182,38 @@ def _shapes(manifest: Manifest) -> Iterator[dict[str, Any]]:
         }
 
 
-def why(shown: Shown, wanted: Wanted) -> dict[str, Any]:
+def why(job: Shown, wanted: Wanted) -> dict[str, Any]:
     """Where the value of a key comes from: the whole, and what each run adds to it, oldest first."""
     if wanted.key is None:
         raise InvalidPipeline("no key is given: choose a row of the state")
 
-    def read(found: StateReading) -> dict[str, Any]:
-        runs = [run for run in _runs(found) if run.low <= found.part.low < run.high]
-        parts = [_contribution(found, run) for run in runs[-_RUNS_SHOWN:]]
-        whole = pa.concat_tables([found.empty, *found.folded(found.part)])
+    def read(state: StateReading) -> dict[str, Any]:
+        runs = [run for run in _runs(state) if run.low <= state.part.low < run.high]
+        parts = [_contribution(state, run) for run in runs[-_RUNS_SHOWN:]]
+        whole = pa.concat_tables([state.empty, *state.folded(state.part)])
         return {
-            **_described(found),
+            **_described(state),
             **_table(whole),
-            "group": found.part.low,
+            "group": state.part.low,
             "groups": KEY_GROUPS,
             "runs": len(runs),
-            "runs_all": len(_runs(found)),
+            "runs_all": len(_runs(state)),
             "older": max(0, len(runs) - _RUNS_SHOWN),
             "contributions": [part for part in parts if part["rows"]],
-            **_omitted(found),
+            **_omitted(state),
         }
 
-    return _read(shown, wanted, read)
+    return _read(job, wanted, read)
 
 
-def _runs(found: StateReading) -> tuple[Run, ...]:
-    return found.manifest.nodes[found.node.id].runs
+def _runs(state: StateReading) -> tuple[Run, ...]:
+    return state.manifest.nodes[state.node.id].runs
 
 
-def _contribution(found: StateReading, run: Run) -> Mapping[str, Any]:
+def _contribution(state: StateReading, run: Run) -> Mapping[str, Any]:
     """The state as if this run were all of it."""
-    part = structs.replace(found.manifest.nodes[found.node.id], runs=(run,))
-    alone = structs.replace(found.manifest, nodes={**found.manifest.nodes, found.node.id: part})
-    omitted = replace(found, omitted=[])
-    rows = pa.concat_tables([found.empty, *omitted.folded(found.part, alone)])
+    part = structs.replace(state.manifest.nodes[state.node.id], runs=(run,))
+    alone = structs.replace(state.manifest, nodes={**state.manifest.nodes, state.node.id: part})
+    omitted = replace(state, omitted=[])
+    rows = pa.concat_tables([state.empty, *omitted.folded(state.part, alone)])
     return {"run": run.name, "first": run.first, "last": run.last, "bytes": run.bytes, "rows": cells(rows)}

@@ -141,23 +141,23 @@ def _each_as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array([str(value) for value in readable_list(column)], pa.string())])
 
 
-def reading(shown: Shown, wanted: Wanted) -> StateReading:
+def reading(job: Shown, wanted: Wanted) -> StateReading:
     """What to read. NeedsPipeline if no pipeline is given."""
-    pipeline = shown.pipeline
+    pipeline = job.pipeline
     if pipeline is None:
-        url = place_text(shown.storage.url)
+        url = place_text(job.storage.url)
         raise NeedsPipeline(
             f"{url}: a state is read with the monoid of its task, and only a URL was given. Start the page with the "
             "pipeline: persistent serve FILE.py:NAME"
         )
     if wanted.at is not None and wanted.as_of:
         raise InvalidPipeline("at names a checkpoint, as_of a clock: give one of them")
-    place = shown.place(wanted.at)
+    place = job.place(wanted.at)
     name = chosen(pipeline, place.manifest, wanted.name)
     node, part = checked_node(pipeline, place, name), StatePart()
     if wanted.as_of:
         clock = _instant(wanted.as_of, "as_of")
-        place = Place(shown.storage, checkpoint_as_of(shown.log, node.task, {node.name: node.state}, clock), place.at)
+        place = Place(job.storage, checkpoint_as_of(job.log, node.task, {node.name: node.state}, clock), place.at)
         node, part = checked_node(pipeline, place, name), StatePart(as_of=clock)
     if wanted.window:
         start = _instant(wanted.window, "window")
@@ -165,8 +165,8 @@ def reading(shown: Shown, wanted: Wanted) -> StateReading:
         assert node.state.window is not None
         part = replace(part, window=int(node.state.window.last_number(start)))
     if wanted.key is not None:
-        one = one_key(key_names(node.task), place.manifest.nodes[node.id].key_types, wanted.key)
-        part = replace(part, low=one.group, high=one.group + 1, key=one)
+        key = one_key(key_names(node.task), place.manifest.nodes[node.id].key_types, wanted.key)
+        part = replace(part, low=key.group, high=key.group + 1, key=key)
     return StateReading(node, place, part, wanted.find, names_of(pipeline))
 
 
@@ -195,10 +195,10 @@ def key_of(text: str) -> tuple[str | None, ...] | None:
     if not text:
         return None
     try:
-        found = json.loads(text)
+        decoded = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidPipeline(f"the key {text!r} is no JSON: {error}") from error
-    values = found if isinstance(found, list) else [found]
+    values = decoded if isinstance(decoded, list) else [decoded]
     if not values or not all(value is None or isinstance(value, str) for value in values):
         raise InvalidPipeline(f"the key {text!r} must be one text for each key column, or null")
     return tuple(values)
@@ -207,11 +207,11 @@ def key_of(text: str) -> tuple[str | None, ...] | None:
 def one_key(names: Sequence[str], types: Sequence[str], values: Sequence[str | None]) -> OneKey:
     """A key given as text, in the types of its columns."""
     if len(values) != len(names):
-        said = f"the key is ({', '.join(names)}): give {len(names)}" if names else "the task has no key"
-        raise InvalidPipeline(f"the given key has {len(values)} values, but {said}")
+        expected = f"the key is ({', '.join(names)}): give {len(names)}" if names else "the task has no key"
+        raise InvalidPipeline(f"the given key has {len(values)} values, but {expected}")
     if len(types) < len(names):
         raise InvalidPipeline("no record has been counted yet, so no key is known")
-    return OneKey.of([_column(*given) for given in zip(values, names, types)])
+    return OneKey.of([_column(*column) for column in zip(values, names, types)])
 
 
 def _column(value: str | None, name: str, kind: str) -> pa.Array:

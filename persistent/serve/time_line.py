@@ -27,11 +27,11 @@ _LINES_MAX = 200
 _BUDGET_S = 0.1
 
 
-def time_line(shown: Shown, before: int | None = None, limit: int = PAGE) -> dict[str, Any]:
+def time_line(job: Shown, before: int | None = None, limit: int = PAGE) -> dict[str, Any]:
     """The kept checkpoints with ids below ``before``, newest first: at most ``limit``, and fewer if reading them takes
     long. ``next``: where to go on. ``added``: since the line below; of a line with ``after``, together with those that
     were between, and are no longer kept."""
-    look, until = shown.look(), monotonic_s() + _BUDGET_S
+    look, until = job.look(), monotonic_s() + _BUDGET_S
     newest = look.newest.manifest
     ids = [id for id in look.ids if id <= newest.id and newest.keeps(id)]
     stop = len(ids) if before is None else bisect_left(ids, before)
@@ -42,7 +42,7 @@ def time_line(shown: Shown, before: int | None = None, limit: int = PAGE) -> dic
             break
         chosen.append(id)
         try:
-            lines.append(_line(shown.facts(id), newest))
+            lines.append(_line(job.facts(id), newest))
         except UnknownCheckpoint:
             # A driver has collected it meanwhile.
             continue
@@ -56,9 +56,9 @@ def time_line(shown: Shown, before: int | None = None, limit: int = PAGE) -> dic
     return {"checkpoints": lines, "kept": len(ids), "next": chosen[-1] if more else None}
 
 
-def kept(shown: Shown) -> dict[str, Any]:
+def kept(job: Shown) -> dict[str, Any]:
     """The checkpoints whose states can be read, with the time of their plans: all of them are named by the newest."""
-    newest = shown.look().newest.manifest
+    newest = job.look().newest.manifest
     left = [range(first, stop) for first, stop, _ in newest.left]
     ids = sorted({**newest.bases, newest.base: newest.committed_ms}.items())
     return {"kept": [[id, ms] for id, ms in ids if not any(id in gone for gone in left)]}
@@ -74,37 +74,39 @@ def _line(facts: CheckpointFacts, newest: Manifest) -> dict[str, Any]:
     }
 
 
-def in_words(shown: Shown, id: int | None) -> dict[str, Any]:
+def in_words(job: Shown, id: int | None) -> dict[str, Any]:
     """A manifest in words."""
-    entry, newest = shown.entry(id), shown.look().newest.manifest
+    entry, newest = job.entry(id), job.look().newest.manifest
     manifest = entry.manifest
     return {
-        **_line(shown.facts(manifest.id), newest),
+        **_line(job.facts(manifest.id), newest),
         "meaning": _MEANING[manifest.kind](manifest),
         "words": [{"name": name, "text": text} for name, text in (*_words(entry), *_states(manifest))],
     }
 
 
 _MEANING: Mapping[str, Callable[[Manifest], str]] = {
-    "checkpoint": lambda one: (
+    "checkpoint": lambda manifest: (
         "The empty state before anything was read."
-        if one.id == 0
+        if manifest.id == 0
         else "A step was counted: its records, their sums and the outputs of closed windows, all at once."
     ),
-    "fence": lambda one: (
-        f"A driver took over as epoch {one.epoch}: it repeats the state of checkpoint {one.base}, and every earlier "
-        "driver finds its next id taken."
+    "fence": lambda manifest: (
+        f"A driver took over as epoch {manifest.epoch}: it repeats the state of checkpoint {manifest.base}, and every "
+        "earlier driver finds its next id taken."
     ),
-    "correction": lambda one: (
-        f"The correction {' or '.join(repr(found['name']) for found in own_corrections(one))} "
+    "correction": lambda manifest: (
+        f"The correction {' or '.join(repr(correction['name']) for correction in own_corrections(manifest))} "
         "put records into the state, or took some out, after the fact. It read no source, so the account is that of "
         "the checkpoint before."
     ),
-    "compaction": lambda one: f"Runs of checkpoint {one.base} were folded into fewer. No value has changed.",
-    "migration": lambda one: f"The state of checkpoint {one.base} was migrated to a new definition of the task.",
-    "rollback": lambda one: f"The job went back to checkpoint {one.target}. Later ones no longer count.",
-    "savepoint": lambda one: "A copy of one checkpoint that stands by itself.",
-    "merge": lambda one: "Two jobs over disjoint sources were joined.",
+    "compaction": lambda manifest: f"Runs of checkpoint {manifest.base} were folded into fewer. No value has changed.",
+    "migration": lambda manifest: (
+        f"The state of checkpoint {manifest.base} was migrated to a new definition of the task."
+    ),
+    "rollback": lambda manifest: f"The job went back to checkpoint {manifest.target}. Later ones no longer count.",
+    "savepoint": lambda manifest: "A copy of one checkpoint that stands by itself.",
+    "merge": lambda manifest: "Two jobs over disjoint sources were joined.",
 }
 
 
@@ -135,9 +137,9 @@ def _words(entry: Entry) -> Iterator[tuple[str, str]]:
         waiting = "1 batch waits" if len(sink.owed) == 1 else f"{len(sink.owed):,} batches wait"
         batches = f"{waiting} to be published" if sink.owed else "all published"
         yield f"sink {name}", f"takes {sink_words(sink)}; {last}, {batches}"
-    for one in corrections_words(manifest):
-        by = f"by checkpoint {one['checkpoint']}{'' if manifest.origin is None else ' (its own, or of the job before)'}"
-        yield f"correction {one['name']}", f"{by}: {one['text']}"
+    for row in corrections_words(manifest):
+        by = f"by checkpoint {row['checkpoint']}{'' if manifest.origin is None else ' (its own, or of the job before)'}"
+        yield f"correction {row['name']}", f"{by}: {row['text']}"
 
 
 def _clock(node: NodePart) -> str:
@@ -173,42 +175,42 @@ def _states(manifest: Manifest) -> Iterator[tuple[str, str]]:
             yield "added", f"at the clock {clock_text(node.added)}: it lacks what was read before"
 
 
-def difference(shown: Shown, before: int, after: int | None, values: bool, name: str = "") -> dict[str, Any]:
+def difference(job: Shown, before: int, after: int | None, values: bool, name: str = "") -> dict[str, Any]:
     """What changed between two checkpoints; with ``values``, and the pipeline, also by key and window. ``name``: of a
     task with several states, which one, by default the first that was there before."""
-    places = shown.place(before), shown.place(after)
+    places = job.place(before), job.place(after)
     rows = sum(run.rows_left for place in places for run in place.manifest.state_runs())
     if values and rows > _VALUES_ROWS_MAX:
         raise InvalidPipeline(
             f"{rows:,} rows are too many to compare here (at most {_VALUES_ROWS_MAX:,}): 'persistent diff PIPELINE "
             f"{before} {places[1].manifest.id}' compares them"
         )
-    pipeline = shown.pipeline if values else None
+    pipeline = job.pipeline if values else None
     of = None if pipeline is None else chosen(pipeline, places[0].manifest, name)
-    found = diff(*places, pipeline=pipeline, limit=_VALUES_SHOWN, name=of)
-    changes = [_change(one) for one in found.changes]
+    comparison = diff(*places, pipeline=pipeline, limit=_VALUES_SHOWN, name=of)
+    changes = [_change(change) for change in comparison.changes]
     shown_changes = changes[: 5 * _LINES_MAX]
     answer: dict[str, Any] = {
-        "before": found.before.manifest.id,
-        "after": found.after.manifest.id,
+        "before": comparison.before.manifest.id,
+        "after": comparison.after.manifest.id,
         "changes": shown_changes,
         "changes_more": len(changes) - len(shown_changes),
     }
-    if found.rows is not None and pipeline is not None:
+    if comparison.rows is not None and pipeline is not None:
         answer["values"] = {
             "name": of,
             "names": names_of(pipeline),
-            "differing": found.differing,
-            "equal": found.equal,
-            "columns": columns_of(found.rows.schema),
-            "rows": cells(found.rows),
+            "differing": comparison.differing,
+            "equal": comparison.equal,
+            "columns": columns_of(comparison.rows.schema),
+            "rows": cells(comparison.rows),
         }
     return answer
 
 
-def _change(one: Change) -> dict[str, Any]:
-    sides = {"before": one.before, "after": one.after}
-    return {"part": one.part, "name": one.name, **{name: _side(one.part, value) for name, value in sides.items()}}
+def _change(change: Change) -> dict[str, Any]:
+    both = {"before": change.before, "after": change.after}
+    return {"part": change.part, "name": change.name, **{name: _side(change.part, side) for name, side in both.items()}}
 
 
 def _side(part: str, value: Any) -> str | None:

@@ -65,7 +65,7 @@ _SAID: tuple[tuple[type[PersistentError], int, str, str], ...] = (
 def said_of(error: PersistentError) -> tuple[int, dict[str, str]]:
     """The status and the words for an error: a title, and the text with fault, place and remedy."""
     text = cut(without_secrets(str(error)), _ERROR_MAX)
-    _, status, short, title = next(one for one in _SAID if isinstance(error, one[0]))
+    _, status, short, title = next(row for row in _SAID if isinstance(error, row[0]))
     return status, {"kind": short, "title": title, "text": text}
 
 
@@ -105,7 +105,7 @@ def monoid_words(fingerprint: Any) -> str:
     >>> monoid_words(Histogram([0, 50]).fingerprint())
     'Histogram(boundaries=(0, 50))'
     """
-    return _HEX.sub(lambda found: f"{float.fromhex(found[0]):g}", shown_text(fingerprint))
+    return _HEX.sub(lambda match: f"{float.fromhex(match[0]):g}", shown_text(fingerprint))
 
 
 def time_to_live(fingerprint: Mapping[str, Any]) -> str | None:
@@ -159,21 +159,21 @@ def when_words(state: NodePart) -> str:
 
 def corrections_words(manifest: Manifest) -> list[dict[str, Any]]:
     """The corrections that the state holds, by name, and which records each put in and took out."""
-    return [{"name": name, **_correction(one)} for name, one in manifest.corrections.items()]
+    return [{"name": name, **_correction(correction)} for name, correction in manifest.corrections.items()]
 
 
-def _correction(one: Correction) -> dict[str, Any]:
-    first, last = one.panes
+def _correction(correction: Correction) -> dict[str, Any]:
+    first, last = correction.panes
     panes = "" if first < 0 else f", in the panes from {utc_text(first)} to {utc_text(last)}"
     panes = f", in the pane {utc_text(first)}" if first == last >= 0 else panes
-    text = f"{count_text(one.added, 'record')} added, {one.removed:,} removed{panes}"
-    text += f", partly refused by {', '.join(one.refused)}" if one.refused else ""
-    return {"checkpoint": one.checkpoint, "added": one.added, "removed": one.removed, "text": text}
+    text = f"{count_text(correction.added, 'record')} added, {correction.removed:,} removed{panes}"
+    text += f", partly refused by {', '.join(correction.refused)}" if correction.refused else ""
+    return {"checkpoint": correction.checkpoint, "added": correction.added, "removed": correction.removed, "text": text}
 
 
-def cut(text: str, most: int) -> str:
+def cut(text: str, length_max: int) -> str:
     """The text, or so much of it."""
-    return text if len(text) <= most else f"{text[:most]}\N{HORIZONTAL ELLIPSIS}"
+    return text if len(text) <= length_max else f"{text[:length_max]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _time(value: datetime.datetime) -> str:
