@@ -35,9 +35,9 @@ AnyMetrics = str | Metrics | Sequence[str | Metrics] | None
 
 
 @contextmanager
-def shown(given: AnyMetrics, url: str, engine: str, name: str | None = None) -> Iterator[tuple[Board, ...]]:
+def shown(choice: AnyMetrics, url: str, engine: str, name: str | None = None) -> Iterator[tuple[Board, ...]]:
     """The boards of a run, shown as long as it lasts. InvalidPipeline if one of them cannot be."""
-    several: list[Any] = list(given or ()) if given is None or isinstance(given, list | tuple) else [given]
+    several: list[Any] = list(choice or ()) if choice is None or isinstance(choice, list | tuple) else [choice]
     with ExitStack() as stack:
         boards = []
         for metrics in map(_metrics_of, several):
@@ -47,11 +47,11 @@ def shown(given: AnyMetrics, url: str, engine: str, name: str | None = None) -> 
         yield tuple(boards)
 
 
-def _metrics_of(given: str | Metrics) -> Metrics:
-    if isinstance(given, str):
-        return PrometheusMetrics(given)
-    if not isinstance(given, Metrics):
+def _metrics_of(choice: str | Metrics) -> Metrics:
+    if isinstance(choice, str):
+        return PrometheusMetrics(choice)
+    if not isinstance(choice, Metrics):
         raise InvalidPipeline(
-            f"metrics={given!r}: give HOST:PORT, PrometheusMetrics(...), OtelMetrics(...), several of them, or None"
+            f"metrics={choice!r}: give HOST:PORT, PrometheusMetrics(...), OtelMetrics(...), several of them, or None"
         )
-    return given
+    return choice

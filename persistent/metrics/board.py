@@ -65,15 +65,15 @@ def _closed(manifest: Manifest, now_ms: int) -> Values:
 def _largest(manifest: Manifest) -> Iterator[tuple[tuple[str, ...], int]]:
     """The largest timestamp of each partition that has one, and the least of those beyond the first."""
     for name, source in manifest.sources.items():
-        own = source.partitions[:PARTITIONS_MAX]
-        yield from (((name, one), source.largest[one]) for one in own if one in source.largest)
-        others = [source.largest[one] for one in source.partitions[PARTITIONS_MAX:] if one in source.largest]
-        if others and OTHERS not in own:
+        first = source.partitions[:PARTITIONS_MAX]
+        yield from (((name, label), source.largest[label]) for label in first if label in source.largest)
+        others = [source.largest[label] for label in source.partitions[PARTITIONS_MAX:] if label in source.largest]
+        if others and OTHERS not in first:
             yield (name, OTHERS), min(others)
 
 
 def _of_states(manifest: Manifest, amount: Callable[[NodePart], int]) -> Values:
-    return {_state(name): amount(one) for name, one in manifest.nodes.items()}
+    return {_state(name): amount(node) for name, node in manifest.nodes.items()}
 
 
 def _rollback(manifest: Manifest, now_ms: int) -> Values:
@@ -91,7 +91,7 @@ FROM_MANIFEST: Mapping[str, Callable[[Manifest, int], Values]] = {
     "checkpoint.timestamp": lambda manifest, _: {(): manifest.committed_ms / 1000} if manifest.committed_ms else {},
     "rollback.id": _rollback,
     "records": _records,
-    "skipped.positions": lambda manifest, _: {(name,): one.skipped for name, one in _accounts(manifest).items()},
+    "skipped.positions": lambda manifest, _: {(name,): whole.skipped for name, whole in _accounts(manifest).items()},
     "clock.timestamp": _clocks,
     "clock.lag": _clock_lags,
     "closed.timestamp": _closed,
@@ -145,11 +145,11 @@ class Durations:
 
     def buckets(self) -> list[tuple[str, int]]:
         """The upper bound of each bucket, and how many values are at most that."""
-        found, so_far = list[tuple[str, int]](), 0
+        buckets, so_far = list[tuple[str, int]](), 0
         for bound, count in zip((*map(str, BOUNDS_SECONDS), "+Inf"), self.counts, strict=True):
             so_far += count
-            found.append((bound, so_far))
-        return found
+            buckets.append((bound, so_far))
+        return buckets
 
 
 @dataclass(frozen=True)
@@ -187,14 +187,14 @@ class Board:
 
     def step(self, report: StepReport, manifest: Manifest) -> None:
         """Count a step."""
-        shown = self.shown
+        readout = self.shown
         timed = {name: float(getattr(report, source)) for name, source in _TIMED.items()}
         self.shown = replace(
-            shown,
+            readout,
             manifest=manifest,
             reached=report.reached,
-            counted={name: shown.counted[name] + getattr(report, source) for name, source in _COUNTED.items()},
-            timed={name: shown.timed[name].plus(seconds) for name, seconds in timed.items()},
+            counted={name: readout.counted[name] + getattr(report, source) for name, source in _COUNTED.items()},
+            timed={name: readout.timed[name].plus(seconds) for name, seconds in timed.items()},
         )
         if self._record is not None:
             for name, seconds in timed.items():
@@ -212,25 +212,25 @@ class Board:
         paused = self.shown.paused + self.shown.pauses()
         self.shown = replace(self.shown, active=False, paused=paused, pauses=int)
 
-    def values(self, metric: Metric, shown: Readout) -> Iterator[tuple[Labels, float]]:
+    def values(self, metric: Metric, readout: Readout) -> Iterator[tuple[Labels, float]]:
         """The values of a metric that is no histogram, each under its labels."""
-        for labels, value in self._values(metric.name, shown).items():
+        for labels, value in self._values(metric.name, readout).items():
             yield (self.pipeline, *labels), value
 
-    def _values(self, name: str, shown: Readout) -> Mapping[Labels, float]:
+    def _values(self, name: str, readout: Readout) -> Mapping[Labels, float]:
         if name in FROM_MANIFEST:
-            return {} if shown.manifest is None else FROM_MANIFEST[name](shown.manifest, wall_ms())
+            return {} if readout.manifest is None else FROM_MANIFEST[name](readout.manifest, wall_ms())
         if name in _COUNTED:
-            return {(): shown.counted[name]}
+            return {(): readout.counted[name]}
         if name == "retries":
-            return {(): shown.paused + shown.pauses()}
+            return {(): readout.paused + readout.pauses()}
         if name == "run.active":
-            return {(): int(shown.active)}
+            return {(): int(readout.active)}
         if name == "run.info":
-            job = "" if shown.manifest is None else shown.manifest.job
-            return {(job, shown.engine, _version()): 1}
+            job = "" if readout.manifest is None else readout.manifest.job
+            return {(job, readout.engine, _version()): 1}
         assert name in ("unread", "unread.rows"), f"{name} is a metric without a figure"
-        return _unread(shown.reached, BY_NAME[name].unit == "By")
+        return _unread(readout.reached, BY_NAME[name].unit == "By")
 
 
 def _unread(reached: Reached | None, of_bytes: bool) -> dict[Labels, float]:
@@ -258,10 +258,10 @@ class Boards:
         with self._lock:
             if url not in self._boards:
                 name = name or lasting_name(url)
-                for other, board in self._boards.items():
+                for place, board in self._boards.items():
                     if board.pipeline == name:
                         raise InvalidPipeline(
-                            f"metrics: the pipelines of {without_secrets(other)} and {without_secrets(url)} would both "
+                            f"metrics: the pipelines of {without_secrets(place)} and {without_secrets(url)} would both "
                             f"be shown as {name!r}: give each a name of its own, Pipeline(name=...), or metrics of "
                             "its own"
                         )

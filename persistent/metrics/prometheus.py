@@ -140,13 +140,13 @@ def _family(metric: Metric, boards: list[tuple[Board, Readout]]) -> Any:
 
     if metric.kind == HISTOGRAM:
         histogram = core.HistogramMetricFamily(metric.prometheus, metric.help, labels=metric.labels)
-        for board, shown in boards:
-            durations = shown.timed[metric.name]
+        for board, readout in boards:
+            durations = readout.timed[metric.name]
             histogram.add_metric([board.pipeline], durations.buckets(), durations.total_seconds)
         return histogram
     kinds = {"counter": core.CounterMetricFamily, "gauge": core.GaugeMetricFamily}
     family = kinds[metric.prometheus_kind](metric.prometheus, metric.help, labels=metric.labels)
-    for board, shown in boards:
-        for labels, value in board.values(metric, shown):
+    for board, readout in boards:
+        for labels, value in board.values(metric, readout):
             family.add_metric(labels, value)
     return family

@@ -134,7 +134,7 @@ METRICS: Final = (
         "retries", COUNTER, "{retry}", PIPELINE, "How often a step of the driver waited before it asked again.", PROCESS
     ),
 )
-BY_NAME: Final = {one.name: one for one in METRICS}
+BY_NAME: Final = {metric.name: metric for metric in METRICS}
 
 
 def table_text() -> str:
@@ -147,9 +147,9 @@ def table_text() -> str:
         "| Prometheus | OpenTelemetry | type | unit | labels | from | what it says |",
         "|---|---|---|---|---|---|---|",
     ]
-    for one in METRICS:
-        labels = ", ".join(f"`{label}`" for label in one.labels)
-        kind = one.kind if one.prometheus_kind == one.kind else f"{one.prometheus_kind} ({one.kind})"
-        cells = (f"`{one.prometheus}`", f"`{one.otel}`", kind, f"`{one.unit}`", labels, one.origin, one.help)
+    for entry in METRICS:
+        labels = ", ".join(f"`{label}`" for label in entry.labels)
+        kind = entry.kind if entry.prometheus_kind == entry.kind else f"{entry.prometheus_kind} ({entry.kind})"
+        cells = (f"`{entry.prometheus}`", f"`{entry.otel}`", kind, f"`{entry.unit}`", labels, entry.origin, entry.help)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
