@@ -22,11 +22,11 @@ class Section:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        found = []
+        texts = []
         for line in self.lines:
-            found += wrap(line, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-        heads = [self.name.ljust(_MARGIN), *(" " * _MARGIN for _ in found[1:])]
-        return "\n".join(f"{head}{text}" for head, text in zip(heads, found))
+            texts += wrap(line, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        heads = [self.name.ljust(_MARGIN), *(" " * _MARGIN for _ in texts[1:])]
+        return "\n".join(f"{head}{text}" for head, text in zip(heads, texts))
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Explanation:
 
     def __getitem__(self, name: str) -> Section:
         """The section of that name. KeyError."""
-        for one in self.sections:
-            if one.name == name:
-                return one
+        for section in self.sections:
+            if section.name == name:
+                return section
         raise KeyError(name)
 
     def to_json(self) -> dict[str, Any]:
         """Each section by its name: its facts, and its sentences as ``text``."""
-        return {one.name: {**one.facts, "text": list(one.lines)} for one in self.sections}
+        return {section.name: {**section.facts, "text": list(section.lines)} for section in self.sections}

@@ -35,7 +35,7 @@ def continued_section(
         return Section("pipeline", lines, facts)
     clock = manifest.clock.watermark
     facts |= {"checkpoint": manifest.base, "clock_ms": clock}
-    read = sum(one.read for one in manifest.accounts.values())
+    read = sum(account.read for account in manifest.accounts.values())
     line = (
         f"{name}, task {facts['task']}: continues at checkpoint {manifest.base} of {url}, clock {clock_text(clock)}, "
         f"with {count_text(read, 'record')} read, as far as the checkpoint tells: the run itself "

@@ -35,8 +35,8 @@ def explained(
     """What the job will do with these options, on an engine that runs so many items at once; None: one for each
     processor. ``start_from``: where an empty checkpoint begins as a copy; ``name``: of the pipeline."""
     parallelism = Embedded(parallelism).parallelism
-    found = Log(job.storage).newest()
-    manifest = None if found is None else found.manifest
+    newest = Log(job.storage).newest()
+    manifest = None if newest is None else newest.manifest
     known = {} if manifest is None else manifest.nodes
     parts = {id: known.get(id) for id in job.nodes}
     return Explanation(
@@ -65,7 +65,7 @@ def _read(job: Job, options: Options, manifest: Manifest | None) -> Section:
         }
     lines = [f"{name}: {_source_text(fact)}." for name, fact in sources.items()]
     facts = {"sources": sources, "step_rows": options.step_rows}
-    lists = any(isinstance(one, ListingSource) for one in parts_of(*job.sources.values()))
+    lists = any(isinstance(part, ListingSource) for part in parts_of(*job.sources.values()))
     return Section("reads", (*lines, *_sizes(options, len(sources)), *_clock(options, sources, lists=lists)), facts)
 
 
@@ -87,7 +87,7 @@ def _sizes(options: Options, sources: int) -> Iterator[str]:
 
 
 def _clock(options: Options, sources: Mapping[str, Mapping[str, Any]], *, lists: bool) -> Iterator[str]:
-    lags = {name: one["max_out_of_orderness_ms"] for name, one in sources.items()}
+    lags = {name: fact["max_out_of_orderness_ms"] for name, fact in sources.items()}
     behind = {duration_text(lag) for lag in lags.values()}
     whose = "of the partition that is furthest behind"
     if behind == {duration_text(0)}:
@@ -111,8 +111,8 @@ def _run(job: Job, parts: Mapping[str, NodePart | None], parallelism: int) -> Se
     """The jobs of the engine in one step."""
     splits = max(1, parallelism // len(job.sources))
     counts = {name: shard_sizes(view, parallelism)[0] for name, view in parts.items()}
-    after = [one.name for one in job.nodes.values() if one.sinks and _publishes_later(one)]
-    each = ", ".join(f"{one.name} in {count_text(counts[name], 'shard')}" for name, one in job.nodes.items())
+    after = [node.name for node in job.nodes.values() if node.sinks and _publishes_later(node)]
+    each = ", ".join(f"{node.name} in {count_text(counts[name], 'shard')}" for name, node in job.nodes.items())
     lines = [
         f"A step is one job of the engine: up to {count_text(splits, 'split')} of each source, what the clock has "
         f"closed ({each}, by what is stored now), and the runs that are due to be folded.",
@@ -138,6 +138,6 @@ def _promised(guarantee: Guarantee) -> Section:
         name: {"level": one.level, "reason": one.reason, "while": one.while_} for name, one in guarantee.parts.items()
     }
     level = without_secrets(str(guarantee).partition(":")[0]) + "."
-    reasons = (without_secrets(f"{name}: {one}.") for name, one in guarantee.parts.items())
+    reasons = (without_secrets(f"{name}: {part}.") for name, part in guarantee.parts.items())
     facts = {"guarantee": without_secrets(str(guarantee)), "parts": parts}
     return Section("promises", (level, *reasons), facts)

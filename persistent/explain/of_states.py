@@ -32,7 +32,7 @@ _CORRECTED = {
 
 def kept_section(job: Job) -> Section:
     """What the states keep, by key."""
-    facts = {one.name: _facts(one) for one in job.nodes.values()}
+    facts = {node.name: _facts(node) for node in job.nodes.values()}
     named = len(facts) > 1
     lines = [
         f"{f'{name}: ' if named else ''}{fact['monoid']} for each {_of_what(fact)}." for name, fact in facts.items()
@@ -112,7 +112,7 @@ def publishing_section(job: Job) -> Section:
     aside = f"Late records and dead letters are set aside in the checkpoint{late}."
     stops = "" if job.dead_letters else " A record for which the task raises stops the run."
     return Section(
-        section.name, (*section.lines, aside + stops), {"sinks": {one: job.takes.get(one) for one in job.sinks}}
+        section.name, (*section.lines, aside + stops), {"sinks": {name: job.takes.get(name) for name in job.sinks}}
     )
 
 
@@ -144,13 +144,13 @@ def _when(lateness: Lateness, *, has_windows: bool) -> str:
 
 def _by_state(name: str, job: Job, words: Any) -> Section:
     """The lines of each state, behind its name if there are several; together where they are equal."""
-    found: dict[tuple[str, ...], list[str]] = {}
-    for one in job.nodes.values():
-        found.setdefault(tuple(words(one)), []).append(one.name)
-    if len(found) == 1:
-        (common,) = found
+    names_by_lines: dict[tuple[str, ...], list[str]] = {}
+    for node in job.nodes.values():
+        names_by_lines.setdefault(tuple(words(node)), []).append(node.name)
+    if len(names_by_lines) == 1:
+        (common,) = names_by_lines
         return Section(name, common)
-    lines = [f"{', '.join(names)}: {' '.join(texts)}" for texts, names in found.items()]
+    lines = [f"{', '.join(names)}: {' '.join(texts)}" for texts, names in names_by_lines.items()]
     return Section(name, tuple(lines))
 
 
@@ -178,7 +178,7 @@ def row_width(node: Node, part: NodePart | None) -> RowWidth:
     widths = [_width(field.type) for field in values_of(node.state.monoid).schema]
     if None in widths:
         return RowWidth(_KEY_BYTES + _ELEMENT_BYTES, "assumed")
-    return RowWidth(_KEY_BYTES + sum(one for one in widths if one is not None), "fixed")
+    return RowWidth(_KEY_BYTES + sum(width for width in widths if width is not None), "fixed")
 
 
 def shard_sizes(part: NodePart | None, parallelism: int) -> tuple[int, int]:
@@ -194,20 +194,20 @@ def shard_sizes(part: NodePart | None, parallelism: int) -> tuple[int, int]:
 def memory_section(job: Job, parts: Mapping[str, NodePart | None], step_rows: int | None, parallelism: int) -> Section:
     """The memory of one worker, with what is assumed. ``parts``: of each node in the newest checkpoint."""
     rows = -(-(step_rows or ROWS_MAX) // parallelism)
-    widths = {name: row_width(one, parts[name]) for name, one in job.nodes.items()}
+    widths = {name: row_width(node, parts[name]) for name, node in job.nodes.items()}
     folded = max(shard_sizes(parts[name], parallelism)[1] for name in widths)
     read = rows * _RECORD_BYTES
-    delta = rows * sum(one.row_bytes for one in widths.values())
+    delta = rows * sum(width.row_bytes for width in widths.values())
     whole = _PYTHON_BYTES + read + _COPIES * max(delta, folded)
     facts: dict[str, Any] = {
         "worker_bytes": whole,
         "split_rows": rows,
         "record_bytes": _RECORD_BYTES,
-        "row_bytes": {name: one.row_bytes for name, one in widths.items()},
-        "row_bytes_from": {name: one.origin for name, one in widths.items()},
+        "row_bytes": {name: width.row_bytes for name, width in widths.items()},
+        "row_bytes_from": {name: width.origin for name, width in widths.items()},
         "shard_bytes": folded,
     }
-    each = "; ".join(f"{one.row_bytes:,} bytes a row ({one.origin})" for one in widths.values())
+    each = "; ".join(f"{width.row_bytes:,} bytes a row ({width.origin})" for width in widths.values())
     lines = (
         f"At most about {bytes_text(whole)} for each of {parallelism} workers (threads share the first part): "
         f"{bytes_text(_PYTHON_BYTES)} for Python and Arrow, {bytes_text(read)} for the records of a split, and three "
