@@ -54,8 +54,8 @@ class ClockReading:
     @property
     def furthest(self) -> PartitionReading | None:
         """The partition with the largest timestamp; None without a record."""
-        known = [one for one in self.partitions if one.largest is not None]
-        return max(known, key=lambda one: one.largest or 0, default=None)
+        known = [partition for partition in self.partitions if partition.largest is not None]
+        return max(known, key=lambda partition: partition.largest or 0, default=None)
 
     def ahead_ms(self, wall_ms: int) -> int:
         """How far ahead of the time of day a record has moved the clock; 0 if none has, as after the end of the
@@ -66,8 +66,8 @@ class ClockReading:
     @property
     def held_by(self) -> PartitionReading | None:
         """The partition that is furthest behind among those that the clock waits for."""
-        waited = [one for one in self.partitions if one.reached is not None]
-        return min(waited, key=lambda one: (one.reached, one.name), default=None)
+        waited = [partition for partition in self.partitions if partition.reached is not None]
+        return min(waited, key=lambda partition: (partition.reached, partition.name), default=None)
 
 
 def clock_reading(storage: Storage, newest: Manifest | None = None) -> ClockReading:
@@ -75,7 +75,7 @@ def clock_reading(storage: Storage, newest: Manifest | None = None) -> ClockRead
     log = Log(storage)
     manifest = newest_of(log).manifest if newest is None else newest
     clock, plan = manifest.clock, _last_plan(log, manifest)
-    states = {id: (one.clock.watermark, _closed(one)) for id, one in manifest.nodes.items()}
+    states = {id: (node.clock.watermark, _closed(node)) for id, node in manifest.nodes.items()}
     closed = [end for _, end in states.values() if end is not None]
     return ClockReading(
         checkpoint=manifest.base,
@@ -96,7 +96,7 @@ def _closed(node: NodePart) -> int | None:
 
 def _partitions(manifest: Manifest, plan: StepPlan | None) -> list[PartitionReading]:
     """Every partition. Without the plan of the last step, only the manifest says for which of them the clock waits."""
-    found = []
+    readings = []
     for name, source in sorted(manifest.sources.items()):
         step = None if plan is None else plan.sources.get(name)
         waits: Mapping[str, int | None] = dict.fromkeys(one for one in source.partitions if one not in source.idle)
@@ -109,9 +109,9 @@ def _partitions(manifest: Manifest, plan: StepPlan | None) -> list[PartitionRead
             if partition in caps:
                 reached = bound_of(source.largest, {partition: caps[partition]}, lag_ms or 0)
                 lists = reached != bound_of(source.largest, {partition: None}, lag_ms or 0)
-            shown = partition_name(name, partition, len(manifest.sources))
-            found.append(PartitionReading(shown, source.largest.get(partition), reached, lag_ms, lists))
-    return found
+            label = partition_name(name, partition, len(manifest.sources))
+            readings.append(PartitionReading(label, source.largest.get(partition), reached, lag_ms, lists))
+    return readings
 
 
 def _last_plan(log: Log, manifest: Manifest) -> StepPlan | None:

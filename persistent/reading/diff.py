@@ -74,7 +74,7 @@ def diff(
     if pipeline is None:
         return Diff(before, after, tuple(_changes(before.manifest, after.manifest)))
     return read_place(
-        before, lambda one: read_place(after, lambda other: _with_values((one, other), pipeline, limit, name))
+        before, lambda first: read_place(after, lambda second: _with_values((first, second), pipeline, limit, name))
     )
 
 
@@ -83,12 +83,12 @@ def _with_values(places: tuple[Place, Place], pipeline: Pipeline, limit: int, na
     changes = tuple(_changes(before.manifest, after.manifest))
     nodes = checked_node(pipeline, before, name), checked_node(pipeline, after, name)
     differing = equal = 0
-    shown: list[pa.Table] = []
+    tables: list[pa.Table] = []
     for rows, same in _different(nodes, before.manifest, after.manifest):
-        room = limit - sum(table.num_rows for table in shown)
-        shown.append(rows.slice(0, max(room, 0)))
+        room = limit - sum(table.num_rows for table in tables)
+        tables.append(rows.slice(0, max(room, 0)))
         differing, equal = differing + rows.num_rows, equal + same
-    return Diff(before, after, changes, pa.concat_tables(shown, promote_options="permissive"), differing, equal)
+    return Diff(before, after, changes, pa.concat_tables(tables, promote_options="permissive"), differing, equal)
 
 
 # -- manifests -------------------------------------------------------------------------------------------------------
@@ -114,13 +114,13 @@ def _checkpoint(manifest: Manifest) -> dict[str, Any]:
     names = ("job", "kind", "epoch", "base", "oldest")
     states = {
         f"{part} of {name}": text
-        for name, one in manifest.nodes.items()
+        for name, node in manifest.nodes.items()
         for part, text in (
-            ("monoid", shown_text(one.fingerprint["monoid"])),
-            ("window", window_text(one.fingerprint["window"])),
+            ("monoid", shown_text(node.fingerprint["monoid"])),
+            ("window", window_text(node.fingerprint["window"])),
         )
     }
-    keys = {f"key of {name}": _typed(one.key_names, one.key_types) for name, one in manifest.nodes.items()}
+    keys = {f"key of {name}": _typed(node.key_names, node.key_types) for name, node in manifest.nodes.items()}
     return {**{name: getattr(manifest, name) for name in names}, **states, **keys}
 
 
@@ -174,10 +174,10 @@ def _runs(before: Mapping[str, Run], after: Mapping[str, Run]) -> Iterator[Chang
     gone = [run for name, run in before.items() if name not in after]
     come = [run for name, run in after.items() if name not in before]
     for run in gone:
-        into = [other.name for other in come if other.first <= run.first and run.last <= other.last]
+        into = [whole.name for whole in come if whole.first <= run.first and run.last <= whole.last]
         yield Change("run", run.name, _run_text(run), f"compacted into {', '.join(into)}" if into else None)
     for run in come:
-        sums = sum(run.first <= other.first and other.last <= run.last for other in before.values())
+        sums = sum(run.first <= part.first and part.last <= run.last for part in before.values())
         text = f"{_run_text(run)}{f', sums {sums} of the runs before' if sums else ''}"
         yield Change("run", run.name, None, text)
     for name in before.keys() & after.keys():

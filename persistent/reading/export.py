@@ -145,7 +145,7 @@ def _pieces(tables: Iterable[pa.Table], file_bytes: int) -> Iterator[pa.Table]:
         rows = max(1, table.num_rows * file_bytes // max(table.nbytes, 1))
         for start in range(0, max(table.num_rows, 1), rows):
             piece = table.slice(start, rows)
-            if waiting and sum(one.nbytes for one in (*waiting, piece)) > file_bytes:
+            if waiting and sum(part.nbytes for part in (*waiting, piece)) > file_bytes:
                 yield pa.concat_tables(waiting)
                 waiting = []
             waiting.append(piece)

@@ -53,7 +53,7 @@ class Furthest:
         """The splits of the step in which it lies; None if the plan is not kept."""
         if self.step is None:
             return None
-        return tuple(one for one in self.step.splits if one.partition == self.partition)
+        return tuple(split for split in self.step.splits if split.partition == self.partition)
 
     def __str__(self) -> str:
         """Where it lies.
@@ -101,11 +101,11 @@ def furthest(storage: Storage, newest: Manifest, read: ReadById | None = None) -
     ``Log.read``; a few of them are read."""
     log = Log(storage)
     read = (lambda id: log.read(id).manifest) if read is None else read
-    known = [(at, name, one) for name, part in newest.sources.items() for one, at in part.largest.items()]
+    known = [(at, name, partition) for name, part in newest.sources.items() for partition, at in part.largest.items()]
     if not known:
         return None
     timestamp, source, partition = max(known)
-    after, by = _first_with(newest, read, lambda one: _largest(one, source, partition) >= timestamp)
+    after, by = _first_with(newest, read, lambda manifest: _largest(manifest, source, partition) >= timestamp)
     return Furthest(source, partition, timestamp, by, after, _step(log, read, by, after, source))
 
 
@@ -123,16 +123,16 @@ def _first_with(newest: Manifest, read: ReadById, has: Callable[[Manifest], bool
     while low < high:
         middle = (low + high) // 2
         try:
-            one = read(ids[middle])
+            manifest = read(ids[middle])
         except (CorruptCheckpoint, UnknownCheckpoint):
             # It is damaged, or was collected meanwhile.
             del ids[middle]
             high -= 1
             continue
-        if has(one):
-            by, high = one, middle
+        if has(manifest):
+            by, high = manifest, middle
         else:
-            after, low = one, middle + 1
+            after, low = manifest, middle + 1
     return after, by
 
 
@@ -170,21 +170,21 @@ class FoundRecord:
         return f"{self.file or f'partition {self.partition}'}, offset {self.offset:,}"
 
 
-def find_record(pipeline: Pipeline, found: Furthest) -> FoundRecord | None:
+def find_record(pipeline: Pipeline, location: Furthest) -> FoundRecord | None:
     """The furthest record, from the source: its span is read again, or what is left of it. None if it no longer holds
     it. Refused if the pipeline lacks the source; errors as those of the source."""
-    source = pipeline.sources.get(found.source)
+    source = pipeline.sources.get(location.source)
     if source is None:
         raise Refused(
-            f"{pipeline.storage.url}: the record is one of the source {found.source!r}, which the pipeline does not "
+            f"{pipeline.storage.url}: the record is one of the source {location.source!r}, which the pipeline does not "
             "have: give that source too"
         )
-    name = partition_name(found.source, found.partition, len(found.by.sources))
-    for split, recorded in _to_read(pipeline.storage, source, found):
+    name = partition_name(location.source, location.partition, len(location.by.sources))
+    for split, recorded in _to_read(pipeline.storage, source, location):
         try:
-            record = _in_split(source, split, recorded, found.timestamp, name)
+            record = _in_split(source, split, recorded, location.timestamp, name)
         except RetentionGap:
-            record = _in_split(source, _rest(source, split, recorded), recorded, found.timestamp, name)
+            record = _in_split(source, _rest(source, split, recorded), recorded, location.timestamp, name)
         if record is not None:
             return record
     return None
@@ -216,19 +216,19 @@ def _rest(source: Source, split: Split, recorded: Any) -> Split:
     return replace(split, spans=(replace(span, start=there),) if there < span.stop else ())
 
 
-def _to_read(storage: Storage, source: Source, found: Furthest) -> Iterator[tuple[Split, Any]]:
+def _to_read(storage: Storage, source: Source, location: Furthest) -> Iterator[tuple[Split, Any]]:
     """The splits in which the record lies, each with how it is read: those of the step; without its plan, the source
     plans anew what it read between both checkpoints."""
-    splits = found.splits()
-    if splits is not None and found.step is not None:
-        yield from ((split, found.step.recorded) for split in splits)
+    splits = location.splits()
+    if splits is not None and location.step is not None:
+        yield from ((split, location.step.recorded) for split in splits)
         return
-    part, partition = found.part, found.partition
-    before = None if found.after is None else found.after.sources.get(found.source)
+    part, partition = location.part, location.partition
+    before = None if location.after is None else location.after.sources.get(location.source)
     start = CODECS[part.codec].first if before is None else before.positions.get(partition, CODECS[part.codec].first)
     positions: dict[str, Position] = {**part.positions, partition: start}
     end: Position = part.positions[partition]
-    index = RunCache(storage, None).index(found.by, found.source)
+    index = RunCache(storage, None).index(location.by, location.source)
     while positions[partition] < end:
         try:
             plan = source.plan(SourceState(positions, part.recorded, index), Budget(_ROWS))
@@ -236,8 +236,8 @@ def _to_read(storage: Storage, source: Source, found: Furthest) -> Iterator[tupl
             # Offsets need no plan, and a plan would have to begin with the first ones.
             yield Split(partition, (Span(0, positions[partition], end),)), part.recorded
             return
-        mine = [split for split in plan.splits if split.partition == partition]
-        if not mine:
+        planned = [split for split in plan.splits if split.partition == partition]
+        if not planned:
             return
-        yield from ((split, plan.recorded) for split in mine)
+        yield from ((split, plan.recorded) for split in planned)
         positions[partition] = plan.end[partition]

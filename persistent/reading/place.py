@@ -46,10 +46,10 @@ def place(storage: Storage, at: int | None = None) -> Place:
 def read_place(here: Place, read: Callable[[Place], T]) -> T:
     """The result of ``read``, while the job may run. If files are collected meanwhile, find the place again as it was
     requested, and read that."""
-    given = [here.entry]
+    entries = [here.entry]
 
     def find() -> Entry:
-        return given.pop() if given else checkpoint_at(log, here.at)
+        return entries.pop() if entries else checkpoint_at(log, here.at)
 
     log = Log(here.storage)
     return read_while_running(log, find, lambda entry: read(replace(here, entry=entry)))

@@ -80,8 +80,8 @@ def _table(node: Node, entry: Entry, part: StatePart, key: Any) -> pa.Table:
         values = _checked(names, key if isinstance(key, tuple) else (key,))
         if names and not types:
             return empty
-        one = OneKey.of(_columns(values, names, types))
-        part = replace(StatePart.of_key(one, part.window), as_of=part.as_of)
+        typed_key = OneKey.of(_columns(values, names, types))
+        part = replace(StatePart.of_key(typed_key, part.window), as_of=part.as_of)
     return pa.concat_tables([empty, *folded_tables(node, entry.manifest, part)])
 
 
@@ -99,8 +99,8 @@ def check_window(pipeline: Pipeline, here: Place, start: Instant, name: str | No
 
 def _checked(names: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
     if len(values) != len(names):
-        said = f"the key is ({', '.join(names)}): give {len(names)}" if names else "the task has no key"
-        raise InvalidPipeline(f"the given key has {len(values)} values, but {said}")
+        expected = f"the key is ({', '.join(names)}): give {len(names)}" if names else "the task has no key"
+        raise InvalidPipeline(f"the given key has {len(values)} values, but {expected}")
     return tuple(values)
 
 
