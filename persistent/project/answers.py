@@ -112,8 +112,8 @@ def sink_of(text: str) -> End:
                 "out, and put it into ~/.pgpass or PGPASSWORD"
             )
         return End("postgres", rest)
-    shown = text.partition(":")[0] + ":..." if _PASSWORD.search(text) else text
-    raise InvalidPipeline(f"--sink {shown!r} names no sink: give one of {SINKS}")
+    safe_text = text.partition(":")[0] + ":..." if _PASSWORD.search(text) else text
+    raise InvalidPipeline(f"--sink {safe_text!r} names no sink: give one of {SINKS}")
 
 
 def window_of(text: str) -> WindowChoice:
@@ -180,9 +180,9 @@ def is_name(name: str) -> bool:
 
 
 def _topic_of(text: str, option: str) -> End:
-    found = _TOPIC.fullmatch(text)
-    if not found:
+    match = _TOPIC.fullmatch(text)
+    if not match:
         raise InvalidPipeline(
             f"{option} 'kafka:{text}' names no topic: give server and topic, as in kafka:localhost:9092/views"
         )
-    return End("kafka", found[2], found[1])
+    return End("kafka", match[2], match[1])

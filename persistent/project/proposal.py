@@ -79,22 +79,22 @@ class Proposal:
         )
 
 
-def proposal_of(path: str, given: Mapping[str, str] | None = None) -> Proposal:
-    """What the first records below ``path`` suggest. SourceError if they cannot be read, or hold no time. ``given``:
-    the delimiter and the encoding, if they are known."""
+def proposal_of(path: str, known_options: Mapping[str, str] | None = None) -> Proposal:
+    """What the first records below ``path`` suggest. SourceError if they cannot be read, or hold no time.
+    ``known_options``: the delimiter and the encoding, if they are known."""
     files = Files(path)
-    inferred, reading = _columns_of(files, given or {})
+    inferred, reading = _columns_of(files, known_options or {})
     columns = _as_all_have_them(files, inferred, reading)
     names = columns.names
     records, times, timeless, reading = _first(path, columns, reading, typed=columns != inferred)
     batch = records.batch.slice(0, ROWS)
-    times = dict(sorted(times.items(), key=lambda one: _likelihood(one[0], batch, timeless)))
+    times = dict(sorted(times.items(), key=lambda pair: _likelihood(pair[0], batch, timeless)))
     types = dict(zip(batch.schema.names, batch.schema.types))
     empty = {name for name in names if batch.column(name).null_count}
     fields = {name: Field(name, kind, name in empty) for name in names if (kind := _type_of(types[name]))}
     others = {name: str(types[name]) for name in names if name not in fields}
     time, *_ = times
-    key = _key_of(batch, [one for one in fields.values() if one.name != time and is_name(one.name)])
+    key = _key_of(batch, [field for field in fields.values() if field.name != time and is_name(field.name)])
     values = [one.name for one in fields.values() if one.type in ("int", "float") and one.name not in (time, key)]
     is_text = format_name(files, files.list()[0]) != "parquet"
     schema = {name: str(types[name]) for name in (*fields, *times)} if is_text else {}
@@ -105,14 +105,14 @@ def proposal_of(path: str, given: Mapping[str, str] | None = None) -> Proposal:
     return Proposal(fields, others, times, key, tuple(values), schema, read, dead, timeless, why, reading)
 
 
-def _columns_of(files: Files, given: Mapping[str, str]) -> tuple[pa.Schema, dict[str, Any]]:
+def _columns_of(files: Files, known_options: Mapping[str, str]) -> tuple[pa.Schema, dict[str, Any]]:
     """The columns of the first file that holds a record, and the options with which it is read."""
     listing = files.list()
     for listed in listing:
         file = InputFile(files, listed.path, listed.size)
         name = format_name(files, listed)
         try:
-            reading = options_of(file, given) if name == "csv" else {}
+            reading = options_of(file, known_options) if name == "csv" else {}
             format: Format = csv_text(reading) if name == "csv" else formats_by_name("", None, multiline=False)[name]
             schema = format.infer(file)
         except Unreadable as error:
@@ -121,9 +121,9 @@ def _columns_of(files: Files, given: Mapping[str, str]) -> tuple[pa.Schema, dict
             if name == "csv" and (hint := misread(schema.names, reading.get("delimiter", ","))):
                 raise SourceError(f"{file.where}: its columns are {', '.join(schema.names)}. {hint}")
             return schema, reading
-    what = "".join(f" ({files.where(one.path)} {'has no record' if one.size else 'is empty'})" for one in listing[:1])
+    why = "".join(f" ({files.where(file.path)} {'has no record' if file.size else 'is empty'})" for file in listing[:1])
     raise SourceError(
-        f"{files.url}: no file with a record exists{what}, so no columns can be proposed: put a record into one, or "
+        f"{files.url}: no file with a record exists{why}, so no columns can be proposed: put a record into one, or "
         "check the path; or leave out --source, and start with records that are made"
     )
 
@@ -135,19 +135,19 @@ def _as_all_have_them(files: Files, columns: pa.Schema, reading: Mapping[str, An
     As a number ``01234`` and ``1234`` would be one.
     """
     listed = files.list()
-    csv = [one for one in listed if format_name(files, one) == "csv"]
+    csv = [entry for entry in listed if format_name(files, entry) == "csv"]
     if csv[:1] != listed[:1]:
         return columns
     codes, kinds = set[str](), dict[str, set[str]]()
-    for one in csv[:: max(1, -(-len(csv) // _FILES_MAX))]:
-        file = InputFile(files, one.path, one.size)
+    for entry in csv[:: max(1, -(-len(csv) // _FILES_MAX))]:
+        file = InputFile(files, entry.path, entry.size)
         try:
-            found = csv_text(reading).infer(file)
+            schema = csv_text(reading).infer(file)
             codes |= csv_text(reading).codes(file)
         except (Unreadable, SourceError):
             # The source says what is wrong with it.
             continue
-        for column in found or ():
+        for column in schema or ():
             kinds.setdefault(column.name, set()).add(str(column.type))
     return pa.schema([(one.name, _wider(one, kinds.get(one.name, set()), one.name in codes)) for one in columns])
 
@@ -211,8 +211,8 @@ def _old_in(batch: pa.RecordBatch) -> str | None:
     for name, column in zip(batch.schema.names, batch.columns):
         there = column.drop_null()
         if len(there) and not pa.types.is_integer(column.type) and _may_be_time(column.type):
-            found = milliseconds(there)
-            if np.count_nonzero(found != NO_TIMESTAMP) >= _NEARLY_ALL * len(there):
+            times = milliseconds(there)
+            if np.count_nonzero(times != NO_TIMESTAMP) >= _NEARLY_ALL * len(there):
                 return str(name)
     return None
 
@@ -248,8 +248,8 @@ def _times_in(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None, int]]:
             continue
         is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
         for unit in (None,) if is_time else UNITS if pa.types.is_integer(kind) else (None, *UNITS):
-            found = milliseconds(there, unit)
-            read = found[found != NO_TIMESTAMP]
+            times = milliseconds(there, unit)
+            read = times[times != NO_TIMESTAMP]
             is_likely = unit is None or ((read >= _LIKELY_MS[0]) & (read < _LIKELY_MS[1])).all()
             counted = np.count_nonzero(read >= 0)
             if counted >= _NEARLY_ALL * len(there) and is_likely:
@@ -281,13 +281,13 @@ def _type_of(kind: pa.DataType) -> str | None:
 
 def _key_of(batch: pa.RecordBatch, fields: list[Field]) -> str | None:
     """The first text whose values repeat, or number of an id; then any text, one with several values first; or None."""
-    texts = [one.name for one in fields if one.type == "str"]
-    ids = [one.name for one in fields if one.type == "int" and _ID_WORDS.search(one.name)]
+    texts = [field.name for field in fields if field.type == "str"]
+    ids = [field.name for field in fields if field.type == "int" and _ID_WORDS.search(field.name)]
     distinct = {name: pc.count_distinct(batch.column(name)).as_py() for name in (*texts, *ids)}
     repeated = [name for name in (*texts, *ids) if 1 < distinct[name] <= batch.num_rows // 2]
     several = [name for name in texts if distinct[name] > 1]
-    found = [*repeated, *several, *texts, *ids]
-    return found[0] if found else None
+    candidates = [*repeated, *several, *texts, *ids]
+    return candidates[0] if candidates else None
 
 
 _TEXT_ENDINGS: Final = (".txt", ".tsv", ".tab")
@@ -314,19 +314,19 @@ def format_name(files: Files, listed: Listed) -> str:
         ) from error
 
 
-def options_of(file: InputFile, given: Mapping[str, str]) -> dict[str, Any]:
-    """The options of a source with which a CSV file is read, those of the usual left out. ``given`` are kept."""
-    found: dict[str, Any] = {}
+def options_of(file: InputFile, known_options: Mapping[str, str]) -> dict[str, Any]:
+    """The options with which a source reads a CSV file, without options at their default. ``known_options`` stay."""
+    options: dict[str, Any] = {}
     if not file.path.removesuffix(".gz").removesuffix(".zst").lower().endswith(".csv"):
-        found["format"] = "csv"
-    encoding = given.get("encoding") or _encoding_of(_beginning(file))
-    delimiter = given.get("delimiter", "")
+        options["format"] = "csv"
+    encoding = known_options.get("encoding") or _encoding_of(_beginning(file))
+    delimiter = known_options.get("delimiter", "")
     delimiter = NAMED_DELIMITERS.get(delimiter, delimiter)
     if not delimiter:
         names, _ = CsvLines(False, dialect=checked_dialect(COMMA, encoding)).header(file)
         delimiter = separator_in(names) or COMMA
     dialect = checked_dialect(delimiter, encoding)
-    return found | dialect.to_json()
+    return options | dialect.to_json()
 
 
 def csv_text(options: Mapping[str, Any]) -> Text:

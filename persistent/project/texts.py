@@ -108,10 +108,10 @@ def _key(answers: Answers) -> str:
             '    # key = "user"; of several fields, key = ("user", "page").\n'
             "    key = None"
         )
-    other = "user" if answers.key.name != "user" else "page"
+    second_key = "user" if answers.key.name != "user" else "page"
     return (
         "    # The field that says whose state a record changes. Of several fields:\n"
-        f'    # key = ("{answers.key.name}", "{other}"). One state for all records: key = None.\n'
+        f'    # key = ("{answers.key.name}", "{second_key}"). One state for all records: key = None.\n'
         f'    key = "{answers.key.name}"'
     )
 
@@ -162,13 +162,13 @@ def _source(answers: Answers, folder: Path) -> str:
     times = f'timestamp="{answers.timestamp}"{unit}'
     place = answers.source
     if place.kind == "kafka":
-        told = "    # The values are JSON objects. A record may come 10 s behind a later one, and is still on time.\n"
-        given = [f'"{place.server}", "{place.path}"', times, 'max_out_of_orderness="10 s"', *_schema(answers)]
-        return told + _told_schema(answers) + _call("KafkaSource", *given)
+        note = "    # The values are JSON objects. A record may come 10 s behind a later one, and is still on time.\n"
+        arguments = [f'"{place.server}", "{place.path}"', times, 'max_out_of_orderness="10 s"', *_schema(answers)]
+        return note + _told_schema(answers) + _call("KafkaSource", *arguments)
     lines = [_path(place.path, folder) if place.path else f'HERE / "{SAMPLE}"', times]
-    told = "    # Each file is read once. New ones may appear at any time; one that was read must not change.\n"
+    note = "    # Each file is read once. New ones may appear at any time; one that was read must not change.\n"
     lines += [f"{name}={_text(value) if isinstance(value, str) else value}" for name, value in answers.reading.items()]
-    return told + _told_schema(answers) + _call("FileSource", *lines, *_schema(answers))
+    return note + _told_schema(answers) + _call("FileSource", *lines, *_schema(answers))
 
 
 def _schema(answers: Answers) -> list[str]:
@@ -182,13 +182,13 @@ def _told_schema(answers: Answers) -> str:
     return "    # schema names the fields that are read; a record that does not fit their types is a dead letter.\n"
 
 
-def _call(source: str, *given: str) -> str:
+def _call(source: str, *arguments: str) -> str:
     """The source with its options, in the lines that the formatter gives it."""
-    line = f"    source={source}({', '.join(given)}),"
+    line = f"    source={source}({', '.join(arguments)}),"
     return (
         line
         if len(line) <= _WIDTH
-        else f"    source={source}(\n" + "".join(f"        {one},\n" for one in given) + "    ),"
+        else f"    source={source}(\n" + "".join(f"        {argument},\n" for argument in arguments) + "    ),"
     )
 
 
@@ -355,7 +355,7 @@ def records_of(answers: Answers) -> list[dict[str, Any]]:
 
 def expected_of(answers: Answers) -> dict[Any, dict[str, Any]]:
     """Key to value; with windows (key, start of the window in ms) to value."""
-    found: dict[Any, dict[str, Any]] = {}
+    expected: dict[Any, dict[str, Any]] = {}
     starts: dict[Any, int] = {}
     size = answers.window.ms
     for record in records_of(answers):
@@ -367,13 +367,13 @@ def expected_of(answers: Answers) -> dict[Any, dict[str, Any]]:
             place: Any = (key, starts[key])
         else:
             place = key if answers.window.kind == NO_WINDOW else (key, time - time % size)
-        value = found.setdefault(place, {count_name(answers): 0})
+        value = expected.setdefault(place, {count_name(answers): 0})
         value[count_name(answers)] += 1
         for field in answers.values:
             number = record[field.name]
             value[f"{field.name}_sum"] = value.get(f"{field.name}_sum", 0) + number
             value[f"{field.name}_max"] = max(value.get(f"{field.name}_max", number), number)
-    return found
+    return expected
 
 
 def sample_text() -> str:
