@@ -41,13 +41,13 @@ def clock_text(clock_ms: int) -> str:
     return utc_text(clock_ms) if clock_ms else "not begun"
 
 
-def count_text(count: int, one: str) -> str:
+def count_text(count: int, singular: str) -> str:
     """A number of things, given their singular.
 
     >>> count_text(1, "dead letter"), count_text(2_000, "row")
     ('1 dead letter', '2,000 rows')
     """
-    return f"{count:,} {one}{'s' * (count != 1)}"
+    return f"{count:,} {singular}{'s' * (count != 1)}"
 
 
 def bytes_text(size: int) -> str:

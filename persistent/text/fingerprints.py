@@ -127,9 +127,9 @@ def _heavy_hitters_text(parameters: Mapping[str, Any]) -> str:
     """The code that continues such a state. The fingerprint's ``k`` is the number tracked. The number shown is not part
     of it: here it is the number that tracks as many by default."""
     track = parameters["k"]
-    shown = track if track < _TRACKED_LEAST else track // 100
+    count = track if track < _TRACKED_LEAST else track // 100
     sizes = f"track={track}, width={parameters['width']}, depth={parameters['depth']}"
-    return f"HeavyHitters({shown}, {_type_text(parameters['type'])}, {sizes})"
+    return f"HeavyHitters({count}, {_type_text(parameters['type'])}, {sizes})"
 
 
 def part_text(name: str, value: Any) -> str:
@@ -177,7 +177,7 @@ class Described:
 
     def _repr_html_(self) -> str:
         parts = {name: value for name, value in self.fingerprint().items() if name != "state" and value is not None}
-        shown = {
+        texts = {
             name: shown_text(value) if name == "monoid" else part_text(name, value) for name, value in parts.items()
         }
-        return facts_html(type(self).__name__, [(_SHOWN.get(name, name), text) for name, text in shown.items()])
+        return facts_html(type(self).__name__, [(_SHOWN.get(name, name), text) for name, text in texts.items()])

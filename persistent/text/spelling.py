@@ -32,10 +32,10 @@ tea, minutes
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        for given in kwargs:
-            if given not in known:
-                meant = "".join(f" Did you mean {near}=?" for near in difflib.get_close_matches(given, known, 1))
-                raise TypeError(f"{name}() has no option {given!r}.{meant} Its options: {', '.join(known)}")
+        for option in kwargs:
+            if option not in known:
+                meant = "".join(f" Did you mean {near}=?" for near in difflib.get_close_matches(option, known, 1))
+                raise TypeError(f"{name}() has no option {option!r}.{meant} Its options: {', '.join(known)}")
         fault = _unbound(signature, len(args), kwargs, is_method)
         if fault:
             raise TypeError(f"{name}() {fault}. Its options: {', '.join(known)}")
@@ -44,21 +44,21 @@ tea, minutes
     return checked
 
 
-def _unbound(signature: inspect.Signature, given: int, named: Mapping[str, Any], is_method: bool) -> str:
+def _unbound(signature: inspect.Signature, count: int, named: Mapping[str, Any], is_method: bool) -> str:
     """What is wrong with the values that are given by place, or not at all; empty if nothing is."""
     options = [*signature.parameters.values()]
-    by_place = [one for one in options if one.kind is not inspect.Parameter.KEYWORD_ONLY]
-    if any(one.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for one in options):
+    by_place = [option for option in options if option.kind is not inspect.Parameter.KEYWORD_ONLY]
+    if any(option.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for option in options):
         return ""
-    if given > len(by_place):
-        others = [one.name for one in options[len(by_place) :] if one.name not in named]
+    if count > len(by_place):
+        others = [option.name for option in options[len(by_place) :] if option.name not in named]
         such = f": name the others, as in {others[0]}=" if others else ""
-        return f"was given {given - is_method} values without a name, and takes {len(by_place) - is_method}{such}"
-    needed = [one for one in options if one.default is inspect.Parameter.empty and one.name not in named]
-    missing = [one for one in needed if one not in by_place[:given]]
+        return f"was given {count - is_method} values without a name, and takes {len(by_place) - is_method}{such}"
+    needed = [option for option in options if option.default is inspect.Parameter.empty and option.name not in named]
+    missing = [option for option in needed if option not in by_place[:count]]
     if not missing:
         return ""
     kind = "keyword-only" if missing[0] not in by_place else "positional"
-    names = [one.name for one in missing]
+    names = [option.name for option in missing]
     besides = f", and {', '.join(names[1:])}" if names[1:] else ""
     return f"is missing 1 required {kind} argument: {names[0]!r}{besides}: give {names[0]}="

@@ -49,11 +49,11 @@ class Line:
 
 def users_line(error: BaseException) -> Line | None:
     """The last line of user code in the traceback, outside this package and libraries; None if there is none."""
-    found = None
+    place = None
     for path, number in _frames(error):
         if not _is_library(path):
-            found = path, number
-    return _line(*found) if found else None
+            place = path, number
+    return _line(*place) if place else None
 
 
 def line_of(function: Callable[..., Any]) -> Line | None:
@@ -103,8 +103,8 @@ def _is_of_state(error: Exception | BaseException, text: str) -> bool:
 
 
 def _is_state(value: Any) -> bool:
-    given = type(value)
-    return given.__module__ in ("persistent.delta", "persistent.processing")
+    kind = type(value)
+    return kind.__module__ in ("persistent.delta", "persistent.processing")
 
 
 def message_text(value: Mapping[str, Any]) -> str:
@@ -168,9 +168,9 @@ def _cut(text: str, length_max: int) -> str:
 def check_no_mapping(values: Sequence[Any]) -> None:
     """TypeError if a mapping of fields was given to a state that is ``Count()``, and would count as 1."""
     if any(issubclass(kind, Mapping) for kind in set(map(type, values))):
-        given = next(value for value in values if isinstance(value, Mapping))
+        first = next(value for value in values if isinstance(value, Mapping))
         raise TypeError(
-            f"an update of a Count() by the mapping {str(given)[:80]}: a Count() takes each value as 1, whatever is in "
+            f"an update of a Count() by the mapping {str(first)[:80]}: a Count() takes each value as 1, whatever is in "
             "it. Give 1, as in state.update(timestamp, 1); or let the state be a record, as in record(count=Count())"
         )
 
