@@ -62,7 +62,7 @@ class CommandsOnDemand(click.Group):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.commands.update((name, click.Command(name, help=told)) for name, (_, told) in COMMANDS.items())
+        self.commands.update((name, click.Command(name, help=sentence)) for name, (_, sentence) in COMMANDS.items())
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -85,7 +85,7 @@ class CommandsOnDemand(click.Group):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Exit codes"):
-            formatter.write_dl([(str(one.code), one.text) for one in sorted(EXITS, key=lambda one: one.code)])
+            formatter.write_dl([(str(exit_.code), exit_.text) for exit_ in sorted(EXITS, key=lambda exit_: exit_.code)])
 
 
 _NAME = "persistent"

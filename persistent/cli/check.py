@@ -52,32 +52,32 @@ def verify_command(target: str, source: bool, savepoints: tuple[str, ...], as_js
     _check_there(storage)
     folders = {name: _savepoint(storage, name) for name in savepoints}
     with working(sys.stderr, f"verifying {storage.url}", bytes_text) as on_progress:
-        found = verify(storage, on_progress=on_progress)
+        verification = verify(storage, on_progress=on_progress)
     for name, folder in folders.items():
         with working(sys.stderr, f"verifying {folder.url}", bytes_text) as on_progress:
-            found.add(verify(folder, on_progress=on_progress), f"s/{name}")
-    _look_at_sinks(storage, pipeline, found)
-    if source and pipeline is not None and found.newest_good is not None:
+            verification.add(verify(folder, on_progress=on_progress), f"s/{name}")
+    _look_at_sinks(storage, pipeline, verification)
+    if source and pipeline is not None and verification.newest_good is not None:
         with working(sys.stderr, "reading the source", "{:,} records".format) as on_progress:
-            entry = _still_kept(storage, found.newest_good).entry
-            found.add(verify_source(pipeline, entry, on_progress=on_progress))
+            entry = _still_kept(storage, verification.newest_good).entry
+            verification.add(verify_source(pipeline, entry, on_progress=on_progress))
     if as_json:
-        click.echo(json_text({**asdict(found), "ok": found.ok}))
+        click.echo(json_text({**asdict(verification), "ok": verification.ok}))
     else:
-        _print_verification(found)
-    if not found.ok:
-        raise CommandFailed(_verdict(found), CORRUPT)
+        _print_verification(verification)
+    if not verification.ok:
+        raise CommandFailed(_verdict(verification), CORRUPT)
 
 
-def _look_at_sinks(storage: Storage, pipeline: Pipeline | None, found: Verification) -> None:
+def _look_at_sinks(storage: Storage, pipeline: Pipeline | None, verification: Verification) -> None:
     """Add what the sinks of the pipeline hold; without it, that they were not looked at."""
-    if pipeline is not None and found.newest is not None:
+    if pipeline is not None and verification.newest is not None:
         with working(sys.stderr, "looking at the sinks", "{:,}".format) as on_progress:
-            found.add(verify_sinks(pipeline, on_progress=on_progress))
+            verification.add(verify_sinks(pipeline, on_progress=on_progress))
         return
     with suppress(CorruptCheckpoint, NoCheckpoint):
         if place(storage).manifest.sinks:
-            found.note("sinks", "sinks", "not looked at: only the pipeline knows them; give it as FILE.py:NAME")
+            verification.note("sinks", "sinks", "not looked at: only the pipeline knows them; give it as FILE.py:NAME")
 
 
 def _still_kept(storage: Storage, id: int) -> Place:
@@ -111,25 +111,25 @@ def _check_there(storage: Storage) -> None:
         raise CommandFailed(f"{storage.url}: there is no checkpoint here, so no checkpoint verifies", NOT_FOUND)
 
 
-def _verdict(found: Verification) -> str:
-    faults = [finding for finding in found.findings if finding.severity == FAULT]
+def _verdict(verification: Verification) -> str:
+    faults = [finding for finding in verification.findings if finding.severity == FAULT]
     counted = "1 fault" if len(faults) == 1 else f"{len(faults):,} faults, the first"
-    return f"{found.url}: {counted}: {faults[0].place}: {faults[0].text}; {found.verdict}"
+    return f"{verification.url}: {counted}: {faults[0].place}: {faults[0].text}; {verification.verdict}"
 
 
-def _print_verification(found: Verification) -> None:
+def _print_verification(verification: Verification) -> None:
     print_table(
         ["checked", "number", "rows", "size", "faults"],
         [
-            [name, f"{part.checked:,}", f"{part.rows:,}", bytes_text(part.bytes), f"{found.faults_of(name):,}"]
-            for name, part in found.parts.items()
+            [name, f"{part.checked:,}", f"{part.rows:,}", bytes_text(part.bytes), f"{verification.faults_of(name):,}"]
+            for name, part in verification.parts.items()
         ],
         right=("number", "rows", "size", "faults"),
     )
-    for finding in found.findings:
+    for finding in verification.findings:
         click.echo(f"{finding.severity}: {finding.place}: {finding.text}")
-    if found.ok:
-        click.echo(f"{found.url}: checkpoint {found.newest_good} verifies")
+    if verification.ok:
+        click.echo(f"{verification.url}: checkpoint {verification.newest_good} verifies")
 
 
 @click.command()
@@ -149,12 +149,12 @@ def doctor(url: str, as_json: bool) -> None:
     with working(sys.stderr, f"probing {url}", str):
         diagnosis = probe(url)
     if as_json:
-        print_json([asdict(one) for one in diagnosis.probes])
+        print_json([asdict(test) for test in diagnosis.probes])
     else:
-        rows = [[one.name, "passed" if one.passed else "FAILED", one.text] for one in diagnosis.probes]
+        rows = [[test.name, "passed" if test.passed else "FAILED", test.text] for test in diagnosis.probes]
         print_table(["probe", "", "result"], rows)
     if not diagnosis.is_safe:
-        failed = ", ".join(one.name for one in diagnosis.probes if not one.passed)
+        failed = ", ".join(test.name for test in diagnosis.probes if not test.passed)
         raise CommandFailed(f"{diagnosis.url} is not fit for checkpoints: {failed}. Choose another store", REFUSED)
     if not as_json:
         click.echo(f"{diagnosis.url} is fit for checkpoints")

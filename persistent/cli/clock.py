@@ -119,81 +119,81 @@ def _find(pipeline: Pipeline, as_json: bool) -> None:
     span = furthest(pipeline.storage, newest_of(Log(pipeline.storage)).manifest)
     if span is None:
         raise CommandFailed(f"{url}: no record has been counted yet, so none has moved the clock", NOT_FOUND)
-    found = find_record(pipeline, span)
-    if found is None:
+    record = find_record(pipeline, span)
+    if record is None:
         raise CommandFailed(
             f"{url}: the record of {utc_text(span.timestamp)} lies {span}, and the source no longer holds it there",
             NOT_FOUND,
         )
     if as_json:
-        click.echo(json_text({**asdict(found), "timestamp": span.timestamp, "checkpoint": span.by.id}))
+        click.echo(json_text({**asdict(record), "timestamp": span.timestamp, "checkpoint": span.by.id}))
         return
-    click.echo(f"{utc_text(span.timestamp)}, the largest timestamp: {found}, counted by checkpoint {span.by.id:,}")
-    click.echo(to_json(found.value))
+    click.echo(f"{utc_text(span.timestamp)}, the largest timestamp: {record}, counted by checkpoint {span.by.id:,}")
+    click.echo(to_json(record.value))
 
 
 def _show(storage: Storage, as_json: bool) -> None:
-    found = clock_reading(storage)
+    clock = clock_reading(storage)
     if as_json:
-        held = None if found.held_by is None else found.held_by.name
-        partitions = [{**asdict(one), "idle": one.is_idle} for one in found.partitions]
-        whole = {name: value for name, value in asdict(found).items() if value or name != "states"}
-        click.echo(json_text({**whole, "partitions": partitions, "held_by": held}))
+        holder = None if clock.held_by is None else clock.held_by.name
+        partitions = [{**asdict(partition), "idle": partition.is_idle} for partition in clock.partitions]
+        whole = {name: value for name, value in asdict(clock).items() if value or name != "states"}
+        click.echo(json_text({**whole, "partitions": partitions, "held_by": holder}))
         return
-    lines = list(_lines(found, storage))
+    lines = list(_lines(clock, storage))
     width = max(len(name) for name, _ in lines)
     for name, text in lines:
         click.echo(f"{name:<{width}}  {text}")
-    if found.partitions:
+    if clock.partitions:
         click.echo()
-        rows = [[one.name, _time(one.largest), "no, it is idle" if one.is_idle else "yes"] for one in found.partitions]
+        rows = [[one.name, _time(one.largest), "no, it is idle" if one.is_idle else "yes"] for one in clock.partitions]
         print_table(["partition", "largest timestamp", "waited for"], rows)
 
 
-def _lines(found: ClockReading, storage: Storage | None = None) -> Iterator[tuple[str, str]]:
-    yield "clock", f"{clock_text(found.watermark)}, of checkpoint {found.checkpoint}"
-    if found.closed is not None:
-        yield "closed", f"windows that end up to {utc_text(found.closed)}" if found.closed else "no window yet"
-    for name, (watermark, closed) in found.states.items():
+def _lines(clock: ClockReading, storage: Storage | None = None) -> Iterator[tuple[str, str]]:
+    yield "clock", f"{clock_text(clock.watermark)}, of checkpoint {clock.checkpoint}"
+    if clock.closed is not None:
+        yield "closed", f"windows that end up to {utc_text(clock.closed)}" if clock.closed else "no window yet"
+    for name, (watermark, closed) in clock.states.items():
         windows = f", windows closed up to {clock_text(closed)}" if closed else ""
         yield f"  {name}", f"{clock_text(watermark)}{windows}"
-    if ahead := found.ahead_ms(wall_ms()):
-        yield "ahead", _ahead(found, ahead)
+    if ahead := clock.ahead_ms(wall_ms()):
+        yield "ahead", _ahead(clock, ahead)
         span = None if storage is None else furthest(storage, newest_of(Log(storage)).manifest)
         if span is not None:
             yield "its record", f"{span}: --find names it, with the pipeline as TARGET"
-    if found.ended:
+    if clock.ended:
         yield "end of input", "declared: every window was closed"
-    if found.quiet_ms:
-        yield "quiet", f"moved on by {span_text(found.quiet_ms)} since the last record"
-    yield "held back by", _why(found, found.held_by)
-    if found.not_after is not None:
-        limit = utc_text(found.not_after)
+    if clock.quiet_ms:
+        yield "quiet", f"moved on by {span_text(clock.quiet_ms)} since the last record"
+    yield "held back by", _why(clock, clock.held_by)
+    if clock.not_after is not None:
+        limit = utc_text(clock.not_after)
         yield "not after", f"{limit}: later timestamps are dead letters; --not-after none lifts this"
 
 
-def _ahead(found: ClockReading, ahead_ms: int) -> str:
+def _ahead(clock: ClockReading, ahead_ms: int) -> str:
     """How far the clock is ahead of the time of day, which record has moved it, and what to do."""
     of = ""
-    if found.furthest is not None and found.furthest.largest is not None:
-        of = f"{found.furthest.name} has a record of {utc_text(found.furthest.largest)}; "
+    if clock.furthest is not None and clock.furthest.largest is not None:
+        of = f"{clock.furthest.name} has a record of {utc_text(clock.furthest.largest)}; "
     return (
         f"{span_text(ahead_ms)} ahead of the time of day, so records of today are late; {of}if its time is wrong, "
         "--set-back --not-after TIME goes back to before it"
     )
 
 
-def _why(found: ClockReading, held: PartitionReading | None) -> str:
+def _why(clock: ClockReading, holder: PartitionReading | None) -> str:
     """Which partition holds the clock back, and by what."""
-    if held is None:
+    if holder is None:
         return "nothing: every partition is idle, or there is none yet"
-    if held.lists:
-        return f"{held.name}: listed files that are not read yet may hold earlier timestamps"
-    if held.largest is None:
-        return f"{held.name}: no record of it has been counted yet"
-    lag = f", less {span_text(held.lag_ms)} of disorder" if held.lag_ms else ""
-    ahead = "; the clock is past it, and never goes back" if (held.reached or 0) < found.watermark else ""
-    return f"{held.name}: its largest timestamp is {utc_text(held.largest)}{lag}{ahead}"
+    if holder.lists:
+        return f"{holder.name}: listed files that are not read yet may hold earlier timestamps"
+    if holder.largest is None:
+        return f"{holder.name}: no record of it has been counted yet"
+    lag = f", less {span_text(holder.lag_ms)} of disorder" if holder.lag_ms else ""
+    ahead = "; the clock is past it, and never goes back" if (holder.reached or 0) < clock.watermark else ""
+    return f"{holder.name}: its largest timestamp is {utc_text(holder.largest)}{lag}{ahead}"
 
 
 def _time(largest: int | None) -> str:

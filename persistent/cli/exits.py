@@ -68,11 +68,11 @@ def worded(text: str) -> str:
     return _OPTION.sub(_in_words, _NAME.sub(r"\1--name \2", text))
 
 
-def _in_words(found: re.Match[str]) -> str:
-    one = found.groupdict()
-    if one["outputs"]:
-        return f"--outputs={one['outputs']}"
-    return f"--{(one['flag'] or one['given']).replace('_', '-')}"
+def _in_words(match: re.Match[str]) -> str:
+    groups = match.groupdict()
+    if groups["outputs"]:
+        return f"--outputs={groups['outputs']}"
+    return f"--{(groups['flag'] or groups['given']).replace('_', '-')}"
 
 
 def exit_code(error: PersistentError) -> int:
@@ -81,7 +81,7 @@ def exit_code(error: PersistentError) -> int:
     >>> exit_code(NoCheckpoint("...")), exit_code(StillRunning("...")), exit_code(PersistentError("..."))
     (3, 5, 1)
     """
-    return next(one.code for kind in type(error).__mro__ for one in EXITS if kind in one.errors)
+    return next(exit_.code for kind in type(error).__mro__ for exit_ in EXITS if kind in exit_.errors)
 
 
 class CommandFailed(click.ClickException):

@@ -63,7 +63,7 @@ _SAMPLE = Proposal(
 @click.option("--sink", metavar="SINK", help=f"Where results go: {SINKS} [default: files].")
 @click.option("--yes", is_flag=True, help="Ask nothing: take what is proposed.")
 @json_option
-def init(folder: Path, yes: bool, as_json: bool, **given: Any) -> None:
+def init(folder: Path, yes: bool, as_json: bool, **options: Any) -> None:
     """Make a project: a task, its test, and a page that says how to run both.
 
     Asks where the records are, what they are counted by, and where the results go. It reads the first records of a
@@ -79,7 +79,7 @@ def init(folder: Path, yes: bool, as_json: bool, **given: Any) -> None:
     persistent init visits --source files:'views/*.csv' --key page --window minute --sink sqlite --yes
     """
     asks = not yes and sys.stdin.isatty()
-    answers = _answers(_Questions(given, asks))
+    answers = _answers(_Questions(options, asks))
     written = write(folder, files_of(answers, folder))
     if as_json:
         print_json([{"file": str(path)} for path in written])
@@ -96,8 +96,8 @@ def init(folder: Path, yes: bool, as_json: bool, **given: Any) -> None:
 class _Questions:
     """Each question is answered by its option, by the user, or by what is proposed."""
 
-    def __init__(self, given: dict[str, Any], asks: bool) -> None:
-        self._given = given
+    def __init__(self, options: dict[str, Any], asks: bool) -> None:
+        self._given = options
         self._asks = asks
 
     def answer(self, option: str, question: str, proposed: str | None, meant: Callable[[str], T]) -> T:
@@ -175,46 +175,46 @@ Read = tuple[str, str | None, Field | None, tuple[Field, ...], dict[str, str], d
 
 def _from_files(source: End, questions: _Questions) -> Read:
     """Time, unit, key, values, the types of these, and the options of the source, from what the files hold."""
-    given = {name: value for name in ("delimiter", "encoding") if (value := questions.given(name)) is not None}
-    found = proposal_of(source.path, given) if source.path else _SAMPLE
-    if found.read:
-        columns = ", ".join([*found.fields, *found.others])
-        click.echo(f"{source.path}: read {found.read:,} records of the columns {columns}", err=True)
-    if found.reading:
-        options = ", ".join(f"{name}={value!r}" for name, value in found.reading.items())
-        other = "; --encoding names another" if "encoding" in found.reading and "encoding" not in given else ""
-        click.echo(f"They are read with {options}{other}", err=True)
-    if strange := [repr(name) for name in found.fields if not is_name(name)]:
+    dialect = {name: value for name in ("delimiter", "encoding") if (value := questions.given(name)) is not None}
+    proposal = proposal_of(source.path, dialect) if source.path else _SAMPLE
+    if proposal.read:
+        columns = ", ".join([*proposal.fields, *proposal.others])
+        click.echo(f"{source.path}: read {proposal.read:,} records of the columns {columns}", err=True)
+    if proposal.reading:
+        options = ", ".join(f"{name}={value!r}" for name, value in proposal.reading.items())
+        hint = "; --encoding names another" if "encoding" in proposal.reading and "encoding" not in dialect else ""
+        click.echo(f"They are read with {options}{hint}", err=True)
+    if strange := [repr(name) for name in proposal.fields if not is_name(name)]:
         click.echo(f"Not proposed, as their names are none in Python: {', '.join(strange)}", err=True)
-    if found.dead:
-        click.echo(f"{found.dead:,} of them cannot be decoded, and will be dead letters: {found.why_dead}", err=True)
-    first, *_ = found.times
-    asked = f"Which field is the time ({', '.join(found.times)})"
-    timestamp = questions.answer("timestamp", asked, first, lambda name: _time_of(name, found))
-    if lacking := found.timeless.get(timestamp):
+    if dead := proposal.dead:
+        click.echo(f"{dead:,} of them cannot be decoded, and will be dead letters: {proposal.why_dead}", err=True)
+    first, *_ = proposal.times
+    asked = f"Which field is the time ({', '.join(proposal.times)})"
+    timestamp = questions.answer("timestamp", asked, first, lambda name: _time_of(name, proposal))
+    if lacking := proposal.timeless.get(timestamp):
         click.echo(f"{lacking:,} of them have no time in {timestamp!r}, and will be dead letters", err=True)
-    unit = questions.given("timestamp_unit") or found.times[timestamp]
-    choices = [name for name in found.fields if name != timestamp]
-    proposed = found.key or _NO_KEY
+    unit = questions.given("timestamp_unit") or proposal.times[timestamp]
+    choices = [name for name in proposal.fields if name != timestamp]
+    proposed = proposal.key or _NO_KEY
 
     def field_of(option: str, name: str) -> Field:
-        return found.chosen(checked_name(name, option), option)
+        return proposal.chosen(checked_name(name, option), option)
 
     asked = f"Whose state does a record change ({', '.join(choices)}; {_NO_KEY})"
     key = questions.answer("key", asked, proposed, _unless_none(lambda name: field_of("--key", name)))
-    proposed_values = tuple(name for name in found.values if key is None or name != key.name)
+    proposed_values = tuple(name for name in proposal.values if key is None or name != key.name)
     values = questions.values(proposed_values, lambda name: field_of("--value", name))
     _check_apart(timestamp, key, values)
     read = dict.fromkeys([timestamp, *([key.name] if key else []), *(field.name for field in values)])
-    schema = {name: found.schema[name] for name in read if name in found.schema}
-    return timestamp, unit, key, values, schema, found.reading
+    schema = {name: proposal.schema[name] for name in read if name in proposal.schema}
+    return timestamp, unit, key, values, schema, proposal.reading
 
 
-def _time_of(name: str, found: Proposal) -> str:
+def _time_of(name: str, proposal: Proposal) -> str:
     """A column that can be the time. InvalidPipeline for another."""
-    if name not in found.times:
+    if name not in proposal.times:
         raise InvalidPipeline(
-            f"--timestamp {name!r} does not hold times in the first records: choose one of {', '.join(found.times)}"
+            f"--timestamp {name!r} does not hold times in the first records: choose one of {', '.join(proposal.times)}"
         )
     return checked_name(name, "--timestamp")
 

@@ -37,7 +37,7 @@ def history(target: str, as_json: bool) -> None:
     persistent history visits-checkpoint
     """
     places = kept_places(storage_of(target))
-    lines = [_summary(one.entry, places[-1].manifest) for one in places]
+    lines = [_summary(checkpoint.entry, places[-1].manifest) for checkpoint in places]
     if as_json:
         print_json(lines)
         return
@@ -155,8 +155,8 @@ def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
     if len(manifest.sinks) > 1:
         states = {name: (part.node or "").partition("/")[2] for name, part in sorted(manifest.sinks.items())}
         yield "sinks", ", ".join(f"{name} ({state})" if state else name for name, state in states.items())
-    for called, one in manifest.corrections.items():
-        yield "correction", f"{called}, by {one.checkpoint}: {one}"
+    for called, correction in manifest.corrections.items():
+        yield "correction", f"{called}, by {correction.checkpoint}: {correction}"
     names = ("read", "processed", "late", "dead", *(name for name in ("duplicate", "skipped") if summary[name]))
     yield "account", ", ".join(f"{name} {summary[name]:,}" for name in names)
 
@@ -170,9 +170,9 @@ def _clock_text(node: NodePart) -> str:
 
 def _seen_figures(source: SourcePart) -> Iterator[tuple[str, str]]:
     if source.seen is not None:
-        held, held_bytes = sum(run.rows_left for run in source.seen.runs), sum(run.bytes for run in source.seen.runs)
+        rows, size = sum(run.rows_left for run in source.seen.runs), sum(run.bytes for run in source.seen.runs)
         since = f", not older than {clock_text(source.seen.expired)}"
-        yield "  seen", f"{held:,} rows of origins and panes, {bytes_text(held_bytes)}{since}"
+        yield "  seen", f"{rows:,} rows of origins and panes, {bytes_text(size)}{since}"
 
 
 def _state_figures(manifest: Manifest) -> Iterator[tuple[str, str]]:
@@ -207,31 +207,31 @@ def diff_command(targets: tuple[str, ...], limit: int, name: str | None, as_json
     persistent diff visits-checkpoint backup/visits-checkpoint
     """
     before, after, pipeline = _sides(targets)
-    found = diff(before, after, pipeline=pipeline, limit=limit, name=name)
-    before, after = found.before, found.after
+    difference = diff(before, after, pipeline=pipeline, limit=limit, name=name)
+    before, after = difference.before, difference.after
     if as_json:
-        _print_diff_json(found)
+        _print_diff_json(difference)
         return
-    if found.is_empty:
+    if difference.is_empty:
         click.echo(f"no difference between {before} and {after}")
         return
     rows = [
-        [one.part, one.name, _value_text(one.part, one.before), _value_text(one.part, one.after)]
-        for one in found.changes
+        [change.part, change.name, _value_text(change.part, change.before), _value_text(change.part, change.after)]
+        for change in difference.changes
     ]
     print_table(["part", "name", str(before), str(after)], rows)
-    if found.rows is not None:
-        click.echo(f"\n{found.differing:,} values differ, {found.equal:,} are equal")
-        if found.rows.num_rows:
-            print_rows(found.rows, limit, as_json=False)
+    if difference.rows is not None:
+        click.echo(f"\n{difference.differing:,} values differ, {difference.equal:,} are equal")
+        if difference.rows.num_rows:
+            print_rows(difference.rows, limit, as_json=False)
 
 
 def _sides(targets: tuple[str, ...]) -> tuple[Place, Place, Pipeline | None]:
     """The two places, and the pipeline to read their states with."""
-    if len(targets) not in (2, 3) or not all(_is_id(one) for one in targets[2:]):
+    if len(targets) not in (2, 3) or not all(_is_id(target) for target in targets[2:]):
         raise click.UsageError("diff takes TARGET ID, TARGET ID ID, or TARGET TARGET")
-    pipelines = [load_pipeline(one) if names_pipeline(one) else None for one in targets if not _is_id(one)]
-    pipeline = next((one for one in pipelines if one is not None), None)
+    pipelines = [load_pipeline(target) if names_pipeline(target) else None for target in targets if not _is_id(target)]
+    pipeline = next((loaded for loaded in pipelines if loaded is not None), None)
     first = pipelines[0].storage if pipelines[0] is not None else storage_of(targets[0])
     if _is_id(targets[1]):
         after = int(targets[2]) if len(targets) == 3 else None
@@ -246,11 +246,11 @@ def _is_id(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def _print_diff_json(found: Diff) -> None:
-    print_json([asdict(one) for one in found.changes])
-    if found.rows is not None:
-        click.echo(json_text({"part": "values", "differing": found.differing, "equal": found.equal}))
-        print_rows(found.rows, None, as_json=True)
+def _print_diff_json(difference: Diff) -> None:
+    print_json([asdict(change) for change in difference.changes])
+    if difference.rows is not None:
+        click.echo(json_text({"part": "values", "differing": difference.differing, "equal": difference.equal}))
+        print_rows(difference.rows, None, as_json=True)
 
 
 def _value_text(part: str, value: Any) -> str:
@@ -283,5 +283,5 @@ def explain(pipeline: str, workers: int | None, as_json: bool) -> None:
     persistent explain visits.py:pipeline
     persistent explain visits.py:pipeline --workers 16 --json
     """
-    found = load_pipeline(pipeline).explain(parallelism=workers)
-    click.echo(json_text(found.to_json()) if as_json else str(found))
+    explanation = load_pipeline(pipeline).explain(parallelism=workers)
+    click.echo(json_text(explanation.to_json()) if as_json else str(explanation))

@@ -45,7 +45,7 @@ def laws(monoid: str, examples: int | None, as_json: bool) -> None:
         pair = f". For this command define a pair in the file: tried = ({loaded!r}, strategies.text())"
         raise InvalidPipeline(f"{monoid}: {error}{pair if inputs is None else ''}") from error
     broken = [row for row in rows if row["violation"]]
-    held = [row for row in rows if row["holds"]]
+    holding = [row for row in rows if row["holds"]]
     if as_json:
         print_json(rows)
     else:
@@ -55,12 +55,12 @@ def laws(monoid: str, examples: int | None, as_json: bool) -> None:
         )
         click.echo("".join(f"\n{row['violation']}\n" for row in broken))
         click.echo("".join(f"{sentence}\n" for sentence in dict.fromkeys(row["untried"] for row in rows) if sentence))
-        least = min((row["examples"] for row in held), default=0)
+        least = min((row["examples"] for row in holding), default=0)
         each = f"{trial.examples:,} examples each" if least == trial.examples else f"at least {least:,} examples each"
-        missing = len(rows) - len(held) - len(broken)
+        missing = len(rows) - len(holding) - len(broken)
         untried = f"; {missing} not tried" if missing else ""
-        click.echo(f"{loaded!r}: {len(held)} of {len(rows)} laws hold, on {each}{untried}")
-    if len(held) < len(rows):
+        click.echo(f"{loaded!r}: {len(holding)} of {len(rows)} laws hold, on {each}{untried}")
+    if len(holding) < len(rows):
         raise click.exceptions.Exit(1)
 
 

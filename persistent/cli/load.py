@@ -37,13 +37,13 @@ def names_pipeline(target: str) -> bool:
 def load_pipeline(target: str) -> Pipeline:
     """The pipeline at ``FILE.py:NAME`` or ``package.module:NAME``: a Pipeline, or a function without arguments that
     returns one. Raises InvalidPipeline."""
-    module, found = _named(target, "a pipeline", Pipeline)
-    if not isinstance(found, Pipeline):
+    module, pipeline = _named(target, "a pipeline", Pipeline)
+    if not isinstance(pipeline, Pipeline):
         raise InvalidPipeline(
-            f"{target} is {type(found).__name__}, not a Pipeline nor a function without arguments that returns one"
+            f"{target} is {type(pipeline).__name__}, not a Pipeline nor a function without arguments that returns one"
             f"{_choices(module, Pipeline)}"
         )
-    return found
+    return pipeline
 
 
 def load_monoid(target: str) -> tuple[Monoid[Any], Any]:
@@ -52,29 +52,29 @@ def load_monoid(target: str) -> tuple[Monoid[Any], Any]:
     NAME is a monoid, a class of monoids or tasks without required arguments, a pair of a monoid and a strategy, a
     function that returns one of these, or a task or pipeline, for the monoid of its state. Raises InvalidPipeline.
     """
-    module, found = _named(target, "a monoid", Monoid)
-    found, inputs = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
-    if isinstance(found, type) and issubclass(found, Monoid | PersistentTask):
+    module, value = _named(target, "a monoid", Monoid)
+    value, inputs = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
+    if isinstance(value, type) and issubclass(value, Monoid | PersistentTask):
         try:
-            found = found()
+            value = value()
         except TypeError as error:
             raise InvalidPipeline(
                 f"{target} cannot be created without arguments ({error}): name an instance"
             ) from error
-    if isinstance(found, Pipeline):
-        found = found.task
-    if isinstance(found, PersistentTask):
-        states = named_states(check_task(found))
+    if isinstance(value, Pipeline):
+        value = value.task
+    if isinstance(value, PersistentTask):
+        states = named_states(check_task(value))
         if len(states) > 1:
             raise InvalidPipeline(f"{target} has the states {', '.join(states)}: name the monoid of one of them")
         (state,) = states.values()
-        found = values_of(state.monoid)
-    if not isinstance(found, Monoid):
+        value = values_of(state.monoid)
+    if not isinstance(value, Monoid):
         raise InvalidPipeline(
-            f"{target} is {type(found).__name__}, not a monoid, nor a task or pipeline, whose state has one"
+            f"{target} is {type(value).__name__}, not a monoid, nor a task or pipeline, whose state has one"
             f"{_choices(module, Monoid)}"
         )
-    return found, inputs
+    return value, inputs
 
 
 def _named(target: str, what: str, kind: type) -> tuple[ModuleType, Any]:
@@ -87,15 +87,15 @@ def _named(target: str, what: str, kind: type) -> tuple[ModuleType, Any]:
     module = _module(place)
     if not hasattr(module, name):
         raise InvalidPipeline(f"{place} has no {name!r}{_choices(module, kind)}")
-    found = getattr(module, name)
-    if callable(found) and not isinstance(found, Pipeline | Monoid | PersistentTask | type):
+    value = getattr(module, name)
+    if callable(value) and not isinstance(value, Pipeline | Monoid | PersistentTask | type):
         try:
-            found = found()
+            value = value()
         except PersistentError:
             raise
         except Exception as error:
             raise InvalidPipeline(f"{place}: {name}() raised {_shown(error, place)}") from error
-    return module, found
+    return module, value
 
 
 def _module(place: str) -> ModuleType:
@@ -110,7 +110,7 @@ def _module(place: str) -> ModuleType:
 
 def _run_file(path: str) -> ModuleType:
     if not os.path.isfile(path):
-        beside = [one.name for one in Path(path).parent.glob("*.py")]
+        beside = [file.name for file in Path(path).parent.glob("*.py")]
         near = difflib.get_close_matches(os.path.basename(path), beside, 1)
         meant = f", but {near[0]} is there" if near else ""
         raise InvalidPipeline(f"{path}: no such file{meant}: correct the path, which begins at {os.getcwd()}")

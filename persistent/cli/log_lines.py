@@ -38,14 +38,14 @@ class JsonFormat(logging.Formatter):
         except Exception as error:
             return self._line(record, _template(record), {"unformatted": type(error).__name__})
 
-    def _line(self, record: logging.LogRecord, message: str, given: Any) -> str:
+    def _line(self, record: logging.LogRecord, message: str, extra: Any) -> str:
         body: dict[str, Any] = {
             "time": time_text(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": without_secrets(message),
         }
-        fields = {**self._common, **(given if isinstance(given, Mapping) else {"fields": given})}
+        fields = {**self._common, **(extra if isinstance(extra, Mapping) else {"fields": extra})}
         body |= {str(name): value for name, value in fields.items() if name not in body}
         if record.exc_info:
             body["traceback"] = without_secrets(self.formatException(record.exc_info))
@@ -86,25 +86,25 @@ def json_lines(common: Mapping[str, Any]) -> Iterator[None]:
     """Within, every log line is an object, with the ``common`` fields; an error becomes one too, and its exit code."""
     written = ToStderr()
     written.setFormatter(JsonFormat(common))
-    root, ours, told = logging.getLogger(), logging.getLogger("persistent"), logging.getLogger(RUN)
-    before = root.handlers, ours.handlers, told.level
+    root, ours, run = logging.getLogger(), logging.getLogger("persistent"), logging.getLogger(RUN)
+    before = root.handlers, ours.handlers, run.level
     root.handlers, ours.handlers = [written], []
-    told.setLevel(logging.INFO)
+    run.setLevel(logging.INFO)
     logging.captureWarnings(True)
     try:
         yield
     except click.ClickException as error:
-        told.error(error.format_message())
+        run.error(error.format_message())
         raise click.exceptions.Exit(error.exit_code) from error
     except PersistentError as error:
-        told.error("%s", error, exc_info=error, extra={"fields": {"error": type(error).__name__}})
+        run.error("%s", error, exc_info=error, extra={"fields": {"error": type(error).__name__}})
         raise click.exceptions.Exit(exit_code(error)) from error
     except (click.exceptions.Exit, click.Abort):
         raise
     except Exception as error:
-        told.critical("%s", error, exc_info=error, extra={"fields": {"error": type(error).__name__}})
+        run.critical("%s", error, exc_info=error, extra={"fields": {"error": type(error).__name__}})
         raise click.exceptions.Exit(FAILED) from error
     finally:
         logging.captureWarnings(False)
         root.handlers, ours.handlers = before[0], before[1]
-        told.setLevel(before[2])
+        run.setLevel(before[2])

@@ -113,16 +113,16 @@ def _key(keys: tuple[str, ...], key_json: str | None) -> tuple[Any, ...] | None:
     if keys:
         raise click.UsageError("--key and --key-json: choose one")
     try:
-        found = json.loads(key_json)
+        decoded = json.loads(key_json)
     except ValueError as error:
         raise click.UsageError(f"--key-json {key_json}: {error}. Put text in quotes, as in '\"de\"'") from error
-    return tuple(found) if isinstance(found, list) else (found,)
+    return tuple(decoded) if isinstance(decoded, list) else (decoded,)
 
 
 def _no_rows(node: Node, here: Place, key: Sequence[Any] | None, as_of: int | None, window: int | None) -> str:
     """Why there are no rows."""
-    shown = json.dumps(list(key) if len(key) > 1 else key[0], ensure_ascii=False) if key else ""
-    of_key = f" of the key {shown}" if key else ""
+    key_text = json.dumps(list(key) if len(key) > 1 else key[0], ensure_ascii=False) if key else ""
+    of_key = f" of the key {key_text}" if key else ""
     when = f"checkpoint {here.manifest.id}" if as_of is None else clock_text(as_of)
     panes, ttl = node.state.window, node.state.time_to_live
     if ttl is not None:

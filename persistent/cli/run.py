@@ -90,23 +90,23 @@ def run(
         raise click.UsageError("--follow waits for more input, --end-of-input says that none follows: choose one")
     if master is not None and engine == "embedded":
         raise click.UsageError("--master names a Spark, --engine embedded uses none: choose one")
-    told = Telling(as_json=log_format == "json")
-    with told.lines(), ExitStack() as stack:
+    voice = Telling(as_json=log_format == "json")
+    with voice.lines(), ExitStack() as stack:
         loaded = load_pipeline(pipeline)
-        told.of(loaded, pipeline)
+        voice.of(loaded, pipeline)
         passing = tuple(_passing(loaded))
         for text in passing:
-            told.warn(text)
+            voice.warn(text)
         newest = Log(loaded.storage).newest() if not take_over else None
         if newest is not None:
             check_none_runs(loaded.storage, newest.manifest.epoch)
-        session = stack.enter_context(_session(engine, master, told.say))
-        given: dict[str, Any] = {"metrics": stack.enter_context(_metrics(metrics, otel, told.say)), "follow": follow}
-        shown = stack.enter_context(told.progress(follow=follow))
-        given |= {"end_of_input": end_of_input, "on_step": shown, "on_idle": shown.idle}
-        report = loaded.run(session, engine="embedded" if session is None else None, **given)
+        session = stack.enter_context(_session(engine, master, voice.say))
+        options: dict[str, Any] = {"metrics": stack.enter_context(_metrics(metrics, otel, voice.say)), "follow": follow}
+        callback = stack.enter_context(voice.progress(follow=follow))
+        options |= {"end_of_input": end_of_input, "on_step": callback, "on_idle": callback.idle}
+        report = loaded.run(session, engine="embedded" if session is None else None, **options)
         report = replace(report, notes=(*report.notes, *passing), logged=(*report.logged, *passing))
-        ended = told.ended(report)
+        ended = voice.ended(report)
     click.echo(json_text(_report_json(report)) if as_json else ended)
     if report.stopped and not follow:
         raise click.exceptions.Exit(STOPPED)
@@ -128,13 +128,13 @@ def _passing(pipeline: Pipeline) -> Iterator[str]:
 @contextmanager
 def _metrics(address: str | None, otel: bool, say: Callable[[str], None]) -> Iterator[list[Metrics]]:
     """Where the figures of the run are shown."""
-    found: list[Metrics] = []
+    metrics: list[Metrics] = []
     with ExitStack() as stack:
         if address is not None:
-            found.append(PrometheusMetrics(address, on_open=lambda url: say(f"the metrics of this run are at {url}")))
+            metrics.append(PrometheusMetrics(address, on_open=lambda url: say(f"the metrics of this run are at {url}")))
         if otel:
-            found.append(stack.enter_context(over_otlp()))
-        yield found
+            metrics.append(stack.enter_context(over_otlp()))
+        yield metrics
 
 
 @contextmanager
@@ -204,8 +204,8 @@ class Telling:
         if self._as_json:
             yield _Logged(self._common, follow=follow)
         else:
-            with progress(sys.stderr, follow=follow) as shown:
-                yield shown
+            with progress(sys.stderr, follow=follow) as callback:
+                yield callback
 
     def ended(self, report: RunReport) -> str:
         """The report of the run that has ended, for people, without the notes that were logged before it."""

@@ -70,11 +70,11 @@ def serve(
         ) from error
     url = f"http://{Endpoint(host, socket.getsockname()[1])}/"
     if as_json:
-        checkpoints = {name: place_text(shown.storage.url) for name, shown in jobs.items()}
+        checkpoints = {name: place_text(job.storage.url) for name, job in jobs.items()}
         click.echo(json_text({"url": url, "token": token, "jobs": list(jobs), "checkpoints": checkpoints}))
     else:
         query = f"?token={token}" if token is not None else ""
-        places = ", ".join(f"{name} ({place_text(shown.storage.url)})" for name, shown in jobs.items())
+        places = ", ".join(f"{name} ({place_text(job.storage.url)})" for name, job in jobs.items())
         click.echo(f"{url}{query} shows {places}; Ctrl-C ends it")
     server.run(sockets=[socket])
 

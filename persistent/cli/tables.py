@@ -43,16 +43,16 @@ def print_rows(
     """Print an Arrow table. ``limit``: the maximum number of rows; ``none``: printed for an empty table; ``glance``:
     selects the columns for people."""
     if as_json:
-        shown = table if limit is None else table.slice(0, limit)
-        click.echo(encode_json_lines(shown).to_pybytes(), nl=False)
+        rows = table if limit is None else table.slice(0, limit)
+        click.echo(encode_json_lines(rows).to_pybytes(), nl=False)
         return
     if not table.num_rows:
         click.echo(none)
         return
-    shown = table.slice(0, ROWS_SHOWN if limit is None else limit)
-    was_cut = _print_columns(shown if glance is None else glance(shown))
-    if shown.num_rows < table.num_rows:
-        click.echo(f"{shown.num_rows:,} of {table.num_rows:,} rows; more with --limit, all with --json")
+    rows = table.slice(0, ROWS_SHOWN if limit is None else limit)
+    was_cut = _print_columns(rows if glance is None else glance(rows))
+    if rows.num_rows < table.num_rows:
+        click.echo(f"{rows.num_rows:,} of {table.num_rows:,} rows; more with --limit, all with --json")
     elif was_cut:
         click.echo(f"{_MARK} marks cut values; --json has all of them")
 
@@ -86,7 +86,7 @@ def _cell(value: Any) -> str:
         text = str(value)
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(symbol if symbol.isprintable() else symbol.encode("unicode_escape").decode() for symbol in text)
 
 
 def _print_fitted(

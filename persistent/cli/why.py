@@ -50,21 +50,21 @@ def _named(error: str) -> str:
     if (line := _error_of_line(error)) in sections():
         return line
     words = re.findall(r"\w+", error.rpartition("persistent why ")[2])
-    found = [names[error.lower()]] if error.lower() in names else [word for word in words if word in sections()]
-    if not found:
+    candidates = [names[error.lower()]] if error.lower() in names else [word for word in words if word in sections()]
+    if not candidates:
         near = get_close_matches(error.lower(), names, 1)
         meant = f" Did you mean {names[near[0]]}?" if near else ""
         raise click.UsageError(f"no error is named {error!r}.{meant} 'persistent why' lists them")
-    return found[0]
+    return candidates[0]
 
 
 def _error_of_line(text: str) -> str:
     """The error that a log line of JSON names; empty for another text."""
     try:
-        found = json.loads(text)
+        fields = json.loads(text)
     except ValueError:
         return ""
-    return str(found.get("error", "")) if isinstance(found, dict) else ""
+    return str(fields.get("error", "")) if isinstance(fields, dict) else ""
 
 
 @cache
