@@ -1,7 +1,8 @@
 """The account of a job: read = processed + late + dead + duplicate, by partition, and the rows that were set aside.
 
-A record that was set aside lands, if a correction puts it in, in the windows of the states that hold its time, as far
-as they still take it. A correction (``persistent correct``) is refused for a record of which any window is final.
+A correction (``persistent correct``) can put a record that was set aside into the states. The record then counts in the
+windows that hold its time, as far as they still take records. A correction is refused for a record if any of its
+windows is final.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ PAGE = 50
 
 
 def account(job: Shown, at: int | None = None) -> dict[str, Any]:
-    """The account of a checkpoint: in all, and by partition, those with most records first. It is that of each of
-    several states, since all have read the same records. Corrections stand beside it."""
+    """The account of a checkpoint: the total, and the account of each partition, the partition with the most records
+    first. Several states of a task share one account, since they have read the same records. Corrections are listed
+    beside it."""
     manifest = job.entry(at).manifest
     accounts = manifest.accounts
     whole = sum(accounts.values(), Account())
@@ -59,8 +61,8 @@ _FOLDERS = {"late": "late rows", "dead": "dead letters"}
 
 
 def aside(job: Shown, folder: str, cursor: str = "", limit: int = PAGE) -> dict[str, Any]:
-    """Late rows or dead letters, newest first. ``cursor``: where the page before ended. Reads as many files as fill a
-    page; a file holds those of one step."""
+    """A page of late rows or dead letters, the newest step first. ``cursor``: where the previous page ended. A file
+    holds the rows of one step, and only as many files are read as fill the page."""
     look = job.look()
     names = list(reversed(aside_names(job.storage, folder)))
     name, _, row = cursor.partition(":")

@@ -67,7 +67,7 @@ async def changes(jobs: Mapping[str, Shown]) -> AsyncIterator[str]:
 
 
 async def all_lines(jobs: Mapping[str, Shown]) -> list[dict[str, Any]]:
-    """The line of each job. One whose store takes long is said to be waited for: the page begins with the others."""
+    """The line of each job. A job whose store takes long is listed as waiting, so that the page shows the others."""
     asked = {job.name: asyncio.create_task(run_in_threadpool(line_of, job)) for job in jobs.values()}
     if asked:
         await asyncio.wait(asked.values(), timeout=_LINES_S)

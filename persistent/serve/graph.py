@@ -1,7 +1,7 @@
 """The graph of a job: its sources, the task, each of its states, their sinks, and what was set aside.
 
-It is what the checkpoint says, whether the job runs or not, and nothing is guessed: what a checkpoint does not hold is
-said to be unknown, and why. The page draws nodes and edges and knows no more of them, so it would draw more tasks too.
+The graph shows what the checkpoint says, whether the job runs or not, and guesses nothing: a figure that no checkpoint
+holds is shown as unknown, with the reason. The page only draws nodes and edges, so it would draw several tasks too.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Vertex = dict[str, Any]
 
 
 def graph(job: Shown) -> dict[str, Any]:
-    """The nodes of a job, each with its facts, those of a layer in their order; and the edges between them. ``known``:
-    the last checkpoints that could be read in a moment; the next call may know more."""
+    """The nodes of a job with their facts, each layer in its order, and the edges between the nodes. ``known``: how
+    many of the last checkpoints could be read in a moment; the next call may know more."""
     checkpoint = _Known(job, job.look().newest.manifest, wall_ms())
     manifest = checkpoint.manifest
     task, *_ = manifest.tasks
@@ -83,7 +83,7 @@ class _Known:
 
     @property
     def steps_text(self) -> str:
-        """What a rate is the rate of; or when there will be one: until then it is left out."""
+        """Between which checkpoints the rates are measured; or, while there are no rates, when there will be."""
         if self.steps is None:
             return _NOT_YET
         ids = f"{self.steps.first['id']:,} and {self.steps.last['id']:,}"

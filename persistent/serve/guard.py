@@ -55,7 +55,8 @@ class Guard:
             raise InvalidPipeline(f"a token of {len(self.token)} characters is guessed: give {TOKEN_LENGTH_MIN}")
 
     def knows(self, host: str) -> bool:
-        """Whether a ``Host`` is ours. An address cannot be rebound, so beyond loopback each one is."""
+        """Whether the page answers to this ``Host``: to its own names and to loopback. A page that listens beyond
+        loopback also answers to every IP address, since DNS cannot rebind an address."""
         name = _name_of(host)
         if name in self.names or name == self.host or is_loopback(name):
             return True

@@ -11,7 +11,7 @@ from persistent.serve.shown import CheckpointFacts
 RATE_STEPS = 20
 _PARTS_MAX = 60
 _STEPS = 4
-"""So many steps are a part of many: an even number, as every second may read nothing."""
+"""How many steps make a part, if there are many steps: an even number, as every second step may read nothing."""
 _PAUSE_MS, _PAUSE_STEPS = 60_000, 20
 """A pause is longer than a minute, and than twenty usual steps."""
 _RATED = ("processed", "late", "dead", "duplicate")
@@ -19,17 +19,18 @@ _RATED = ("processed", "late", "dead", "duplicate")
 
 @dataclass(frozen=True)
 class LastSteps:
-    """The last steps, from plan to plan. A step's rows are read between its plan and the next one, so those of the
-    newest checkpoint do not count yet: the rows read after ``first``, up to ``last``, were read in ``span_ms``."""
+    """The last steps, from plan to plan. The rows of a step are read between its plan and the next plan, so the rows of
+    the newest checkpoint do not count yet. The rows after checkpoint ``first``, up to ``last``, were read in
+    ``span_ms``."""
 
     first: CheckpointFacts
     last: CheckpointFacts
     span_ms: int
     step_ms: tuple[int, ...]
-    """The time of each step, of which no other was between its plan and the next, shortest first."""
+    """The time of each step, shortest first. A step with another checkpoint before the next plan is left out."""
 
     def rate(self, rows: int) -> float | None:
-        """So many rows of these steps, a second."""
+        """Rows a second, if these steps have read ``rows``; None if they took no time."""
         return 1000 * rows / self.span_ms if self.span_ms > 0 else None
 
 
@@ -46,8 +47,9 @@ def last_steps(recent: Sequence[CheckpointFacts]) -> LastSteps | None:
 def rates(recent: Sequence[CheckpointFacts]) -> list[dict[str, float]]:
     """Rows a second by their fate, in parts of the time since the last pause, oldest first.
 
-    A part is several steps: one that waits for input, or that only moves the clock, makes no gap. The rows of a step
-    are read from its plan to the next one; those of checkpoints that are no longer kept count with the next.
+    A part sums up several steps, so that a step that waits for input, or only moves the clock, makes no gap. The rows
+    of a step are read from its plan to the next plan. The rows of a checkpoint that is no longer kept count with the
+    next kept one.
     """
     steps = _since_pause([*_timed_steps([facts for facts in recent if facts["committed_ms"]])])
     if not steps:
@@ -67,7 +69,7 @@ def rates(recent: Sequence[CheckpointFacts]) -> list[dict[str, float]]:
 
 @dataclass(frozen=True)
 class _Timed:
-    """What a step, or several, have read, and when: from the plan to the next one."""
+    """What one step or several steps have read, and when: from the first plan to the plan after the last step."""
 
     start_ms: int
     stop_ms: int
@@ -81,8 +83,8 @@ class _Timed:
 
 
 def _timed_steps(timed: Sequence[CheckpointFacts]) -> Iterator[_Timed]:
-    """The steps of these checkpoints. What one has read in no time, as the time of day was set back, counts with the
-    next."""
+    """The steps of these checkpoints. A step that took no time, as the time of day was set back, is joined with the
+    next. A step over checkpoints that are no longer known is joined with the step before."""
     previous: _Timed | None = None
     for a, b, c in zip(timed, timed[1:], timed[2:], strict=False):
         rows = {fate: max(0, b[fate] - a[fate]) for fate in _RATED}
@@ -97,8 +99,8 @@ def _timed_steps(timed: Sequence[CheckpointFacts]) -> Iterator[_Timed]:
 
 
 def _since_pause(steps: Sequence[_Timed]) -> Sequence[_Timed]:
-    """The steps after the last pause, if they are more than two: a night without a driver would be the whole picture.
-    Of a time of day that was set back, those since."""
+    """The steps after the last pause that more than two steps follow: otherwise a night without a driver would fill the
+    picture. If the time of day was set back, only the steps since then."""
     spans = sorted(step.stop_ms - step.start_ms for step in steps)
     pause = max(_PAUSE_MS, _PAUSE_STEPS * spans[len(spans) // 2]) if spans else 0
     cuts = [place + 1 for place, step in enumerate(steps[:-3]) if step.stop_ms - step.start_ms > pause]

@@ -30,7 +30,7 @@ _FENCES_MANY = 3
 _LONG_STEP_MS, _LONG_STEPS = 60_000, 20
 """A step is long after a minute, and after twenty times the usual one."""
 _FILES = "; whether every file is whole, Verify in Storage says"
-"""The account is in the manifest: it says nothing of the files that this names."""
+"""The manifest holds the account. It cannot tell whether the files that the manifest names are whole."""
 
 GOOD, WARN, BAD, STILL = "good", "warn", "bad", "still"
 
@@ -149,8 +149,8 @@ def _alive(
 
 
 def _doing(plan: StepPlan | None, newest: int, speed: dict[str, Any], at_ms: int) -> Verdict:
-    """What a driver at work does. Without a plan that is not committed it has nothing to read, or hears nothing of its
-    source: the checkpoint does not tell which."""
+    """What a driver at work does. ``plan``: of the step after checkpoint ``newest``, not committed yet; None: the
+    driver has nothing to read, or its source does not answer, and the checkpoint does not tell which."""
     if plan is None:
         return _verdict("alive", GOOD, "At work", ", waits for records, or for its source")
     splits = sum(len(source.splits) for source in plan.sources.values())
@@ -169,7 +169,8 @@ def _behind(
     at_ms: int,
     ahead: Callable[[], str],
 ) -> Verdict:
-    """``ahead``: what to say if a record has moved the clock ahead of the time of day."""
+    """How far the clock is behind the time of day. ``ahead``: makes the text for a clock that a record has moved ahead
+    of the time of day."""
     if not clock.watermark:
         return _verdict("behind", STILL, "Not begun", "no record has moved the clock yet")
     if clock.ended:
@@ -256,8 +257,8 @@ def _uncounted(partly: Partly) -> str:
 
 
 def _most_aside(facts: CheckpointFacts, recent: Sequence[CheckpointFacts], partly: Partly) -> str:
-    """Says if most of the records of the last steps were late, also in one state alone, or dead: then a clock or a
-    format is wrong."""
+    """A warning if most of the records of the last steps were dead, late, or late in one state: then a format or a
+    clock is likely wrong. Empty otherwise."""
     before = recent[-RATE_STEPS - 1 :][:1]
     if not before:
         return ""
@@ -338,7 +339,7 @@ def _speed(recent: Sequence[CheckpointFacts]) -> dict[str, Any]:
 
 
 def _series(recent: Sequence[CheckpointFacts]) -> list[dict[str, Any]]:
-    """What each of the last checkpoints added. ``several``: it is what all since checkpoint ``after`` added, as those
+    """What each of the last checkpoints added. ``several``: the row sums up all checkpoints after ``after``, as those
     between are no longer kept."""
     return [
         {

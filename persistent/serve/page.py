@@ -1,9 +1,10 @@
 """The application answers each address of the page: the page itself, its assets, and what it shows as JSON.
 
-The storage of a checkpoint: its runs by key group and by the checkpoints they sum, and those that one key needs.
+The storage of a checkpoint is shown as its runs, by key group and by the checkpoints that a run sums up, with the runs
+that one key needs.
 
-A download is the rows of a state as CSV, JSON lines or Parquet, made while it is sent: a few key groups at a time. A
-download that cannot be finished breaks off, so that it is never taken for a whole one.
+A download is the rows of a state as CSV, JSON lines or Parquet. It is made while it is sent, a few key groups at a
+time. A download that cannot be finished breaks off, so that nobody takes it for a whole one.
 """
 
 from __future__ import annotations
@@ -221,8 +222,8 @@ def runs_view(job: Shown, at: int | None = None, key: tuple[str | None, ...] | N
 
 
 def _needed(manifest: Manifest, key: tuple[str | None, ...]) -> Iterator[str]:
-    """The runs of every state that hold the key. The types of a key, and so its group, are those of each state; one
-    that has counted no record has neither types nor runs."""
+    """The names of the runs, of every state, that hold the group of the key. Each state has its own key types, and so
+    its own group. A state that has counted no record has neither types nor runs."""
     for node in manifest.nodes.values():
         if node.runs:
             group = one_key(node.key_names, node.key_types, key).group
@@ -291,7 +292,7 @@ def _csv(first: pa.Table, tables: Iterator[pa.Table]) -> Iterator[bytes]:
 
 
 def _flat(table: pa.Table) -> pa.Table:
-    """Nested values and bytes as text, which CSV has no other form for; so too times for which Arrow has no digits."""
+    """The table with text for nested values and bytes, which CSV cannot hold, and for times that Arrow cannot write."""
     for place, field in enumerate(table.schema):
         column, kind = table.column(place), field.type
         if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):

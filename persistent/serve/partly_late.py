@@ -1,5 +1,6 @@
-"""Partly late records count somewhere, but not in each state or window: no account has them, only the files of late
-rows do. They are counted by state, and each file is read once, the newest first, for a moment at a time.
+"""A partly late record counts in some states or windows, and is too late for others. No account counts such records:
+only the files of late rows list them. So the page reads these files, each once, the newest first, for a moment at a
+time, and counts the records by state.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ Counts = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Partly:
-    """The partly late records of a job, by the id of the checkpoint that found them. ``unread``: files of late rows
-    that are not counted yet. ``damaged``: those that cannot be read."""
+    """The partly late records of a job, by the id of the checkpoint that found them. ``unread``: how many files of late
+    rows are not counted yet. ``damaged``: how many cannot be read."""
 
     by_id: tuple[tuple[int, Counts], ...] = ()
     unread: int = 0
     damaged: int = 0
     inherited: bool = False
-    """Whether the job continues one whose files it does not have."""
+    """Whether the job continues another job, and does not have the files of late rows of that job."""
 
     def records(self, after: int = -1) -> int:
         """How many there are, since that checkpoint."""
@@ -62,7 +63,8 @@ class PartlyLate:
     """By file; None: it is damaged."""
 
     def count(self, newest: Manifest) -> Partly:
-        """Those up to that manifest, as far as the files could be read in a moment: the next call goes on."""
+        """The partly late records up to the checkpoint ``newest``, as far as their files are read. A call reads files
+        for a moment only; the next call reads on."""
         if not _possible(newest):
             return Partly()
         if self._looked != newest.nonce:
@@ -80,7 +82,8 @@ class PartlyLate:
         return Partly(counted, len(self._names) - len(known), len(known) - len(counted), inherited)
 
     def _published(self, newest: Manifest) -> tuple[str, ...]:
-        """The files that count, those included that the newest checkpoint has yet to publish."""
+        """The names of the files that count: those published and not taken back, and those that the newest checkpoint
+        has yet to publish."""
         first, stop = newest.retract or (0, 0)
         names = {*aside_names(self.storage, LATE), *_owed(newest)}
         ids = {name: published_id(name) for name in names}

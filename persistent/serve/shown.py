@@ -1,8 +1,8 @@
 """A shown job is a checkpoint folder, with what was read of it: a manifest never changes, so it is read once.
 
-A look is one listing of the manifests. The newest is read, with the marks of the drivers, if another is there, or some
-seconds have passed: the folder may be another job's by then. Looks less than a second apart are one, however many pages
-are open.
+A look lists the manifests of the folder. If the list has changed, or some seconds have passed, the look also reads the
+newest manifest and the marks of the drivers: the folder may belong to another job by then. All open pages share one
+look for a second.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ CheckpointFacts = dict[str, Any]
 
 @dataclass(frozen=True)
 class Look:
-    """What a folder holds at a moment: the ids of its manifests, the newest, and the marks of drivers not fenced."""
+    """What a folder holds at a moment: the ids of all manifests, the newest manifest, and the marks of the drivers that
+    are not fenced."""
 
     ids: tuple[int, ...]
     newest: Entry
@@ -57,7 +58,7 @@ class Look:
 
     @property
     def version(self) -> str:
-        """Another text after each change."""
+        """A text that differs after each change of the folder."""
         drivers = [f"{mark.epoch}{mark.process.lives}" for mark in self.marks]
         return f"{self.newest.manifest.nonce}/{len(self.ids)}/{drivers}"
 
@@ -85,8 +86,8 @@ class Shown:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One thread at a time reads the folder anew. StorageError if the store has not answered that one for long: or
-        a store that hangs would take all threads of the page, and every other job with it."""
+        """Lets one thread at a time read the folder. StorageError if that thread still waits for the store after
+        ``_WAIT_S``: otherwise a store that hangs would take every thread of the page, and block all other jobs."""
         if not self._lock.acquire(timeout=_WAIT_S):
             raise StorageError(
                 f"{place_text(self.storage.url)}: the store has not answered for {_WAIT_S:.0f} s. The page goes on as "
@@ -98,8 +99,8 @@ class Shown:
             self._lock.release()
 
     def look(self) -> Look:
-        """What the folder holds, at most a second ago. NoCheckpoint, CorruptCheckpoint, StorageError; OtherJob if that
-        is of another task than the pipeline's, or of other sources."""
+        """What the folder holds, or held at most a second ago. Raises NoCheckpoint, CorruptCheckpoint or StorageError;
+        OtherJob if the checkpoint has another task or other sources than the pipeline."""
         with self._locked():
             now = monotonic_s()
             if self._looked is None or now - self._looked[0] >= _LOOK_S:
@@ -159,7 +160,7 @@ class Shown:
         return Place(self.storage, self.entry(id), id)
 
     def facts(self, id: int) -> CheckpointFacts:
-        """The summary of that checkpoint; one that was seen is known even after it was collected."""
+        """The summary of checkpoint ``id``. A summary that was read before outlives its checkpoint."""
         with self._locked():
             known = self._facts.get(id)
         if known is not None:
@@ -191,8 +192,8 @@ class Shown:
         return known[1]
 
     def partly_late(self) -> Partly:
-        """The records that count, but not in each state or window. Files are read for a moment only: the next call goes
-        on."""
+        """The records that count in some states or windows, and not in all. A call reads files for a moment only; the
+        next call reads on."""
         newest = self.look().newest.manifest
         with self._locked():
             self._partly = self._partly or PartlyLate(self.storage)
@@ -206,9 +207,9 @@ class Shown:
         return None
 
     def recent(self, count: int) -> list[CheckpointFacts]:
-        """The newest checkpoints with a state of their own that led to the newest one, oldest first: those that are
-        kept, and those that were seen before they were collected. Manifests are read for a moment only: the next call
-        goes on."""
+        """The facts of the last ``count`` checkpoints on the way to the newest, oldest first. Checkpoints
+        without a state of their own, and abandoned ones, are left out. A collected checkpoint is there if it was read
+        before. A call reads manifests for a moment only, the newest first; the next call reads further back."""
         look = self.look()
         newest = look.newest.manifest
         ids = {id for id in newest.bases if id <= newest.id} | {newest.base}
@@ -230,8 +231,8 @@ class Shown:
         return checkpoints
 
     def _before(self, facts: CheckpointFacts) -> int | None:
-        """The checkpoint with a state of its own that this one continued; None if it is the first. A take-over just
-        before one that is kept is kept too, so a parent that is gone had a state of its own."""
+        """The id of the checkpoint with a state of its own that ``facts`` continue; None for the first checkpoint. A
+        take-over just before a kept checkpoint is kept too, so a parent that is gone had a state of its own."""
         parent: int | None = facts["parent"]
         if parent is None or (parent not in self._facts and not self.look().has(parent)):
             return parent
@@ -296,15 +297,16 @@ def closed_of(manifest: Manifest) -> int | None:
 
 
 def own_corrections(manifest: Manifest) -> list[dict[str, Any]]:
-    """The correction that a checkpoint is; none if it is another kind. A job that continues others can have theirs
-    under the same id, and the manifest does not tell them apart."""
+    """The correction that a checkpoint has made; empty for a checkpoint of another kind. A job that continues other
+    jobs can have corrections of theirs under the same id: the manifest does not tell them apart, so all are listed."""
     corrections = corrections_words(manifest) if manifest.kind == "correction" else []
     return [correction for correction in corrections if correction["checkpoint"] == manifest.id]
 
 
 def named(targets: Sequence[tuple[str, Storage, Pipeline | None]]) -> dict[str, Shown]:
-    """The shown jobs by name: that of the pipeline, or the last part of the URL, numbered where two would be equal. Of
-    a folder ``checkpoint``, as in a project of ``persistent init``, it is the folder around."""
+    """The shown jobs by name. A job has the name of its pipeline, or else the last part of its URL; for a folder
+    ``checkpoint``, as in a project of ``persistent init``, the name of the folder around it. A taken name gets a
+    number."""
     jobs: dict[str, Shown] = {}
     for target, storage, pipeline in targets:
         pipeline_name = None if pipeline is None else pipeline.name

@@ -29,8 +29,8 @@ _REASONS_SHOWN, _REASON_MAX = 3, 500
 
 
 def state_page(job: Shown, wanted: Wanted, cursor: str = "", limit: int = PAGE) -> dict[str, Any]:
-    """Rows from a cursor on, in the order of the key groups. ``next``: where to go on; None at the end. A search begins
-    with the key that is the text itself, which is found at once in any state."""
+    """Rows from a cursor on, in the order of the key groups. ``next``: the cursor of the next page; None at the end. A
+    search first shows the key that equals the text: its key group is known, so it is found at once in any state."""
     group, skip = _cursor(cursor)
 
     def read(state: StateReading) -> dict[str, Any]:
@@ -67,8 +67,8 @@ def sorted_page(job: Shown, wanted: Wanted, by: str, offset: int = 0, limit: int
 
 
 def _read(job: Shown, wanted: Wanted, read: Any) -> dict[str, Any]:
-    """While the job runs: if the newest checkpoint is collected before it is read, its successor is. A result that the
-    monoid cannot present hides no other."""
+    """Reads while the job runs: if the newest checkpoint is collected before it is read, its successor is read. A
+    result that the monoid cannot present is omitted, and hides no other result."""
     first = reading(job, wanted)
     if wanted.as_of:
         return dict(read(replace(first, omitted=[])))
@@ -86,7 +86,8 @@ def _cursor(text: str) -> tuple[int, int]:
 def _walked(
     state: StateReading, first: pa.Table, place: tuple[int, int], limit: int, until: float
 ) -> tuple[pa.Table, str | None]:
-    """Rows from a place on, but those of ``first``, until there are enough of them, or it is late."""
+    """The rows from ``place`` on, without those of ``first``, until there are ``limit`` rows or the time is ``until``;
+    and the cursor of the next page, None at the end."""
     parts, count = [state.empty], 0
     group, skip = place
     for low, high, table in state.slices(group):

@@ -42,8 +42,8 @@ SORTED_ROWS_MAX = 300_000
 @dataclass(frozen=True)
 class Wanted:
     """The rows to show. ``at``: a checkpoint; ``as_of``: a clock; ``key``: the texts of one key, None for null;
-    ``window``: its start; ``find``: text within a key, in any case; ``name``: of a task with several states, which one,
-    by default the first that the checkpoint has."""
+    ``window``: its start; ``find``: text within a key, in any case; ``name``: the state, if the task has several; by
+    default the first state that the checkpoint has."""
 
     at: int | None = None
     as_of: str = ""
@@ -62,9 +62,9 @@ class StateReading:
     part: StatePart
     find: str
     all_names: tuple[str, ...] = ()
-    """Of the states of the task, if they have names."""
+    """The names of all states of the task; empty if its only state has no name."""
     omitted: list[FailingKey] | None = None
-    """A page omits the results that the monoid cannot present, and has them here; None: the first of them raises."""
+    """The keys whose results the monoid cannot present, and the page omits; None: the first such key raises."""
 
     @property
     def manifest(self) -> Manifest:
@@ -72,7 +72,7 @@ class StateReading:
 
     @property
     def clock(self) -> NodeClock:
-        """The clock by which it is read."""
+        """The clock of the state in this checkpoint."""
         return self.manifest.nodes[self.node.id].clock
 
     @property
@@ -104,8 +104,8 @@ class StateReading:
             low = high
 
     def of_the_key(self) -> pa.Table:
-        """The rows whose key is the searched text itself, read by its key group alone; none where a key is not one
-        text, or has more rows than are read at once."""
+        """The rows whose key equals the searched text, from the key group of that key alone. Empty if the key is not
+        one text column, or has more rows than are read at once."""
         table = self.empty
         if self.find and self.part.key is None and len(self.names) == 1:
             kind = table.schema.field(self.names[0]).type
@@ -171,7 +171,7 @@ def reading(job: Shown, wanted: Wanted) -> StateReading:
 
 
 def chosen(pipeline: Pipeline, manifest: Manifest, name: str) -> str:
-    """The name of a state of the pipeline; without one, that of the first that the manifest has."""
+    """The state to read: ``name``, or if that is empty the first state of the pipeline that the manifest has."""
     nodes = pipeline.job().nodes
     there = [node.name for id, node in nodes.items() if id in manifest.nodes]
     return name or [*there, *(node.name for node in nodes.values())][0]

@@ -29,8 +29,8 @@ _BUDGET_S = 0.1
 
 def time_line(job: Shown, before: int | None = None, limit: int = PAGE) -> dict[str, Any]:
     """The kept checkpoints with ids below ``before``, newest first: at most ``limit``, and fewer if reading them takes
-    long. ``next``: where to go on. ``added``: since the line below; of a line with ``after``, together with those that
-    were between, and are no longer kept."""
+    long. ``next``: the ``before`` of the next page. ``added``: the records since the next older line. ``after``: the id
+    of that line, if checkpoints between are no longer kept; ``added`` then includes their records."""
     look, until = job.look(), monotonic_s() + _BUDGET_S
     newest = look.newest.manifest
     ids = [id for id in look.ids if id <= newest.id and newest.keeps(id)]
@@ -57,7 +57,7 @@ def time_line(job: Shown, before: int | None = None, limit: int = PAGE) -> dict[
 
 
 def kept(job: Shown) -> dict[str, Any]:
-    """The checkpoints whose states can be read, with the time of their plans: all of them are named by the newest."""
+    """The checkpoints whose states can be read, with the time of their plans. The newest manifest names all of them."""
     newest = job.look().newest.manifest
     left = [range(first, stop) for first, stop, _ in newest.left]
     ids = sorted({**newest.bases, newest.base: newest.committed_ms}.items())
@@ -176,8 +176,8 @@ def _states(manifest: Manifest) -> Iterator[tuple[str, str]]:
 
 
 def difference(job: Shown, before: int, after: int | None, values: bool, name: str = "") -> dict[str, Any]:
-    """What changed between two checkpoints; with ``values``, and the pipeline, also by key and window. ``name``: of a
-    task with several states, which one, by default the first that was there before."""
+    """What changed between two checkpoints; with ``values``, and the pipeline, also by key and window. ``name``: the
+    state, if the task has several; by default the first state that the checkpoint ``before`` has."""
     places = job.place(before), job.place(after)
     rows = sum(run.rows_left for place in places for run in place.manifest.state_runs())
     if values and rows > _VALUES_ROWS_MAX:

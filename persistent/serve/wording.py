@@ -130,8 +130,8 @@ def sink_words(part: SinkPart) -> str:
 
 
 def published_words(part: SinkPart, newest: Manifest) -> str:
-    """What a sink has of its batches. A checkpoint names those that may not be published yet: its own always, as it is
-    published after it.
+    """Which of its batches a sink has. A checkpoint names the batches that may not be published yet. Its own batch is
+    always one of them, as it is published after the checkpoint.
     """
     if not part.owed:
         return "all" if part.last is not None else "nothing yet"
