@@ -1,6 +1,6 @@
 """The command line: runs pipelines, reads their checkpoints, and operates on them.
 
-A command is loaded when it is called: the list of all, and the completion of a shell, answer without it.
+A command is loaded when it is called: the list of the commands, and the completion of a shell, work without it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class CommandsOnDemand(click.Group):
 
 _NAME = "persistent"
 _VARIABLE = "_PERSISTENT_COMPLETE"
-"""By which the sourced function asks us."""
+"""The variable by which the sourced function of a shell asks for completions."""
 
 
 def print_completion(ctx: click.Context, option: click.Parameter, shell: str | None) -> None:

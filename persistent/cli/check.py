@@ -70,7 +70,7 @@ def verify_command(target: str, source: bool, savepoints: tuple[str, ...], as_js
 
 
 def _look_at_sinks(storage: Storage, pipeline: Pipeline | None, verification: Verification) -> None:
-    """Add what the sinks of the pipeline hold; without it, that they were not looked at."""
+    """Add what the sinks of the pipeline hold; without a pipeline, a note that the sinks were not looked at."""
     if pipeline is not None and verification.newest is not None:
         with working(sys.stderr, "looking at the sinks", "{:,}".format) as on_progress:
             verification.add(verify_sinks(pipeline, on_progress=on_progress))

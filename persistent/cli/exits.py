@@ -54,7 +54,7 @@ EXITS = (
     Exit(FAILED, "another error, in one line", (PersistentError, SinkMismatch)),
     Exit(USAGE, "a wrong command line"),
 )
-"""Each error has the code of the exit that lists its class, or the nearest of its bases."""
+"""The code of an error is that of the exit that lists its class, or else its nearest base class."""
 
 
 def worded(text: str) -> str:

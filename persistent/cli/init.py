@@ -45,7 +45,7 @@ _SAMPLE = Proposal(
     read=0,
     dead=0,
 )
-"""The columns of the records that are made."""
+"""The columns of the records of ``sample``, which the project makes."""
 
 
 @click.command()
@@ -94,14 +94,15 @@ def init(folder: Path, yes: bool, as_json: bool, **options: Any) -> None:
 
 
 class _Questions:
-    """Each question is answered by its option, by the user, or by what is proposed."""
+    """Answers a question by its option, or asks the user, or else takes the proposal."""
 
     def __init__(self, options: dict[str, Any], asks: bool) -> None:
         self._given = options
         self._asks = asks
 
     def answer(self, option: str, question: str, proposed: str | None, meant: Callable[[str], T]) -> T:
-        """What the answer means. A wrong one is asked for again; InvalidPipeline if there is nobody to ask."""
+        """What the answer means, by ``meant``. A user is asked again after a wrong answer; without a user,
+        InvalidPipeline."""
         if self._given[option] is not None:
             return meant(str(self._given[option]))
         if self._asks:
@@ -112,7 +113,7 @@ class _Questions:
         return meant(proposed)
 
     def file_here(self) -> str:
-        """The only file with records in this folder, as a proposal to somebody who is asked."""
+        """The only file with records in this folder, as a proposal; empty if there are several, or nobody is asked."""
         here = [path.name for path in Path().iterdir() if path.suffix in _ENDINGS]
         return f"files:{here[0]}" if self._asks and len(here) == 1 else ""
 
@@ -135,7 +136,7 @@ class _Questions:
 
 
 def _again(meant: Callable[[str], T]) -> Callable[[str], T]:
-    """The same for a prompt, which asks again after a wrong answer."""
+    """``meant`` for a prompt: a wrong answer raises UsageError, after which the prompt asks again."""
 
     def read(text: str) -> T:
         try:
@@ -147,7 +148,7 @@ def _again(meant: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def _source_of(text: str) -> End:
-    """The source that is named; a pattern, or a path of something that is there, is that of files."""
+    """The source that an answer names. A pattern, or a path that exists, names a source of files."""
     if ":" in text or text == "sample":
         return source_of(text)
     if "*" in text or Path(text).exists():
@@ -174,7 +175,8 @@ Read = tuple[str, str | None, Field | None, tuple[Field, ...], dict[str, str], d
 
 
 def _from_files(source: End, questions: _Questions) -> Read:
-    """Time, unit, key, values, the types of these, and the options of the source, from what the files hold."""
+    """The time, its unit, the key, the values, the types of these fields, and the options of the source: proposed from
+    what the files hold."""
     dialect = {name: value for name in ("delimiter", "encoding") if (value := questions.given(name)) is not None}
     proposal = proposal_of(source.path, dialect) if source.path else _SAMPLE
     if proposal.read:
@@ -224,7 +226,7 @@ def _unless_none(meant: Callable[[str], Field]) -> Callable[[str], Field | None]
 
 
 def _from_topic(source: End, questions: _Questions) -> Read:
-    """The same from the answers alone: what is in the topic is not read."""
+    """The same as ``_from_files``, for a topic: from the answers alone, as the topic is not read."""
     broker = "_timestamp"
     timestamp = questions.answer("timestamp", f"Which field is the time ({broker}: that of the broker)", broker, str)
     unit = questions.given("timestamp_unit")
@@ -239,7 +241,7 @@ def _from_topic(source: End, questions: _Questions) -> Read:
 
 
 def _check_apart(timestamp: str, key: Field | None, values: tuple[Field, ...]) -> None:
-    """InvalidPipeline if one field is to be two things, or what is summed up is no number."""
+    """InvalidPipeline if one field has two uses (time, key, value), or a value is no number."""
     taken = {timestamp: "the time of the records"}
     if key is not None:
         if key.name in taken:

@@ -78,7 +78,7 @@ def load_monoid(target: str) -> tuple[Monoid[Any], Any]:
 
 
 def _named(target: str, what: str, kind: type) -> tuple[ModuleType, Any]:
-    """The module that ``target`` names, and the object in it; a function is called."""
+    """The module that ``target`` names, and the object in it; if that is a function, what the function returns."""
     match = _TARGET.fullmatch(target)
     if not match:
         such = f", as in {target}:{kind.__name__.lower()}" if os.path.isfile(target) else ""

@@ -1,7 +1,7 @@
 """A log line is one JSON object, for whatever collects the logs of a machine: time, level, logger, message, fields.
 
-While they are written, everything of a run that goes to the standard error is such a line: progress, the log of this
-package and of others, and the error that ends it, with its traceback.
+With ``json_lines``, everything that a run writes to the standard error is such a line: its progress, the log of this
+package and of other packages, and the error that ends the run, with its traceback.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from persistent.errors import PersistentError
 from persistent.storage.failures import without_secrets
 
 RUN = "persistent.run"
-"""The logger of what a run tells."""
+"""The logger of the lines of a run: its progress, notes and errors."""
 
 
 class JsonFormat(logging.Formatter):
@@ -53,7 +53,7 @@ class JsonFormat(logging.Formatter):
 
 
 def _template(record: logging.LogRecord) -> str:
-    """The message without its values; the type of one that has no text."""
+    """The message without its values; its type, if it has no text."""
     try:
         return str(record.msg)
     except Exception:
@@ -83,7 +83,8 @@ def time_text(seconds: float) -> str:
 
 @contextmanager
 def json_lines(common: Mapping[str, Any]) -> Iterator[None]:
-    """Within, every log line is an object, with the ``common`` fields; an error becomes one too, and its exit code."""
+    """Within, every log line is a JSON object with the ``common`` fields. An error becomes such a line, and then the
+    exit code of the command."""
     written = ToStderr()
     written.setFormatter(JsonFormat(common))
     root, ours, run = logging.getLogger(), logging.getLogger("persistent"), logging.getLogger(RUN)

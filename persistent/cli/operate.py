@@ -200,7 +200,8 @@ def merge_command(first: str, second: str, into: str, as_json: bool) -> None:
 
 
 def of_outputs(entry: Entry) -> str:
-    """What becomes of the outputs of the branch that is left; nothing, if there was no sink."""
+    """A sentence on the outputs of the abandoned checkpoints: whether the next run takes them back; empty without a
+    sink."""
     manifest = entry.manifest
     if not manifest.sinks:
         return ""

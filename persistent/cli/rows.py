@@ -36,7 +36,7 @@ from persistent.worker.job import Node
 
 _ASIDE = {"late": "late records", "dead": "dead letters"}
 _FORMATS = {"json": "json", "jsonl": "json", "ndjson": "json", "parquet": "parquet", "arrow": "arrow"}
-"""Each format by its names, which are endings of files too."""
+"""Each format by its names. A name is also the ending of such a file."""
 
 
 @click.command()

@@ -1,6 +1,6 @@
 """``persistent run``: runs a pipeline on Spark or embedded.
 
-Telling is how a run speaks on the standard error: in lines for people, or in log lines of JSON.
+``Telling`` writes what a run reports on the standard error: lines for people, or log lines of JSON.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def run(
 
 
 def _passing(pipeline: Pipeline) -> Iterator[str]:
-    """What is gone when this process ends."""
+    """Which sinks, and whether the checkpoint, are lost when this process ends, as they are kept in its memory."""
     sinks = [repr(sink) for sink in pipeline.all_sinks.values() if not getattr(sink, "shared", True)]
     if sinks:
         rows = f"the rows of {', '.join(sinks)} are gone when this command ends, as they are kept in its memory"
@@ -168,14 +168,16 @@ logger = logging.getLogger(RUN)
 
 
 class Telling:
-    """``as_json``: in log lines of JSON, which have the name of the pipeline and its newest checkpoint."""
+    """Writes the lines of a run to the standard error. ``as_json``: as log lines of JSON, which have the name of the
+    pipeline and its newest checkpoint."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
         self._common: dict[str, Any] = {}
 
     def lines(self) -> AbstractContextManager[None]:
-        """Within, all that a run tells, with what others log and the error that ends it."""
+        """Within, with ``as_json``, every line is JSON: those of the run, what other packages log, and the error that
+        ends the run."""
         return json_lines(self._common) if self._as_json else nullcontext()
 
     def of(self, pipeline: Pipeline, target: str) -> None:
@@ -192,7 +194,7 @@ class Telling:
             click.echo(text, err=True)
 
     def warn(self, text: str) -> None:
-        """One line, of what is likely a mistake."""
+        """One line that warns of a likely mistake."""
         if self._as_json:
             logger.warning("%s", text)
         else:

@@ -97,7 +97,8 @@ def _print_fitted(
     room: int,
     spare: Sequence[str] = (),
 ) -> bool:
-    """Print columns, cutting the widest, or otherwise one value a line; returns whether anything was cut or omitted."""
+    """Print columns, the widest cut to fit; without room for columns, one value a line. Returns whether anything was
+    cut or omitted."""
     columns = list(zip(*rows, strict=True))
     natural = [max(map(cell_len, (name, *column))) for name, column in zip(names, columns, strict=True)]
     least = [wide if name in whole else min(wide, _CUT_LEAST) for name, wide in zip(names, natural, strict=True)]

@@ -45,7 +45,8 @@ def why(error: str | None, as_json: bool) -> None:
 
 
 def _named(error: str) -> str:
-    """The error that is named: alone in any case of letters, in a line as it is written, at its end first."""
+    """The error that ``error`` names. The name alone may be in any case of letters; in a line it is as written, and a
+    name behind ``persistent why`` comes first."""
     names = {name.lower(): name for name in sections()}
     if (line := _error_of_line(error)) in sections():
         return line
@@ -80,7 +81,7 @@ def sections() -> Mapping[str, str]:
 
 
 def _print(text: str) -> None:
-    """Markdown as a terminal shows it; behind the words of a link to another page of the docs its name in brackets."""
+    """Print Markdown as a terminal shows it. Behind a link to another page of the docs stands its name in brackets."""
     from rich.console import Console
     from rich.markdown import Markdown
 
