@@ -1,7 +1,7 @@
-"""Metrics say how a run fares while it lasts, to Prometheus or OpenTelemetry.
+"""Metrics show the figures of a run while it lasts, to Prometheus or OpenTelemetry.
 
-``table`` has the name of each; ``board`` holds the newest figures, which a driver leaves there after each step.
-``prometheus`` and ``otel`` give them out.
+``table`` lists all metrics. ``board`` holds their newest figures: the driver writes them after each step, and
+``prometheus`` and ``otel`` export them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["Metrics", "OtelMetrics", "PrometheusMetrics"]
 
 @runtime_checkable
 class Metrics(Protocol):
-    """One way to show them. Each run opens it before it does anything else, and closes it at its end."""
+    """One way to show metrics. Each run opens it before it does anything else, and closes it at its end."""
 
     def open(self, url: str, engine: str, name: str | None = None) -> Board:
-        """The board of the pipeline of that ``name`` whose checkpoint is at ``url``, about to run on that engine.
-        InvalidPipeline if it cannot be shown."""
+        """The board of a pipeline that is about to run: ``name``, with its checkpoint at ``url``, on ``engine``.
+        InvalidPipeline if its metrics cannot be shown."""
 
     def close(self, board: Board) -> None:
         """The run has ended."""
@@ -36,7 +36,7 @@ AnyMetrics = str | Metrics | Sequence[str | Metrics] | None
 
 @contextmanager
 def shown(choice: AnyMetrics, url: str, engine: str, name: str | None = None) -> Iterator[tuple[Board, ...]]:
-    """The boards of a run, shown as long as it lasts. InvalidPipeline if one of them cannot be."""
+    """The boards of a run, shown as long as it lasts. InvalidPipeline if a board cannot be shown."""
     several: list[Any] = list(choice or ()) if choice is None or isinstance(choice, list | tuple) else [choice]
     with ExitStack() as stack:
         boards = []

@@ -1,7 +1,7 @@
 """A board holds the newest figures of one pipeline.
 
-The driver replaces them as a whole, and readers take what is there: neither ever waits for the other. A manifest never
-changes, so most figures are read from the newest one only when somebody asks.
+The driver replaces all figures at once, and a reader takes the figures that are there: neither waits for the other. A
+manifest never changes, so most figures are computed from the newest manifest only when a reader asks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from persistent.storage.short_names import lasting_name
 from persistent.task import state_name
 
 PARTITIONS_MAX: Final = 200
-"""So many partitions of a source, in the order in which they joined, have values of their own."""
+"""How many partitions of a source, in the order in which they joined, have values of their own."""
 OTHERS: Final = "(others)"
 """The label of the partition that is furthest behind among all others."""
 _FATES: Final = ("processed", "late", "dead", "duplicate")
@@ -63,7 +63,8 @@ def _closed(manifest: Manifest, now_ms: int) -> Values:
 
 
 def _largest(manifest: Manifest) -> Iterator[tuple[tuple[str, ...], int]]:
-    """The largest timestamp of each partition that has one, and the least of those beyond the first."""
+    """The largest timestamp of each partition that has one. The partitions beyond ``PARTITIONS_MAX`` share one value,
+    the least of their timestamps."""
     for name, source in manifest.sources.items():
         first = source.partitions[:PARTITIONS_MAX]
         yield from (((name, label), source.largest[label]) for label in first if label in source.largest)
@@ -77,7 +78,7 @@ def _of_states(manifest: Manifest, amount: Callable[[NodePart], int]) -> Values:
 
 
 def _rollback(manifest: Manifest, now_ms: int) -> Values:
-    """A rollback has the id behind those that it abandoned."""
+    """The id of the newest rollback: the first id after the checkpoints that it abandoned."""
     return {(): max((stop for _, stop, _ in manifest.left), default=0)}
 
 
@@ -134,7 +135,7 @@ class Durations:
     total_seconds: float = 0.0
 
     def plus(self, seconds: float) -> Durations:
-        """With one more.
+        """These durations and one more.
 
         >>> Durations().plus(0.02).plus(0.025).plus(1e6).buckets()[2:4]
         [('0.01', 0), ('0.025', 2)]
@@ -201,7 +202,7 @@ class Board:
                 self._recorded(self._record, name, seconds)
 
     def _recorded(self, record: Recorder, name: str, seconds: float) -> None:
-        """The step is committed: what becomes of its figures must not end the run."""
+        """Record a figure of a step. An error is logged only: the step is committed, so it must not end the run."""
         try:
             record(name, self.pipeline, seconds)
         except Exception as error:
@@ -253,8 +254,9 @@ class Boards:
         self._boards: dict[str, Board] = {}
 
     def of(self, url: str, name: str | None = None) -> Board:
-        """The board of the pipeline whose checkpoint is there. InvalidPipeline if another one has its name: a number
-        behind it would depend on which of them runs first, and their series would change places at a restart."""
+        """The board of the pipeline whose checkpoint is at ``url``. InvalidPipeline if another pipeline has the same
+        name. A number would not tell them apart: it would depend on which runs first, so a restart could swap their
+        series."""
         with self._lock:
             if url not in self._boards:
                 name = name or lasting_name(url)
@@ -269,5 +271,5 @@ class Boards:
             return self._boards[url]
 
     def all(self) -> list[Board]:
-        """Each of them."""
+        """All boards."""
         return list(self._boards.values())

@@ -1,7 +1,7 @@
 """Metrics for OpenTelemetry are instruments of a meter provider, which asks for their figures when it exports.
 
-A total that a rollback can lower is an up-down counter: it is exact whatever the exporter makes of it, also where that
-sends differences.
+A total that a rollback can lower is an up-down counter, which stays exact in every exporter, even one that sends
+differences.
 """
 
 from __future__ import annotations

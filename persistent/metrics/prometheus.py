@@ -77,13 +77,13 @@ class PrometheusMetrics:
                 server.server_close()
 
     def collect(self) -> Iterator[Any]:
-        """The figures of now, as Prometheus' client asks for them."""
+        """The current figures. The client of Prometheus calls this for each scrape."""
         boards = [(board, board.shown) for board in self._boards.all()]
         for metric in METRICS:
             yield _family(metric, boards)
 
     def describe(self) -> Iterator[Any]:
-        """Their names, without figures."""
+        """The metrics without figures."""
         for metric in METRICS:
             yield _family(metric, [])
 

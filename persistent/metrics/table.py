@@ -52,7 +52,7 @@ class Metric:
 
     @property
     def prometheus(self) -> str:
-        """Its name in Prometheus, of which a histogram has ``_bucket``, ``_sum`` and ``_count``.
+        """The name in Prometheus. A histogram has three series: this name with ``_bucket``, ``_sum`` and ``_count``.
 
         >>> BY_NAME["records"].prometheus, BY_NAME["step.duration"].prometheus
         ('persistent_records_total', 'persistent_step_duration_seconds')
