@@ -24,7 +24,7 @@ from persistent.worker.job import Job
 def continued_section(
     job: Job, options: Options, manifest: Manifest | None, start_from: Storage | None, name: str | None
 ) -> Section:
-    """Where a run goes on, and whether it is refused there. ``manifest``: the newest; None without a checkpoint."""
+    """Where the next run continues, and whether it is refused. ``manifest``: the newest; None without a checkpoint."""
     url, name = without_secrets(job.storage.url), name or short_name(job.storage.url)
     facts: dict[str, Any] = {"pipeline": name, "checkpoint_url": url, "task": task_name(job.task), "checkpoint": None}
     if manifest is None or not manifest.base:
@@ -51,7 +51,7 @@ def _refused(facts: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _misplaced(job: Job) -> str | None:
-    """Why the places of the parts are refused, if they are."""
+    """Why the next run is refused for the places of its sources, sinks and checkpoint; None if it is not."""
     try:
         check_not_read_back(job.sources, job.all_sinks, job.storage)
     except PersistentError as error:
@@ -60,7 +60,7 @@ def _misplaced(job: Job) -> str | None:
 
 
 def _fit(job: Job, options: Options, manifest: Manifest) -> dict[str, Any]:
-    """Whether the checkpoint is refused, and why, or migrated."""
+    """``refused``: why the next run refuses the checkpoint, or None. ``migrates``: whether it migrates the state."""
     first, url = first_manifest(job, ""), job.storage.url
     if misplaced := _misplaced(job):
         return {"refused": misplaced, "migrates": False}

@@ -32,8 +32,8 @@ def explained(
     start_from: Storage | None = None,
     name: str | None = None,
 ) -> Explanation:
-    """What the job will do with these options, on an engine that runs so many items at once; None: one for each
-    processor. ``start_from``: where an empty checkpoint begins as a copy; ``name``: of the pipeline."""
+    """What the job will do with these options. ``parallelism``: how many items the engine runs at once; None: one for
+    each processor. ``start_from``: the checkpoint that a new job begins with, as a copy; ``name``: of the pipeline."""
     parallelism = Embedded(parallelism).parallelism
     newest = Log(job.storage).newest()
     manifest = None if newest is None else newest.manifest

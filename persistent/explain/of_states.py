@@ -143,7 +143,8 @@ def _when(lateness: Lateness, *, has_windows: bool) -> str:
 
 
 def _by_state(name: str, job: Job, words: Any) -> Section:
-    """The lines of each state, behind its name if there are several; together where they are equal."""
+    """The lines of all states, each behind the name of its state. States with equal lines share them, and if all lines
+    are equal, no name is given."""
     names_by_lines: dict[tuple[str, ...], list[str]] = {}
     for node in job.nodes.values():
         names_by_lines.setdefault(tuple(words(node)), []).append(node.name)
@@ -182,7 +183,7 @@ def row_width(node: Node, part: NodePart | None) -> RowWidth:
 
 
 def shard_sizes(part: NodePart | None, parallelism: int) -> tuple[int, int]:
-    """In how many shards a node is folded now, and the bytes of the largest."""
+    """The number of shards in which a node would be folded now, and the bytes of a shard on average."""
     runs = () if part is None else part.runs
     if not runs:
         return 1, 0
