@@ -39,8 +39,8 @@ class PartitionReading:
 @dataclass(frozen=True)
 class ClockReading:
     """``watermark``, ``closed``, ``ended``, ``quiet_ms``, ``not_after``: as in the manifest ``checkpoint``; ``closed``
-    is None without windows. ``states``: of a task with several states, ``watermark`` and ``closed`` of each, by its
-    name in the checkpoint; those of the task are what all of them have reached."""
+    is None without windows. ``states``: if the task has several states, the ``watermark`` and ``closed`` of each state,
+    by its name in the checkpoint; those of the task are what all states have reached."""
 
     checkpoint: int
     watermark: int
@@ -71,7 +71,8 @@ class ClockReading:
 
 
 def clock_reading(storage: Storage, newest: Manifest | None = None) -> ClockReading:
-    """The clock of the newest checkpoint, which may have been read already. NoCheckpoint, CorruptCheckpoint."""
+    """The clock of the newest checkpoint. ``newest``: its manifest, if that was read already. Raises NoCheckpoint or
+    CorruptCheckpoint."""
     log = Log(storage)
     manifest = newest_of(log).manifest if newest is None else newest
     clock, plan = manifest.clock, _last_plan(log, manifest)
@@ -95,7 +96,8 @@ def _closed(node: NodePart) -> int | None:
 
 
 def _partitions(manifest: Manifest, plan: StepPlan | None) -> list[PartitionReading]:
-    """Every partition. Without the plan of the last step, only the manifest says for which of them the clock waits."""
+    """The readings of all partitions. Without the plan of the last step, the manifest alone tells for which partitions
+    the clock waits."""
     readings = []
     for name, source in sorted(manifest.sources.items()):
         step = None if plan is None else plan.sources.get(name)
@@ -115,7 +117,7 @@ def _partitions(manifest: Manifest, plan: StepPlan | None) -> list[PartitionRead
 
 
 def _last_plan(log: Log, manifest: Manifest) -> StepPlan | None:
-    """The plan of the step that the newest checkpoint was, if both are still there."""
+    """The plan of the step that made the newest checkpoint; None if the checkpoint before it, or the plan, is gone."""
     with suppress(CorruptCheckpoint):
         committed = manifest if manifest.is_base else log.read(manifest.base).manifest
         if committed.kind == "checkpoint" and committed.parent is not None:

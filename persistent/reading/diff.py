@@ -170,7 +170,8 @@ def _runs_of(manifest: Manifest, node: str) -> dict[str, Run]:
 
 
 def _runs(before: Mapping[str, Run], after: Mapping[str, Run]) -> Iterator[Change]:
-    """New runs are deltas, or sums of runs that no longer exist. A partly compacted run counts in part."""
+    """The runs that are gone or new. A new run is a delta, or the sum of runs that no longer exist. A run that was
+    compacted in part counts from a later key group on: both groups are listed."""
     gone = [run for name, run in before.items() if name not in after]
     come = [run for name, run in after.items() if name not in before]
     for run in gone:

@@ -1,8 +1,8 @@
-"""The furthest record is the one with the largest timestamp that was counted: a clock that is wrong comes from it.
+"""The furthest record is the counted record with the largest timestamp. If the clock is wrong, this record moved it.
 
-A checkpoint names no record, but the largest timestamp of each partition. So the kept checkpoints tell which of them
-counted it, and the plan of that step tells the span of the source that it read: the record lies there. ``find_record``
-reads the span again, and names it.
+A checkpoint names no records, only the largest timestamp of each partition. So the kept checkpoints tell in which step
+the record was counted, and the plan of that step tells the span of the source that the step read: the record lies in
+that span. ``find_record`` reads the span again, and names the record.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ ReadById = Callable[[int], Manifest]
 @dataclass(frozen=True)
 class Furthest:
     """Where the furthest record of a job lies. ``partition``: as its ``source`` names it. ``by``: the first kept
-    checkpoint that had counted it; ``after``: the last before it, which had not; None if none is kept. ``step``: what
-    the step between both read of that source, if it was one, and its plan is kept."""
+    checkpoint that has counted the record; ``after``: the last kept checkpoint before it; None if there is none.
+    ``step``: what the step from ``after`` to ``by`` read of the source; None if that was not one step, or its plan is
+    gone."""
 
     source: str
     partition: str
@@ -115,8 +116,8 @@ def _largest(manifest: Manifest, source: str, partition: str) -> int:
 
 
 def _first_with(newest: Manifest, read: ReadById, has: Callable[[Manifest], bool]) -> tuple[Manifest | None, Manifest]:
-    """The neighbours among the kept checkpoints that led to ``newest`` of which the first has not, and the second has:
-    the largest timestamp of a partition never goes back."""
+    """Two neighbours among the kept checkpoints that led to ``newest``: ``has`` is false for the first and true for the
+    second. A binary search, since the largest timestamp of a partition never goes back."""
     ids = sorted(id for id in newest.bases if not newest.has_left(id) and id < newest.base)
     after, by = None, newest
     low, high = 0, len(ids)
@@ -137,7 +138,7 @@ def _first_with(newest: Manifest, read: ReadById, has: Callable[[Manifest], bool
 
 
 def _step(log: Log, read: ReadById, by: Manifest, after: Manifest | None, source: str) -> SourceStep | None:
-    """What was read of a source between two checkpoints, if that was one step, and its plan is kept."""
+    """What the step from ``after`` to ``by`` read of a source; None if that was not one step, or its plan is gone."""
     if after is None or by.kind != "checkpoint" or by.parent is None:
         return None
     with suppress(CorruptCheckpoint, UnknownCheckpoint):
@@ -171,8 +172,8 @@ class FoundRecord:
 
 
 def find_record(pipeline: Pipeline, location: Furthest) -> FoundRecord | None:
-    """The furthest record, from the source: its span is read again, or what is left of it. None if it no longer holds
-    it. Refused if the pipeline lacks the source; errors as those of the source."""
+    """The furthest record: its span of the source is read again, or what is left of the span. None if the source no
+    longer holds the record. Refused if the pipeline lacks the source; raises the errors of the source."""
     source = pipeline.sources.get(location.source)
     if source is None:
         raise Refused(
@@ -202,7 +203,7 @@ def _in_split(source: Source, split: Split, recorded: Any, timestamp: int, name:
 
 
 def _rest(source: Source, split: Split, recorded: Any) -> Split:
-    """What a source still has of a split of offsets whose first ones it has deleted."""
+    """The part of a split that the source still holds, after it has deleted the first offsets of the split."""
     (span,) = split.spans
     gone, there = span.start, span.stop
     while there - gone > 1:
@@ -217,8 +218,8 @@ def _rest(source: Source, split: Split, recorded: Any) -> Split:
 
 
 def _to_read(storage: Storage, source: Source, location: Furthest) -> Iterator[tuple[Split, Any]]:
-    """The splits in which the record lies, each with how it is read: those of the step; without its plan, the source
-    plans anew what it read between both checkpoints."""
+    """The splits in which the record lies, each with the ``recorded`` of its plan: the splits of the step, or, if the
+    plan of the step is not kept, splits of new plans for what was read between both checkpoints."""
     splits = location.splits()
     if splits is not None and location.step is not None:
         yield from ((split, location.step.recorded) for split in splits)
@@ -233,7 +234,7 @@ def _to_read(storage: Storage, source: Source, location: Furthest) -> Iterator[t
         try:
             plan = source.plan(SourceState(positions, part.recorded, index), Budget(_ROWS))
         except RetentionGap:
-            # Offsets need no plan, and a plan would have to begin with the first ones.
+            # Offsets need no plan, and a plan would begin with the first offsets, which are gone.
             yield Split(partition, (Span(0, positions[partition], end),)), part.recorded
             return
         planned = [split for split in plan.splits if split.partition == partition]

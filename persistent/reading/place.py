@@ -44,8 +44,8 @@ def place(storage: Storage, at: int | None = None) -> Place:
 
 
 def read_place(here: Place, read: Callable[[Place], T]) -> T:
-    """The result of ``read``, while the job may run. If files are collected meanwhile, find the place again as it was
-    requested, and read that."""
+    """The result of ``read``, while the job may run. If a file of the place is collected meanwhile, the requested
+    checkpoint (by default the newest) is looked up again, and read."""
     entries = [here.entry]
 
     def find() -> Entry:
