@@ -1,4 +1,4 @@
-"""Answers are what a project is made from: where records are, what they count for, and where results go."""
+"""Answers decide what a project is made of: where its records are, what they count for, and where its results go."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from persistent.clock import duration_ms
 from persistent.errors import InvalidPipeline
 
 SAMPLE: Final = "events.csv"
-"""The file of the records that are made for a project without any."""
+"""The file with sample records, for a project without records of its own."""
 WINDOWS: Final = {"minute": "1 min", "hour": "1 h", "day": "1 day"}
 SESSION: Final = "session"
 NO_WINDOW: Final = "none"
@@ -29,8 +29,8 @@ SINKS: Final = "files, sqlite, postgres:URL, kafka:HOST:PORT/TOPIC"
 
 @dataclass(frozen=True)
 class End:
-    """One end of a pipeline. ``kind``: "files", "kafka", and of a sink "sqlite", "postgres". ``path``: of the files, of
-    the database, or the topic; ``server``: where the topic is."""
+    """The source or the sink of a pipeline. ``kind``: "files" or "kafka"; a sink also "sqlite" or "postgres". ``path``:
+    the path of the files or of the database, or the topic; ``server``: where the topic is."""
 
     kind: str
     path: str
@@ -39,8 +39,8 @@ class End:
 
 @dataclass(frozen=True)
 class Field:
-    """A field of the records. ``type``: "str", "int", "float" or "bool", as Python calls them. ``empty``: whether some
-    records have none."""
+    """A field of the records. ``type``: "str", "int", "float" or "bool", as Python calls them. ``empty``: whether the
+    field is empty in some records."""
 
     name: str
     type: str
@@ -56,7 +56,7 @@ class WindowChoice:
 
     @property
     def ms(self) -> int:
-        """The length in milliseconds; of no window that of an hour, which spaces examples."""
+        """The length in milliseconds. Without a window, an hour, which only spaces the examples."""
         return duration_ms(self.length or WINDOWS["hour"], "window")
 
 
@@ -171,7 +171,7 @@ def check_holds(sink: End, window: WindowChoice, key: Field | None) -> None:
 
 
 def is_name(name: str) -> bool:
-    """Whether a field can be called so in Python, which reads composed letters only, and in every sink.
+    """Whether ``name`` can name a field in Python, which reads composed letters only, and a column in every sink.
 
     >>> is_name("größe"), is_name("Betrag (€)"), is_name("gro\\u0308ße")
     (True, False, False)

@@ -1,7 +1,7 @@
-"""A proposal says which columns of a file are likely to be its time, its key and its values, by its first records.
+"""A proposal says which columns of a file are likely its time, its key and its values, as its first records suggest.
 
-A reading is the options by which a source reads files as they are: what separates the fields of a CSV file, how its
-characters are written, and whether its fields have several lines. The first records show it.
+A reading is the options with which a source can read the files: the delimiter and the encoding of a CSV file, and
+whether its fields have several lines. The first records show which options these are.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ID_WORDS: Final = re.compile(r"(^|_)(id|nr|no|number|code|year|zip)(_|$)", re.I
 _TYPES: Final = {"string": "str", "large_string": "str", "int64": "int", "double": "float", "bool": "bool"}
 _CODE_WORDS: Final = re.compile(r"(^|_)(zip|zipcode|postcode|postal|plz|code|sku|ean|isbn)(_|$)", re.IGNORECASE)
 _FILES_MAX: Final = 8
-"""How many files are looked at for what the first one does not show."""
+"""How many CSV files are looked at for types that the first file does not show."""
 _NEARLY_ALL: Final = 0.9
 """The share of the values of a column that must be times."""
 _WHOLE: Final = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32"})
@@ -50,10 +50,10 @@ _WHOLE: Final = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32"
 
 @dataclass(frozen=True)
 class Proposal:
-    """``fields``: the columns that a project can be made with; ``others``: the rest, with the reason. ``times``: the
-    columns that hold times, the likeliest first, each with its unit; ``timeless``: how many records have none there.
-    ``key``, ``values``: names, or None. ``why_dead``: why the first dead record is one. ``reading``: the options with
-    which the source reads the files."""
+    """``fields``: the columns that a project can be made with; ``others``: the other columns, with their types.
+    ``times``: the columns that hold times, the likeliest first, each with its unit; ``timeless``: how many records have
+    no time in each. ``key``, ``values``: names, or None. ``why_dead``: why the first dead record is dead. ``reading``:
+    the options with which the source reads the files."""
 
     fields: dict[str, Field]
     others: dict[str, str]
@@ -68,7 +68,7 @@ class Proposal:
     reading: dict[str, Any] = field(default_factory=dict)
 
     def chosen(self, name: str, option: str) -> Field:
-        """A column by its name. InvalidPipeline if there is none that can be chosen."""
+        """The column of that name. InvalidPipeline if there is none, or a project cannot be made with it."""
         if name in self.fields:
             return self.fields[name]
         there = ", ".join(self.fields)
@@ -129,10 +129,10 @@ def _columns_of(files: Files, known_options: Mapping[str, str]) -> tuple[pa.Sche
 
 
 def _as_all_have_them(files: Files, columns: pa.Schema, reading: Mapping[str, Any]) -> pa.Schema:
-    """The columns of a first CSV file, as far as they fit some later files too; those of another format unchanged.
+    """The columns of the first CSV file, with types that fit some later files too; columns of another format unchanged.
 
-    A whole number is text if one begins with zeros, as a code does, or by its name; or if it is text in another file.
-    As a number ``01234`` and ``1234`` would be one.
+    A column of whole numbers becomes text if a value begins with a zero, if its name is that of a code, or if it is
+    text in another file: as numbers, the codes ``01234`` and ``1234`` would be equal.
     """
     listed = files.list()
     csv = [entry for entry in listed if format_name(files, entry) == "csv"]
@@ -153,7 +153,7 @@ def _as_all_have_them(files: Files, columns: pa.Schema, reading: Mapping[str, An
 
 
 def _wider(column: pa.Field, kinds: set[str], is_code: bool) -> pa.DataType:
-    """The type of a column that has such types in other files."""
+    """The type of ``column``, which has the types ``kinds`` in other files."""
     if not pa.types.is_integer(column.type):
         return column.type
     if is_code or _CODE_WORDS.search(column.name) or "string" in kinds:
@@ -164,8 +164,9 @@ def _wider(column: pa.Field, kinds: set[str], is_code: bool) -> pa.DataType:
 def _first(
     path: str, columns: pa.Schema, reading: dict[str, Any], *, typed: bool
 ) -> tuple[Records, dict[str, str | None], dict[str, int], dict[str, Any]]:
-    """The first records, as the source reads them, the columns that hold times in them, how many have none there, and
-    the options of the source. SourceError if no column does. ``typed``: the source would infer other columns."""
+    """The first records, as the source reads them; the columns that hold times; how many records have no time in each;
+    and the options of the source. SourceError if no column holds times. ``typed``: the source would infer other columns
+    than ``columns``."""
     able = [field.name for field in columns if _may_be_time(field.type)]
     schema = columns if typed else None
     read = {"timestamp": able[0], "timestamp_unit": "ms", "schema": schema} if able else {}
@@ -173,7 +174,7 @@ def _first(
     if records is not None and records.dead and _is_csv(path):
         longer = {**reading, "multiline": True}
         again = next(_read(FileSource(path, **read, **longer)), None)
-        # A quote that is not closed makes one record of good lines.
+        # With several lines a field, a quote that is not closed makes one record of many good lines.
         if again is not None and again.batch.num_rows > records.batch.num_rows and len(again.dead) < len(records.dead):
             records, reading = again, longer
     times, timeless = dict[str, str | None](), dict[str, int]()
@@ -207,7 +208,7 @@ def _without_times(path: str, columns: pa.Schema, records: Records | None) -> So
 
 
 def _old_in(batch: pa.RecordBatch) -> str | None:
-    """The first column that would be the time if its times were later."""
+    """The first column that would be the time if its times were later; None if there is none. Numbers do not count."""
     for name, column in zip(batch.schema.names, batch.columns):
         there = column.drop_null()
         if len(there) and not pa.types.is_integer(column.type) and _may_be_time(column.type):
@@ -218,7 +219,7 @@ def _old_in(batch: pa.RecordBatch) -> str | None:
 
 
 def _require_decoded(path: str, records: Records | None) -> None:
-    """SourceError if it is the records that cannot be decoded, rather than their times."""
+    """SourceError if most records cannot be decoded: then the records are at fault, rather than their times."""
     dead = () if records is None else records.dead
     if records is not None and len(dead) > records.batch.num_rows:
         count = "none" if not records.batch.num_rows else f"only {records.batch.num_rows:,}"
@@ -240,8 +241,8 @@ def _shown(batch: pa.RecordBatch) -> str:
 
 
 def _times_in(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None, int]]:
-    """The columns in which nearly every value that is there is a time since 1970, and each number one of these years;
-    the unit, and how many records have none there."""
+    """The columns in which nearly every value is a time since 1970 (a number: of the years 1990 to 2100), each with its
+    unit, and the number of records without a time in it. Empty values do not count against a column."""
     for name, column in zip(batch.schema.names, batch.columns):
         kind, there = column.type, column.drop_null()
         if not len(there) or not _may_be_time(kind):
@@ -263,8 +264,8 @@ def _may_be_time(kind: pa.DataType) -> bool:
 
 
 def _likelihood(name: str, batch: pa.RecordBatch, timeless: Mapping[str, int]) -> tuple[bool, bool, bool, bool, int]:
-    """Sorts the columns that may be the time: those that cannot be a mere number first, then those that most records
-    have, then those of a name."""
+    """The sort key of a column that may be the time. It prefers names that Python allows, then columns without numbers,
+    then columns with a time in nearly all records, then names such as "time" or "date", then the order of the file."""
     kind = batch.schema.field(name).type
     return (
         not is_name(name),
@@ -291,17 +292,17 @@ def _key_of(batch: pa.RecordBatch, fields: list[Field]) -> str | None:
 
 
 _TEXT_ENDINGS: Final = (".txt", ".tsv", ".tab")
-"""Of files that are CSV if they have records at all."""
+"""The endings of files that are read as CSV."""
 _SAMPLE_BYTES: Final = 64 * 1024
 _WINDOWS: Final = "cp1252"
 _LATIN: Final = "iso8859-1"
-"""In which every byte is a character."""
+"""In this encoding every byte is a character."""
 NAMED_DELIMITERS: Final = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
-"""As a shell can say them."""
+"""Delimiters by names that are easy to type in a shell."""
 
 
 def format_name(files: Files, listed: Listed) -> str:
-    """The format of a file by its name, of which a text is CSV. SourceError for another name."""
+    """The format of a file, by its name; a text file is CSV. SourceError if the name shows no format."""
     plain = listed.path.removesuffix(".gz").removesuffix(".zst").lower()
     if plain.endswith(_TEXT_ENDINGS):
         return "csv"
@@ -342,8 +343,8 @@ def _beginning(file: InputFile) -> bytes:
 
 
 def _encoding_of(text: bytes) -> str:
-    """UTF-8 if it may be; else that of Windows, if each byte is a character there, or Latin-1. UTF-16 is told by the
-    header."""
+    """The encoding of a CSV file by its first bytes: UTF-8 if they can be decoded by it, otherwise cp1252, otherwise
+    Latin-1. UTF-8 also for a text that begins as UTF-16 does: the error of its header then names UTF-16."""
     if text[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return UTF_8
     for encoding in (UTF_8, _WINDOWS):
