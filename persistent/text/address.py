@@ -25,7 +25,7 @@ class Endpoint:
 
 
 def address_of(text: str) -> Endpoint:
-    """The address in ``HOST:PORT``, ``[HOST]:PORT`` or ``PORT``, which is that of this machine. ValueError.
+    """The address in ``HOST:PORT``, ``[HOST]:PORT`` or ``PORT``, which means loopback. ValueError for another text.
 
     >>> address_of("127.0.0.1:9464"), address_of("[::1]:9464"), address_of("9464")
     (Endpoint(host='127.0.0.1', port=9464), Endpoint(host='::1', port=9464), Endpoint(host='127.0.0.1', port=9464))

@@ -42,8 +42,8 @@ def monoid_text(fingerprint: Any) -> str:
 
 
 def shown_text(fingerprint: Any) -> str:
-    """The monoid of a fingerprint for a reader: what no fingerprint holds, the number that HeavyHitters shows, is left
-    open.
+    """The monoid of a fingerprint for a reader. An ellipsis stands for the number of values that HeavyHitters shows,
+    which no fingerprint holds.
 
     >>> from monoids import HeavyHitters, record
     >>> shown_text(record(top=HeavyHitters(5, str)).fingerprint())
@@ -124,8 +124,8 @@ def _monoid_changes(before: Any, after: Any) -> list[str]:
 
 
 def _heavy_hitters_text(parameters: Mapping[str, Any]) -> str:
-    """The code that continues such a state. The fingerprint's ``k`` is the number tracked. The number shown is not part
-    of it: here it is the number that tracks as many by default."""
+    """The code of a HeavyHitters that continues such a state. ``k`` of the fingerprint is the number of tracked values.
+    The number of shown values is not in the fingerprint: the code has the one that tracks ``k`` by default."""
     track = parameters["k"]
     count = track if track < _TRACKED_LEAST else track // 100
     sizes = f"track={track}, width={parameters['width']}, depth={parameters['depth']}"
@@ -169,7 +169,7 @@ def _value_text(value: Any) -> str:
 
 
 class Described:
-    """What a fingerprint describes; a notebook shows it in the words of the user's code."""
+    """A thing with a fingerprint. A notebook shows it in the words of the user's code."""
 
     def fingerprint(self) -> dict[str, Any]:
         """Its description, as JSON values."""

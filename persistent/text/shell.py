@@ -1,4 +1,4 @@
-"""A word of a shell is how a command in a message names a place, so that it works as it stands there."""
+"""A shell word is a place as a command in a message names it, quoted so that the command can be copied and run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import shlex
 
 
 def shell_word(text: str) -> str:
-    """``text`` as one word of a shell: bare if it can be, otherwise in double quotes, which stand out in a command that
-    a message has in single ones.
+    """``text`` as one word of a shell: bare if possible, otherwise in double quotes, since a message has the command
+    itself in single quotes.
 
     >>> shell_word("s3://bucket/job"), shell_word("my job/checkpoint"), shell_word("a $5 job")
     ('s3://bucket/job', '"my job/checkpoint"', "'a $5 job'")

@@ -45,7 +45,7 @@ tea, minutes
 
 
 def _unbound(signature: inspect.Signature, count: int, named: Mapping[str, Any], is_method: bool) -> str:
-    """What is wrong with the values that are given by place, or not at all; empty if nothing is."""
+    """What is wrong: too many values by position (``count`` were given), or a missing option. Empty if nothing is."""
     options = [*signature.parameters.values()]
     by_place = [option for option in options if option.kind is not inspect.Parameter.KEYWORD_ONLY]
     if any(option.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for option in options):

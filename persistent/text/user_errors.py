@@ -1,5 +1,5 @@
-"""An error in user code as text: what was raised, in which of the user's lines, and for which message; and the errors
-of updates that are well formed and cannot be meant: time and value are swapped, or a mapping counts as 1."""
+"""An error in user code as text: what was raised, in which of the user's lines, and for which message. Also the errors
+of updates that are well formed but surely mistakes: time and value are swapped, or a mapping would count as 1."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _line(path: str, number: int) -> Line:
 
 
 def _path(code: CodeType, names: Mapping[str, Any]) -> str:
-    """The file of code. Cloudpickle takes it out of what it ships by value, and leaves it in the globals."""
+    """The file of ``code``. Cloudpickle removes it from code that it ships by value; the globals still name it."""
     return str(names.get("__file__", _SHIPPED)) if code.co_filename == _SHIPPED else code.co_filename
 
 
