@@ -59,7 +59,7 @@ def graph(job: Shown) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Known:
-    """The newest checkpoint, and what the last ones before it tell."""
+    """The newest checkpoint of a job, and what the last checkpoints before it tell of its rates and its clock."""
 
     shown: Shown
     manifest: Manifest
@@ -137,12 +137,12 @@ def _tag(level: str, text: str) -> dict[str, str]:
 
 
 def _node(id: str, kind: str, title: str, *facts: dict[str, Any] | None, **more: Any) -> Vertex:
-    """``more``: ``says``, a line below the title; ``tags``; ``parts``; ``view`` and ``query``: what tells more."""
+    """``more``: ``says``, a line below the title; ``tags``; ``parts``; ``view``, ``query``: the page with more."""
     return {"id": id, "kind": kind, "title": title, "facts": [fact for fact in facts if fact], "tags": [], **more}
 
 
 def _sources(checkpoint: _Known, name: str, part: SourcePart) -> Iterator[Vertex]:
-    """A source; of one that is made of two, the history and what follows it."""
+    """The node of a source. A source of two halves has a node for each: the history, and the live half after it."""
     halves = halves_of(part.kind, part.recorded, part.partitions)
     for number, (kind, recorded, partitions) in enumerate(halves):
         half = "" if SEAM not in part.recorded else (HISTORY, LIVE)[number]
@@ -187,7 +187,8 @@ def _seen(part: SourcePart) -> dict[str, Any] | None:
 
 
 def _unread(part: SourcePart, recorded: Mapping[str, Any], partitions: list[str], half: str) -> dict[str, Any]:
-    """How much is not read yet, as far as a checkpoint tells: files are listed before they are read."""
+    """How much of a source is not read yet. A checkpoint knows this of files alone: they are listed before they are
+    read."""
     if half == HISTORY and has_switched(part.recorded):
         return _fact("not read yet", "nothing", "text")
     if "root" not in recorded or len(partitions) != 1:

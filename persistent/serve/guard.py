@@ -1,8 +1,9 @@
 """The guard lets in who may look, and only to look: GET and HEAD, under the page's own name, with the token if there is
 one.
 
-- A page of another site can make a browser ask us under a name of its own (DNS rebinding). Its ``Host`` is not ours.
-- It can also send requests across sites. ``Sec-Fetch-Site`` says so, and data is refused to them.
+- A page of another site can make a browser ask this server under the name of that site (DNS rebinding). The guard
+  refuses a ``Host`` that is not one of the page's names.
+- Such a page can also send requests across sites. ``Sec-Fetch-Site`` marks them, and the guard refuses them data.
 - The token is compared in constant time. Given once in the URL, it moves into a cookie that scripts cannot read, and
   the URL forgets it.
 """

@@ -85,7 +85,7 @@ def verdicts(job: Shown, recent: Sequence[CheckpointFacts], at_ms: int) -> list[
 
 
 def brief(job: Shown) -> dict[str, Any]:
-    """A job in one line of the list of jobs; what is wrong, if it cannot be read."""
+    """The line of a job in the list of jobs. If the job cannot be read, the line says what is wrong."""
     try:
         look = job.look()
         facts, at_ms = job.facts(look.newest.manifest.id), wall_ms()

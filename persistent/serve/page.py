@@ -113,7 +113,7 @@ def _state(job: Shown, asked: Query) -> Any:
 
 
 def application(jobs: Mapping[str, Shown], guard: Guard | None = None) -> ASGIApp:
-    """The page of these jobs, behind a guard; by default that of loopback."""
+    """The application that shows these jobs, behind a guard; by default the guard of a page on loopback."""
     verifying: dict[str, Verifying] = {}
 
     def job(request: Request) -> Shown:
@@ -267,8 +267,8 @@ class Download:
 
 
 def download(job: Shown, wanted: Wanted, form: str) -> Download:
-    """The rows in a form: ``csv``, ``jsonl`` or ``parquet``. The first rows are read at once, so that what is wrong is
-    said in words rather than in a broken file."""
+    """The rows in a form: ``csv``, ``jsonl`` or ``parquet``. The first rows are read at once, so that an error
+    is answered in words, and not by a broken file."""
     if form not in _FORMS:
         raise InvalidPipeline(f"format={form!r}: choose one of {', '.join(_FORMS)}")
     media_type, pieces = _FORMS[form]
@@ -317,7 +317,7 @@ def _json_lines(first: pa.Table, tables: Iterator[pa.Table]) -> Iterator[bytes]:
 
 
 class _Pipe(io.RawIOBase):
-    """Takes what is written, and gives it away."""
+    """A file that keeps the bytes written to it, until ``taken`` returns them."""
 
     def __init__(self) -> None:
         self._held: list[bytes] = []

@@ -60,7 +60,7 @@ class PartlyLate:
     _looked: str = ""
     _names: tuple[str, ...] = ()
     _read: dict[str, Counts | None] = field(default_factory=dict)
-    """By file; None: it is damaged."""
+    """The counts of each file that was read; None for a damaged file."""
 
     def count(self, newest: Manifest) -> Partly:
         """The partly late records up to the checkpoint ``newest``, as far as their files are read. A call reads files

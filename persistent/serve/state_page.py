@@ -1,4 +1,4 @@
-"""A page of a state: some of its rows, in the order of their key groups or sorted; and why one is what it is."""
+"""A page of a state: some of its rows, in the order of their key groups or sorted; and what each run adds to a key."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def _runs(state: StateReading) -> tuple[Run, ...]:
 
 
 def _contribution(state: StateReading, run: Run) -> Mapping[str, Any]:
-    """The state as if this run were all of it."""
+    """The rows of the key as this run alone gives them."""
     part = structs.replace(state.manifest.nodes[state.node.id], runs=(run,))
     alone = structs.replace(state.manifest, nodes={**state.manifest.nodes, state.node.id: part})
     omitted = replace(state, omitted=[])

@@ -2,7 +2,8 @@
 memory.
 
 A page walks the key groups from a cursor, ``<group>.<rows to skip there>``, until it is full or its time is over; then
-it says how far it has come. Only a sorted page sees the whole state, so sorting is refused for large ones.
+it says how far it has come. Only a sorted page sees the whole state, so sorting is refused for large
+states.
 """
 
 from __future__ import annotations

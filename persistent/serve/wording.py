@@ -147,7 +147,7 @@ _CORRECTED_BY = {ACCUMULATE: "a new row", RETRACT: "a retraction and a new row"}
 
 
 def when_words(state: NodePart) -> str:
-    """When the results of a state are published, and how one that was published is corrected.
+    """When the results of a state are published, and how a published result is corrected.
 
     >>> when_words(NodePart({"window": {"size_ms": 1}})), when_words(NodePart({}, emit="early", late="retract"))
     ('when a window closes', 'early, and at the end of the input; corrected by a retraction and a new row')
@@ -172,7 +172,7 @@ def _correction(correction: Correction) -> dict[str, Any]:
 
 
 def cut(text: str, length_max: int) -> str:
-    """The text, or so much of it."""
+    """The text; if it is longer than ``length_max``, that much of it, and an ellipsis."""
     return text if len(text) <= length_max else f"{text[:length_max]}\N{HORIZONTAL ELLIPSIS}"
 
 
