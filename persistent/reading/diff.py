@@ -67,7 +67,7 @@ def diff(
     before: Place, after: Place, *, pipeline: Pipeline | None = None, limit: int = 100, name: str | None = None
 ) -> Diff:
     """What changed from one place to another. With the pipeline, also up to ``limit`` keys and windows whose values
-    differ, compared shard by shard in bounded memory. ``name``: of a task with several states, which one.
+    differ, compared shard by shard in bounded memory. ``name``: the state, if the task has several.
 
     The job can run meanwhile: if a newest checkpoint is collected before it is read, the next newest replaces it.
     """
@@ -238,7 +238,7 @@ def _kinds(node: Node, before: pa.Table, after: pa.Table, ours: Integers, theirs
 
 
 def _is_part(names: Sequence[str], gone: pa.Table, after: pa.Table) -> Mask:
-    """Whether each of these sessions begins within a session of its key in ``after``."""
+    """Whether each session of ``gone`` begins within a session of the same key in ``after``."""
     both = pa.concat_tables([after.select(names), gone.select(names)], promote_options="permissive")
     keys = np.zeros(len(after) + len(gone), np.int64)
     for name in names:
@@ -261,7 +261,7 @@ def _times(table: pa.Table, name: str) -> Integers:
 def _aligned(nodes: tuple[Node, Node], before: pa.Table, after: pa.Table) -> tuple[Integers, Integers]:
     """The row of each key and window in either table; -1 where it is missing.
 
-    Each table has each key once: so the sum over its row numbers, counted from one, is the row.
+    A table has each key and window once, so the sum of their row numbers, counted from one, is the row.
     """
     names, windows = key_names(nodes[0].task), [node.state.window for node in nodes]
     whole = pa.concat_tables([before.select(names), after.select(names)], promote_options="permissive")

@@ -63,7 +63,7 @@ def export(
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Exported:
     """Write the state of a checkpoint, by default the newest, into an empty folder, in files of about ``file_bytes``
-    before compression, however large the state. ``name``: of a task with several states, which one.
+    before compression, however large the state. ``name``: the state, if the task has several.
 
     The footer of each file describes it: ``persistent.job``, ``persistent.checkpoint``, ``persistent.clock_ms`` and
     more. ``_export.json`` is written last: an export with it is complete. ``on_progress`` receives the rows written and

@@ -98,8 +98,8 @@ def _spans_text(spans: list[Span]) -> str:
 
 
 def furthest(storage: Storage, newest: Manifest, read: ReadById | None = None) -> Furthest | None:
-    """The furthest record of a job; None if it has counted none. ``read``: a kept manifest by its id, as by
-    ``Log.read``; a few of them are read."""
+    """The furthest record of a job; None if it has counted none. ``read``: gives a kept manifest by its id,
+    as ``Log.read`` does; a few manifests are read."""
     log = Log(storage)
     read = (lambda id: log.read(id).manifest) if read is None else read
     known = [(at, name, partition) for name, part in newest.sources.items() for partition, at in part.largest.items()]

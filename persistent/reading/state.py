@@ -38,7 +38,7 @@ def state_table(
     """The folded state as an Arrow table in output columns. A state with windows shows every open window that holds
     records.
 
-    ``name``: of a task with several states, which one. ``at``: the state of that kept checkpoint. ``as_of``: the state
+    ``name``: the state, if the task has several. ``at``: the state of that kept checkpoint. ``as_of``: the state
     before that clock. ``key``: only this key, a value or a tuple of values (``(None,)`` is the null key); this reads
     little more than the key's slice of the runs. ``window``: only the window that starts then. Times are ms since the
     epoch, datetimes or ISO 8601.
