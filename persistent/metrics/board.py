@@ -40,7 +40,7 @@ def _records(manifest: Manifest, now_ms: int) -> Values:
 
 
 def _accounts(manifest: Manifest) -> dict[str, Account]:
-    """The account of each source. All states have read the same records, so theirs are equal."""
+    """The account of each source. All states have read the same records, so their accounts are equal."""
     return {name: sum(accounts.values(), Account()) for name, accounts in manifest.inputs.items()}
 
 
@@ -129,7 +129,7 @@ _TIMED: Mapping[str, str] = {"step.duration": "seconds", "commit.duration": "com
 
 @dataclass(frozen=True)
 class Durations:
-    """How many values of a histogram are in each bucket, and beyond the last; and their sum."""
+    """How many values of a histogram are in each bucket, and above the last bound; and the sum of the values."""
 
     counts: tuple[int, ...] = (0,) * (len(BOUNDS_SECONDS) + 1)
     total_seconds: float = 0.0
@@ -168,9 +168,9 @@ class Readout:
 
 
 class Board:
-    """Is an ``Observer`` of each run of one pipeline in this process, one run at a time.
+    """An ``Observer`` of the runs of one pipeline in this process, one run at a time.
 
-    ``pipeline``: its name. ``record``: told each value of a histogram.
+    ``pipeline``: the name of the pipeline. ``record``: called with each value of a histogram.
     """
 
     def __init__(self, pipeline: str, record: Recorder | None = None) -> None:

@@ -18,7 +18,7 @@ logger = logging.getLogger("persistent.metrics")
 
 class PrometheusMetrics:
     """Shows the figures of runs to Prometheus: on ``address``, HOST:PORT, while a run lasts (port 0: a free one, which
-    ``url`` tells), or in your ``registry``. ``on_open`` is told the URL; by default the log is.
+    ``url`` tells), or in your ``registry``. ``on_open``: called with the URL; by default the log has it.
 
     A scrape reads what the last step left, in a thread of its own; no step waits for it. Give the same value to several
     pipelines of one process, and one endpoint shows them all. ``pip install 'persistent-monoids[prometheus]'``.
@@ -67,7 +67,7 @@ class PrometheusMetrics:
         return board
 
     def close(self, board: Board) -> None:
-        """A run has ended; the endpoint ends with the last of them."""
+        """A run has ended. The endpoint closes when the last run ends."""
         board.close()
         with self._lock:
             self._open -= 1
