@@ -67,7 +67,7 @@ def _as_text(value: pa.Scalar) -> Any:
 
 
 def instant(count: int, unit: str, digits: int | None = None) -> str:
-    """A count of units since 1970 as ISO 8601. ``digits``: of the fraction; by default those that Python shows.
+    """A count of units since 1970 as ISO 8601. ``digits``: of the fraction; by default as many as Python shows.
 
     >>> instant(253_402_300_800_000_000, "us"), instant(-(2**63), "us"), instant(1, "ms", 3)
     ('10000-01-01T00:00:00', '-290308-12-21T19:59:05.224192', '1970-01-01T00:00:00.001')
