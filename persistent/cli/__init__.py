@@ -38,7 +38,7 @@ COMMANDS: Final = {
     "compact": ("operate.compact_command", "Fold all runs of a state into as few as possible."),
     "correct": (
         "operate.correct_command",
-        "Correct the state, or each of several, by the records of files, once for each NAME.",
+        "Add the records of a file to the state, or take them out; of several states, each. A NAME is applied once.",
     ),
     "merge": ("operate.merge_command", "Merge two jobs over different sources into one."),
     "doctor": ("check.doctor", "Test whether checkpoints can be committed to a store."),
