@@ -110,14 +110,14 @@ def _inside(rows: GroupSums, times: Integers, lives: GroupSums) -> Mask:
     numbers = np.full(len(lives), -1)
     numbers[there] = here
     starts, lasts, *_ = table.flat()
-    owner, own = table.spread(numbers), points.spread(np.arange(len(rows)))
-    owners, moments = np.concatenate((owner, own)), np.concatenate((starts, times))
+    owner, point_owner = table.spread(numbers), points.spread(np.arange(len(rows)))
+    owners, moments = np.concatenate((owner, point_owner)), np.concatenate((starts, times))
     is_time = np.arange(len(owners)) >= len(owner)
     order = np.lexsort((is_time, moments, owners))
     # The life that has begun last before each time, in the order of keys.
     begun = np.maximum.accumulate(np.where(is_time[order], -1, np.arange(len(order))))
     ends = np.concatenate((lasts, times))[order]
     inside = (begun >= 0) & (owners[order][begun] == owners[order]) & (ends[begun] >= moments[order])
-    found = np.empty(len(order), bool)
-    found[order] = inside
-    return found[len(owner) :]
+    is_inside = np.empty(len(order), bool)
+    is_inside[order] = inside
+    return is_inside[len(owner) :]

@@ -80,8 +80,8 @@ class Form:
         if self.schema is None:
             return []
         whole = self.file(path, None)
-        found = whole.schema(whole.plan(SourceState({}), Budget(_ROWS, ends=True)).recorded)
-        return sorted({*found.names} - {*self.schema.names, self.timestamp})
+        file_schema = whole.schema(whole.plan(SourceState({}), Budget(_ROWS, ends=True)).recorded)
+        return sorted({*file_schema.names} - {*self.schema.names, self.timestamp})
 
     def rows(self, rows: Any) -> tuple[MemorySource, Mapping[str, Any]]:
         """Mappings, or an Arrow table, and the record to read them by: each column that the sources have is of their
@@ -89,10 +89,10 @@ class Form:
         source = MemorySource(rows, timestamp=self.timestamp, timestamp_unit=self.timestamp_unit)
         if self.schema is None or not len(rows):
             return source, {}
-        record, known = source.plan(SourceState({}), Budget(_ROWS)).recorded, {one.name: one for one in self.schema}
+        record, known = source.plan(SourceState({}), Budget(_ROWS)).recorded, dict(zip(self.schema.names, self.schema))
         columns = [
-            known[own.name] if own.name in known and _fits(rows, known[own.name], own.type) else own
-            for own in from_json(record["schema"])
+            known[column.name] if column.name in known and _fits(rows, known[column.name], column.type) else column
+            for column in from_json(record["schema"])
         ]
         return source, {**record, "schema": to_json(pa.schema(columns))}
 
@@ -102,33 +102,34 @@ def _is_other(path: str) -> bool:
     return path.removesuffix(".gz").removesuffix(".zst").endswith(_OTHERS)
 
 
-def _fits(rows: Any, column: pa.Field, own: pa.DataType) -> bool:
-    """Whether the values of a column, of a type of their ``own``, are all of the type of the column."""
-    if widens(own, column.type) or (pa.types.is_integer(own) and pa.types.is_floating(column.type)):
+def _fits(rows: Any, column: pa.Field, kind: pa.DataType) -> bool:
+    """Whether the rows' values of this ``kind`` go into the sources' ``column``: its type holds every such value, or is
+    floating while they are integers, or all of them are null."""
+    if widens(kind, column.type) or (pa.types.is_integer(kind) and pa.types.is_floating(column.type)):
         return True
     if isinstance(rows, pa.Table):
         return bool(rows.column(column.name).null_count == len(rows))
     return all(row.get(column.name) is None for row in rows)
 
 
-def given_records(option: str, given: Any, form: Form | None) -> Given:
+def given_records(option: str, value: Any, form: Form | None) -> Given:
     """The records in an option: a path, mappings, messages, an Arrow table, or a source that is read whole. ``form``:
     that of the sources of the pipeline, if they agree. InvalidPipeline for anything else, Refused for a record that
     cannot be read."""
-    is_list = isinstance(given, list | tuple)
-    if given is None or (is_list and not given):
+    is_list = isinstance(value, list | tuple)
+    if value is None or (is_list and not value):
         return Given(option)
-    if is_list and all(isinstance(one, Message) for one in given):
-        rows = [{**one.value, _TIME: one.timestamp} for one in given]
+    if is_list and all(isinstance(message, Message) for message in value):
+        rows = [{**message.value, _TIME: message.timestamp} for message in value]
         return _without_time(_read(option, MemorySource(rows, timestamp=_TIME)))
-    if isinstance(given, MemorySource | FileSource):
-        return _read(option, given)
-    is_path = isinstance(given, str | os.PathLike)
-    are_rows = isinstance(given, pa.Table) or (is_list and all(isinstance(one, Mapping) for one in given))
+    if isinstance(value, MemorySource | FileSource):
+        return _read(option, value)
+    is_path = isinstance(value, str | os.PathLike)
+    are_rows = isinstance(value, pa.Table) or (is_list and all(isinstance(row, Mapping) for row in value))
     if not is_path and not are_rows:
         raise InvalidPipeline(
             f"{option}= takes the path of a file, a list of mappings or of messages, an Arrow table, a MemorySource or "
-            f"a FileSource, not {type(given).__name__}{' of something else' if is_list else ''}"
+            f"a FileSource, not {type(value).__name__}{' of something else' if is_list else ''}"
         )
     if form is None:
         example = 'FileSource(path, timestamp="ts")' if is_path else 'MemorySource(rows, timestamp="ts")'
@@ -138,9 +139,9 @@ def given_records(option: str, given: Any, form: Form | None) -> Given:
             "gone back to a clock"
         )
     if not is_path:
-        return _read(option, *form.rows(given))
-    found, path = _read(option, form.file(os.fspath(given), form.schema)), os.fspath(given)
-    nulls = {name for part in found.parts for name in part.batch.schema.names if part.batch.column(name).null_count}
+        return _read(option, *form.rows(value))
+    records, path = _read(option, form.file(os.fspath(value), form.schema)), os.fspath(value)
+    nulls = {name for part in records.parts for name in part.batch.schema.names if part.batch.column(name).null_count}
     for name in form.folders:
         if name in nulls:
             raise Refused(
@@ -153,18 +154,18 @@ def given_records(option: str, given: Any, form: Form | None) -> Given:
             f"{min(nulls)!r}. If that is what it is called there, correct its name; otherwise leave the field out. "
             f"{NOTHING}"
         )
-    return found
+    return records
 
 
-def digest(*given: Given) -> str:
+def digest(*options: Given) -> str:
     """The hash of records, by which a correction that comes again is recognised."""
-    found = hashlib.sha256()
-    for one in given:
-        for part in one.parts:
-            found.update(json.dumps([one.option, part.timestamps.tolist()]).encode())
+    sha256 = hashlib.sha256()
+    for records in options:
+        for part in records.parts:
+            sha256.update(json.dumps([records.option, part.timestamps.tolist()]).encode())
             for lines in json_rows(pa.Table.from_batches([part.batch])) if part.batch.num_columns else ():
-                found.update(b"\n".join(lines))
-    return found.hexdigest()
+                sha256.update(b"\n".join(lines))
+    return sha256.hexdigest()
 
 
 def _read(option: str, source: MemorySource | FileSource, record: Mapping[str, Any] | None = None) -> Given:
@@ -172,9 +173,9 @@ def _read(option: str, source: MemorySource | FileSource, record: Mapping[str, A
     parts: list[Records] = []
     schema = pa.schema([])
     try:
-        for part, found in _parts(option, source, record or {}):
+        for part, columns in _parts(option, source, record or {}):
             parts.append(part)
-            schema = found
+            schema = columns
     except SourceError as error:
         fault, file = fault_of(str(error)), isinstance(source, FileSource)
         remedy = "Correct the file or its path, and give it again. " if file and fault != str(error) else ""
@@ -189,7 +190,7 @@ def _parts(
     state = SourceState({}, recorded=record)
     while (plan := source.plan(state, Budget(_ROWS, ends=True))).splits:
         schema = source.schema(plan.recorded)
-        tables = [one for one in (state.index, plan.appended) if one is not None]
+        tables = [table for table in (state.index, plan.appended) if table is not None]
         index = pa.concat_tables(tables, promote_options="default") if tables else None
         for split in plan.splits:
             for part in source.read(split, plan.recorded):
@@ -211,8 +212,8 @@ def record_text(part: Records, row: int) -> str:
     return f"the record {str(values)[:_SHOWN_MAX]}"
 
 
-def _without_time(given: Given) -> Given:
+def _without_time(records: Given) -> Given:
     """The records of messages, without the column of their times."""
-    schema = pa.schema([column for column in given.schema if column.name != _TIME])
-    parts = [replace(part, batch=part.batch.select(schema.names)) for part in given.parts]
-    return replace(given, parts=tuple(parts), schema=schema)
+    schema = pa.schema([column for column in records.schema if column.name != _TIME])
+    parts = [replace(part, batch=part.batch.select(schema.names)) for part in records.parts]
+    return replace(records, parts=tuple(parts), schema=schema)

@@ -65,16 +65,16 @@ def corrected_rows(
 ) -> CorrectedRows:
     """The rows that correct the states. ``judged``: by the name of each state in the checkpoint. ``limit``: which
     timestamps are dead. Refused, UserCodeError if a record cannot count, with what to do."""
-    one, other = _sums(job, judged, limit, added), _sums(job, judged, limit, removed)
-    found = CorrectedRows({}, one.refused | other.refused)
+    additions, removals = _sums(job, judged, limit, added), _sums(job, judged, limit, removed)
+    corrected = CorrectedRows({}, additions.refused | removals.refused)
     for id, node in job.nodes.items():
-        parts = [one.rows[id]] if id in one.rows else []
-        if id in other.rows:
-            parts.append(_taken_out(node, other.rows[id]))
+        parts = [additions.rows[id]] if id in additions.rows else []
+        if id in removals.rows:
+            parts.append(_taken_out(node, removals.rows[id]))
         if parts:
             with monoid_errors(node.task, id):
-                found.rows[id] = fold(node.state.monoid, parts, node.state.panes.step)
-    return found
+                corrected.rows[id] = fold(node.state.monoid, parts, node.state.panes.step)
+    return corrected
 
 
 def _taken_out(node: Node, rows: GroupSums) -> GroupSums:
@@ -96,41 +96,41 @@ def _taken_out(node: Node, rows: GroupSums) -> GroupSums:
     return with_values(node.state.monoid, rows, inverse)
 
 
-def _sums(job: Job, judged: Mapping[str, Judged], limit: TimeLimit, given: Given) -> CorrectedRows:
+def _sums(job: Job, judged: Mapping[str, Judged], limit: TimeLimit, records: Given) -> CorrectedRows:
     """The sums of the updates of the task for these records."""
-    if not given.parts:
+    if not records.parts:
         return CorrectedRows()
-    check_key(job.task, given.schema)
+    check_key(job.task, records.schema)
     nodes, refused, late = job.nodes, set[str](), list[Late]()
-    adds, drops = given.option == "add", len(nodes) > 1
-    each = {one.name: _delta_of(one, judged[id], limit, drops=drops, adds=adds) for id, one in nodes.items()}
+    adds, drops = records.option == "add", len(nodes) > 1
+    each = {node.name: _delta_of(node, judged[id], limit, drops=drops, adds=adds) for id, node in nodes.items()}
     deltas = Deltas(each, named=job.named)
     key_of = key_columns(job.task)
-    for part in given.parts:
-        _check_alive(given.option, part, limit)
-        refused |= _refusing(nodes, judged, given.option, part)
+    for part in records.parts:
+        _check_alive(records.option, part, limit)
+        refused |= _refusing(nodes, judged, records.option, part)
         late += _late_of_all(nodes, judged, part)
         failures: list[TaskFailure] = []
-        batch = Batch(part.batch, part.timestamps, given.option, part.ordinal, part.offsets, key_of)
+        batch = Batch(part.batch, part.timestamps, records.option, part.ordinal, part.offsets, key_of)
         with monoid_errors(job.task):
             process(job.task, deltas, batch, failures, stop=True)
         if failures:
-            raise UserCodeError(f"{given.option}=: {failures[0].text('')}. {NOTHING}") from failures[0].error
+            raise UserCodeError(f"{records.option}=: {failures[0].text('')}. {NOTHING}") from failures[0].error
         for name, noted in deltas.noted().items():
             if len(nodes) == 1:
-                _refuse_partly(given.option, part, noted, max(one.final for one in judged.values()))
+                _refuse_partly(records.option, part, noted, max(state.final for state in judged.values()))
             refused.add(name)
-    return _taken(nodes, judged, given, deltas, refused, late)
+    return _taken(nodes, judged, records, deltas, refused, late)
 
 
 def _late_of_all(nodes: Mapping[str, Node], judged: Mapping[str, Judged], part: Records) -> list[Late]:
     """The records that a step would set aside, as no state takes one of that time, where some have lives. A life that
     lasts can take one of them yet."""
-    if all(one.state.time_to_live is None for one in nodes.values()):
+    if all(node.state.time_to_live is None for node in nodes.values()):
         return []
     times, late = part.timestamps, np.ones(len(part.timestamps), bool)
-    for id, one in nodes.items():
-        judge, final = one.state.time_to_live or one.state.window, judged[id].final
+    for id, node in nodes.items():
+        judge, final = node.state.time_to_live or node.state.window, judged[id].final
         late = late & (judge.late(times, final)[0] if judge is not None else False)
     return [(int(times[row]), record_text(part, row)) for row in np.flatnonzero(late).tolist()]
 
@@ -155,14 +155,14 @@ def _check_alive(option: str, part: Records, limit: TimeLimit) -> None:
 def _refusing(nodes: Mapping[str, Node], judged: Mapping[str, Judged], option: str, part: Records) -> set[str]:
     """The names of the states with windows that refuse records, or of which a window of one is final. Refused for a
     record that no state takes; the first one is named. What has lives is judged by them."""
-    times, found = part.timestamps, dict[str, tuple[Any, Any]]()
-    for id, one in nodes.items():
-        if one.state.window is not None:
-            found[id] = one.state.window.late(times, judged[id].final)
-    if len(found) == len(nodes):
-        late = np.all([late | partly if len(nodes) == 1 else late for late, partly in found.values()], axis=0)
+    times, refused = part.timestamps, dict[str, tuple[Any, Any]]()
+    for id, node in nodes.items():
+        if node.state.window is not None:
+            refused[id] = node.state.window.late(times, judged[id].final)
+    if len(refused) == len(nodes):
+        late = np.all([late | partly if len(nodes) == 1 else late for late, partly in refused.values()], axis=0)
         for row in np.flatnonzero(late)[:1].tolist():
-            final = min(judged[id].final for id in found)
+            final = min(judged[id].final for id in refused)
             whose = "a window" if len(nodes) == 1 else "windows of every state"
             verb = "that is final: windows that" if len(nodes) == 1 else "that are final: those that"
             raise Refused(
@@ -170,7 +170,7 @@ def _refusing(nodes: Mapping[str, Node], judged: Mapping[str, Judged], option: s
                 f"{utc_text(final)} have left the state, and what was published of them stays. Omit it; "
                 f"allowed_lateness= keeps windows that close from now on for longer; {_ANEW}. {NOTHING}"
             )
-    return {nodes[id].name for id, (late, partly) in found.items() if (late | partly).any()}
+    return {nodes[id].name for id, (late, partly) in refused.items() if (late | partly).any()}
 
 
 def _refuse_partly(option: str, part: Records, noted: Any, final: int) -> None:
@@ -187,39 +187,39 @@ def _refuse_partly(option: str, part: Records, noted: Any, final: int) -> None:
 def _taken(
     nodes: Mapping[str, Node],
     judged: Mapping[str, Judged],
-    given: Given,
+    records: Given,
     deltas: Deltas,
     refused: set[str],
     late: Sequence[Late],
 ) -> CorrectedRows:
     """The updates that the states take. Refused if one comes too late for its key and no other state takes it, or if
     no life takes an update at the time of one of the ``late`` records."""
-    found, points = CorrectedRows({}, set(refused)), list[Points]()
-    for id, one in nodes.items():
-        with monoid_errors(one.task, id):
-            rows = deltas[one.name].rows()
+    corrected, points = CorrectedRows({}, set(refused)), list[Points]()
+    for id, node in nodes.items():
+        with monoid_errors(node.task, id):
+            rows = deltas[node.name].rows()
         if rows is None or not len(rows):
             continue
-        if one.state.time_to_live is not None:
+        if node.state.time_to_live is not None:
             runs, final = judged[id].runs, judged[id].final
-            points.append(judged_points(one, runs, final, rows, adds=given.option == "add"))
+            points.append(judged_points(node, runs, final, rows, adds=records.option == "add"))
             joined = points[-1].joined()
-            found.refused |= set() if points[-1].taken.all() else {one.name}
+            corrected.refused |= set() if points[-1].taken.all() else {node.name}
             if joined is None:
                 continue
             rows = joined
-        found.rows[id] = rows
-    windows = {id: one for id, one in nodes.items() if one.state.time_to_live is None}
-    for one_ in points:
-        _check_taken_elsewhere(windows, judged, given.option, one_, points)
-    lasting = {int(time) for one_ in points for time in one_.times[one_.taken]}
+        corrected.rows[id] = rows
+    windows = {id: node for id, node in nodes.items() if node.state.time_to_live is None}
+    for updates in points:
+        _check_taken_elsewhere(windows, judged, records.option, updates, points)
+    lasting = {int(time) for updates in points for time in updates.times[updates.taken]}
     for time, record in late:
         if time not in lasting:
             raise Refused(
-                f"{given.option}=: {record}, at {utc_text(time)}, is late in every state of the task. Omit it; "
+                f"{records.option}=: {record}, at {utc_text(time)}, is late in every state of the task. Omit it; "
                 f"allowed_lateness= and a longer ttl= take more; {_ANEW}. {NOTHING}"
             )
-    return found
+    return corrected
 
 
 def _check_taken_elsewhere(
@@ -227,11 +227,11 @@ def _check_taken_elsewhere(
 ) -> None:
     """Refused for a point that no other state takes; the first one is named."""
     left = ~points.taken
-    for id, one in others.items():
-        window, nothing = one.state.window, np.zeros(len(left), bool)
+    for id, node in others.items():
+        window, nothing = node.state.window, np.zeros(len(left), bool)
         left = left & (nothing if window is None else window.late(points.times, judged[id].final)[0])
-    for other in all_:
-        left = left & ~np.isin(points.places(), other.places()[other.taken])
+    for updates in all_:
+        left = left & ~np.isin(points.places(), updates.places()[updates.taken])
     for place in np.flatnonzero(left)[:1].tolist():
         fault = points.refused_text(place, judged[points.node.id].final, adds=option == "add")
         raise Refused(

@@ -140,14 +140,14 @@ class Duplicates:
         """The seen numbers of each key, and its latest timestamp: of all, and of the committed state alone."""
         count = len(hashes)
         latest = np.full(count, _NONE, np.int64)
-        found = [_found(part, keys, hashes, self._before.horizon) for part in self._committed(hashes)]
-        for _, owners, times in found:
+        state_rows = [_found(part, keys, hashes, self._before.horizon) for part in self._committed(hashes)]
+        for _, owners, times in state_rows:
             np.maximum.at(latest, owners, times)
         committed = latest.copy()
-        others = [_found(part, keys, hashes, self._before.horizon) for part in (*self._before.also, *self._own)]
-        for _, owners, times in others:
+        split_rows = [_found(part, keys, hashes, self._before.horizon) for part in (*self._before.also, *self._own)]
+        for _, owners, times in split_rows:
             np.maximum.at(latest, owners, times)
-        parts = [(table, owners) for table, owners, _ in (*found, *others) if len(owners)]
+        parts = [(table, owners) for table, owners, _ in (*state_rows, *split_rows) if len(owners)]
         if not parts:
             none = np.zeros(0, np.int64)
             return Ragged.of(np.zeros(count, np.int64), (none, none)), latest, committed
@@ -164,14 +164,14 @@ class Duplicates:
         old, again = (np.flatnonzero(fates == fate) for fate in (Fate.TOO_OLD, Fate.USED_AGAIN))
         if not len(old) and not len(again):
             return
-        found = codes[np.concatenate((old, again, again))]
+        doubtful_codes = codes[np.concatenate((old, again, again))]
         if self._dedupe.by_ids:
-            self._doubtful.append(SeenSpan.of_ids(hashes[found]))
+            self._doubtful.append(SeenSpan.of_ids(hashes[doubtful_codes]))
             return
         any_number = [np.full(len(again), number, np.int64) for number in (-(2**63), 2**63 - 1)]
         none = np.zeros(len(hashes), np.int64)
         reaching = np.concatenate((numbers[old], *any_number))
-        self._doubtful.append(SeenSpan.of(found, hashes, reaching, none[found], none))
+        self._doubtful.append(SeenSpan.of(doubtful_codes, hashes, reaching, none[doubtful_codes], none))
 
     def _committed(self, hashes: Words) -> list[GroupSums]:
         return list(self._cache.parts(self._storage, self._before, hashes))
@@ -187,19 +187,19 @@ class Duplicates:
             self._own.append(self._grouped(codes, keys, numbers, times))
         if len(self._own) > _FOLD_PARTS:
             self._own = [fold(seen_monoid(), self._own, step)]
-        found = SeenSpan.of_ids(hashes[codes]) if self._dedupe.by_ids else None
-        self._spans.append(found or SeenSpan.of(codes, hashes, numbers, times, old))
+        span = SeenSpan.of_ids(hashes[codes]) if self._dedupe.by_ids else None
+        self._spans.append(span or SeenSpan.of(codes, hashes, numbers, times, old))
 
     def _grouped(self, codes: Integers, keys: tuple[pa.Array, ...], numbers: Integers, times: Integers) -> GroupSums:
         """The ranges of these numbers, and their latest timestamps, by key and pane."""
         step = self._before.pane_ms
         starts, panes = _distinct(times // step)
-        held, segments = _distinct(codes * len(starts) + panes)
-        ranges = united(Ragged.singles((numbers, numbers)), segments, len(held))
-        latest = np.full(len(held), _NONE, np.int64)
+        cells, segments = _distinct(codes * len(starts) + panes)
+        ranges = united(Ragged.singles((numbers, numbers)), segments, len(cells))
+        latest = np.full(len(cells), _NONE, np.int64)
         np.maximum.at(latest, segments, times)
-        of_key, of_pane = held // len(starts), starts[held % len(starts)] * step
-        columns = (ranges, latest, np.broadcast_to(np.True_, len(held)))
+        of_key, of_pane = cells // len(starts), starts[cells % len(starts)] * step
+        columns = (ranges, latest, np.broadcast_to(np.True_, len(cells)))
         return group_by(seen_monoid(), [key.take(pa.array(of_key)) for key in keys], of_pane, columns, step)
 
 
@@ -277,10 +277,10 @@ def _distinct(values: Integers) -> tuple[Integers, Integers]:
     """The distinct values, ascending, and the place of each value among them. Dense values are not sorted."""
     low, high = int(values.min()), int(values.max())
     if fits_cells(high - low + 1, len(values)):
-        _, held = cell_counts(values - low, high - low + 1)
-        return held + low, cell_ranks(values - low, high - low + 1, held)
-    found, places = np.unique(values, return_inverse=True)
-    return found, places.astype(np.int64)
+        _, cells = cell_counts(values - low, high - low + 1)
+        return cells + low, cell_ranks(values - low, high - low + 1, cells)
+    distinct, places = np.unique(values, return_inverse=True)
+    return distinct, places.astype(np.int64)
 
 
 def _by_hash(codes: Integers, keys: tuple[pa.Array, ...]) -> tuple[Words, tuple[Integers, tuple[pa.Array, ...]]]:
@@ -301,9 +301,9 @@ def _found(
     owners = np.repeat(np.arange(len(hashes)), counts)
     rows = np.arange(len(owners)) + np.repeat(lows - (np.cumsum(counts) - counts), counts)
     kept = part.panes[rows] >= horizon
-    for mine, theirs in zip(keys, part.keys, strict=True):
+    for column, part_column in zip(keys, part.keys, strict=True):
         # Different keys can have the same hash.
-        kept &= null_safe_equal(mine.take(pa.array(owners)), theirs.take(pa.array(rows)))
+        kept &= null_safe_equal(column.take(pa.array(owners)), part_column.take(pa.array(rows)))
     if not kept.all():
         owners, rows = owners[kept], rows[kept]
     return numbers_of(part)[rows], owners, latest_of(part)[rows]

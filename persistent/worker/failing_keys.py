@@ -137,19 +137,19 @@ def stage_failing_keys(node: Node, attempt: Attempt, failing: Sequence[FailingKe
     if not failing:
         return None
     names, rows = key_names(node.task), len(failing)
-    found = aside_rows(
+    letters = aside_rows(
         rows,
         partition="",
         file="",
-        timestamp=[one.window[0] if one.window else None for one in failing],
+        timestamp=[key.window[0] if key.window else None for key in failing],
         reason=[
-            f"{'no result for' if one.result is None else 'not published:'} {one.text(names)}{of_state(node)}"
-            for one in failing
+            f"{'no result for' if key.result is None else 'not published:'} {key.text(names)}{of_state(node)}"
+            for key in failing
         ],
         checkpoint=attempt.id,
-        data=[_facts(one, names) for one in failing],
+        data=[_facts(key, names) for key in failing],
     )
-    return write_table(node.storage, node.folder, attempt, pa.Table.from_batches([found]))
+    return write_table(node.storage, node.folder, attempt, pa.Table.from_batches([letters]))
 
 
 def _facts(failing: FailingKey, names: Sequence[str]) -> bytes:

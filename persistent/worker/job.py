@@ -95,7 +95,7 @@ class Job:
         nodes = {}
         for name, state in self.states.items():
             id = node_name(self.task, name)
-            sinks = {sink: one for sink, one in self.sinks.items() if self.takes.get(sink, STATE) == name}
+            sinks = {sink: instance for sink, instance in self.sinks.items() if self.takes.get(sink, STATE) == name}
             nodes[id] = Node(id, self.task, state, self.storage, sinks, self.dead_letters)
         return nodes
 
@@ -114,7 +114,7 @@ class Job:
 
     def in_zones(self, zones: Mapping[str, Zone | None]) -> Job:
         """The same job, whose windows are by these rules of their zone, for each node."""
-        return replace(self, states={one.name: one.in_zone(zones.get(id)).state for id, one in self.nodes.items()})
+        return replace(self, states={node.name: node.in_zone(zones.get(id)).state for id, node in self.nodes.items()})
 
     @property
     def folder(self) -> str:
@@ -239,7 +239,7 @@ class Mapped:
 
     def runs(self) -> tuple[Run, ...]:
         """The runs that the split has written, one of each node."""
-        return tuple(one.run for one in self.nodes.values() if one.run is not None)
+        return tuple(node.run for node in self.nodes.values() if node.run is not None)
 
 
 @dataclass(frozen=True)

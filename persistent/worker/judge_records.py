@@ -158,44 +158,44 @@ def _judge_copies(seen: Duplicates, fates: _Fates) -> None:
     records, rows = fates.records, fates.rows_left()
     whole = len(rows) == len(records.timestamps)
     batch = records.batch if whole else records.batch.take(pa.array(rows))
-    found = seen.judge(batch, records.timestamps[rows])
-    if not found.any():
+    verdicts = seen.judge(batch, records.timestamps[rows])
+    if not verdicts.any():
         return
-    dead = np.flatnonzero((found == Fate.NAMELESS) | (found == Fate.USED_AGAIN))
-    fates.are_dead(rows[dead], seen.reasons(batch, dead, found[dead]) if len(dead) else ())
-    fates.are_late(rows[found == Fate.TOO_OLD], _TOO_OLD)
-    fates.are_duplicates(rows[found == Fate.COPY])
+    dead = np.flatnonzero((verdicts == Fate.NAMELESS) | (verdicts == Fate.USED_AGAIN))
+    fates.are_dead(rows[dead], seen.reasons(batch, dead, verdicts[dead]) if len(dead) else ())
+    fates.are_late(rows[verdicts == Fate.TOO_OLD], _TOO_OLD)
+    fates.are_duplicates(rows[verdicts == Fate.COPY])
 
 
 def _judge_late(clocks: Clocks, fates: _Fates, lowest: int) -> None:
     """Set aside the rows that are late: no state takes them. Show those that are partly late: a window is final that
     would hold them, or a state refuses them."""
-    found = _refused(clocks, fates, lowest)
-    if not found:
+    refusals = _refused(clocks, fates, lowest)
+    if not refusals:
         return
-    refused = np.sum([late for late, _ in found.values()], axis=0)
+    refused = np.sum([late for late, _ in refusals.values()], axis=0)
     is_late = refused == len(clocks)
-    partly = (np.any([partly for _, partly in found.values()], axis=0) | (refused > 0)) & ~is_late
+    partly = (np.any([partly for _, partly in refusals.values()], axis=0) | (refused > 0)) & ~is_late
     fates.are_late(np.flatnonzero(is_late), "late")
     rows = np.flatnonzero(partly)
-    missing = {state_name(id): (late | some) & partly for id, (late, some) in found.items()}
-    fates.are_partly_late(rows, PARTLY_LATE if len(clocks) == 1 else _refusing(found, rows), missing)
+    missing = {state_name(id): (late | in_part) & partly for id, (late, in_part) in refusals.items()}
+    fates.are_partly_late(rows, PARTLY_LATE if len(clocks) == 1 else _refusing(refusals, rows), missing)
 
 
 def _refused(clocks: Clocks, fates: _Fates, lowest: int) -> RefusedRows:
     """What each state refuses of the rows that are left; without the states that take all. Counts it by the windows of
     the state; of an only state without windows all late rows are, and it needs no count."""
-    times, found = fates.records.timestamps, dict[str, tuple[Mask, Mask]]()
+    times, refusals = fates.records.timestamps, dict[str, tuple[Mask, Mask]]()
     for id, (judge, final) in clocks.items():
         if judge is None or not judge.may_be_late(lowest, final):
             continue
         late, partly = judge.late(times, final)
-        found[id] = (late, partly) if fates.left is None else (late & fates.left, partly & fates.left)
-        missed = times[found[id][0]]
+        refusals[id] = (late, partly) if fates.left is None else (late & fates.left, partly & fates.left)
+        missed = times[refusals[id][0]]
         if len(missed) and (len(clocks) > 1 or not isinstance(judge, TimeToLive)):
             counts = fates.tally.late_windows
             counts[id] = added([counts.get(id, {}), windows_missed(judge, missed)])
-    return found
+    return refusals
 
 
 def _refusing(refused: RefusedRows, rows: Integers) -> list[str]:
@@ -204,7 +204,7 @@ def _refusing(refused: RefusedRows, rows: Integers) -> list[str]:
     for id, (late, partly) in refused.items():
         for place in np.flatnonzero((late | partly)[rows]).tolist():
             names[place].append(state_name(id))
-    return [f"{PARTLY_LATE} in {', '.join(some)}" for some in names]
+    return [f"{PARTLY_LATE} in {', '.join(states)}" for states in names]
 
 
 PARTLY_LATE = "partly-late"
@@ -226,22 +226,22 @@ def windows_missed(window: Judge, times: Integers) -> LateWindows:
     return dict(zip(starts.tolist(), counts.tolist()))
 
 
-def added(counted: Iterable[LateWindows], most: int = WINDOWS_MAX) -> LateWindows:
+def added(counted: Iterable[LateWindows], limit: int = WINDOWS_MAX) -> LateWindows:
     """The sum, with at most so many windows: those with most records, and of these the first, in the order of time.
 
     >>> added([{0: 2, 10: 1}, {20: 5, 0: 1}], 2), added([{0: 1, None: 4}, {10: 1}])
     ({0: 3, 20: 5, None: 1}, {0: 1, 10: 1, None: 4})
     """
-    counted = [one for one in counted if one]
+    counted = [counts for counts in counted if counts]
     if not counted:
         return {}
     sums: Counter[int | None] = Counter()
-    for one in counted:
-        sums.update(one)
+    for counts in counted:
+        sums.update(counts)
     others = sums.pop(None, 0)
     ranked = sorted(((start, count) for start, count in sums.items() if start is not None), key=_most_first)
-    others += sum(count for _, count in ranked[most:])
-    return {**dict(sorted(ranked[:most])), **({None: others} if others else {})}
+    others += sum(count for _, count in ranked[limit:])
+    return {**dict(sorted(ranked[:limit])), **({None: others} if others else {})}
 
 
 def missed_text(missed: LateWindows) -> str:
@@ -254,9 +254,9 @@ def missed_text(missed: LateWindows) -> str:
     """
     if missed.keys() == {None}:
         return f"{missed[None]:,}"
-    shown = added([missed], _SHOWN_MAX)
+    counts = added([missed], _SHOWN_MAX)
     return ", ".join(
-        f"{count:,} of {'other windows' if start is None else utc_text(start)}" for start, count in shown.items()
+        f"{count:,} of {'other windows' if start is None else utc_text(start)}" for start, count in counts.items()
     )
 
 

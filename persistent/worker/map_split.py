@@ -33,9 +33,9 @@ _NONE = np.zeros(0, np.int64)
 
 def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mapped:
     """Process one split. ``cache``: the runs of seen records that this worker has read."""
-    nodes = {id: one for id, one in job.nodes.items() if id in item.nodes}
-    item = replace(item, limit=item.limit.within(one.state.window for one in nodes.values()))
-    each = {one.name: _delta_of(one, item, item.nodes[id]) for id, one in nodes.items()}
+    nodes = {id: node for id, node in job.nodes.items() if id in item.nodes}
+    item = replace(item, limit=item.limit.within(node.state.window for node in nodes.values()))
+    each = {node.name: _delta_of(node, item, item.nodes[id]) for id, node in nodes.items()}
     deltas = Deltas(each, named=job.named)
     tally, seen, source = SplitTally(), _duplicates(job, item, cache), job.sources[item.source]
     guessed = item.recorded if getattr(source, "infers", False) else {}
@@ -46,7 +46,9 @@ def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mappe
     return Mapped(
         source=item.source,
         partition=item.split.partition,
-        nodes={id: _written(one, item, deltas[one.name], tally.late_windows.get(id, {})) for id, one in nodes.items()},
+        nodes={
+            id: _written(node, item, deltas[node.name], tally.late_windows.get(id, {})) for id, node in nodes.items()
+        },
         account=tally.account,
         largest=tally.largest,
         late=stage_aside(job, item.attempt, tally.late),
@@ -63,7 +65,7 @@ def _counting(
 ) -> Iterator[tuple[Batch, RowsAside]]:
     """Read a split and judge each record: the batches of those that count, with what is set aside of each."""
     parts, nodes = item.nodes, job.nodes.items()
-    clocks = {id: (_judge_of(one.state), parts[id].final) for id, one in nodes if id in parts}
+    clocks = {id: (_judge_of(node.state), parts[id].final) for id, node in nodes if id in parts}
     paths = {span.ordinal: str(span.at.get("path", "")) for span in item.split.spans}
     key_of = key_columns(job.task)
     for records in job.sources[item.source].read(item.split, item.recorded):
@@ -117,7 +119,7 @@ def _duplicates(job: Job, item: MapSplit, cache: SeenCache | None) -> Duplicates
 def _seen_after(job: Job, item: MapSplit, seen: Duplicates) -> SeenAfter:
     """The records that the split has seen, written as a run."""
     rows, oldest = seen.rows(), seen.oldest_copy
-    watermark = min(one.watermark for one in item.nodes.values())
+    watermark = min(part.watermark for part in item.nodes.values())
     behind_ms = 0 if oldest is None else max(0, watermark - oldest)
     run = None
     if rows is not None:
@@ -175,7 +177,7 @@ def _partly_late(missing: Mapping[str, Integers], failed: Integers, aside: RowsA
     if len(missing) == 1:
         return [aside.rows(chosen, PARTLY_LATE)]
     names: list[list[str]] = [[] for _ in chosen]
-    for name, some in missing.items():
-        for place in np.flatnonzero(np.isin(aside.records.offsets[chosen], some)).tolist():
+    for name, state_offsets in missing.items():
+        for place in np.flatnonzero(np.isin(aside.records.offsets[chosen], state_offsets)).tolist():
             names[place].append(name)
-    return [aside.rows(chosen, [f"{PARTLY_LATE} in {', '.join(some)}" for some in names])]
+    return [aside.rows(chosen, [f"{PARTLY_LATE} in {', '.join(states)}" for states in names])]

@@ -29,12 +29,12 @@ def odd_field(error: Exception, batch: Batch, recorded: Mapping[str, Any], aside
         return ""
     (message,) = batch.messages()
     texts = [name for name, value in message.value.items() if name in columns and isinstance(value, str)]
-    told = str(error)
-    names = [one for one in texts if _COLUMN_OF_TEXT in told or repr(message.value[one]) in told]
-    numbers = {one: _numbers(aside.records.batch.column(one)) for one in names if re.match(_NUMBER, message.value[one])}
+    reason = str(error)
+    odd = [name for name in texts if _COLUMN_OF_TEXT in reason or repr(message.value[name]) in reason]
+    masks = {name: _numbers(aside.records.batch.column(name)) for name in odd if re.match(_NUMBER, message.value[name])}
     # The column with the most numbers is the one that may be meant.
-    name = max(numbers, key=lambda one: int(numbers[one].sum()), default=None)
-    return "" if name is None else _explained(name, numbers[name], aside)
+    name = max(masks, key=lambda name: int(masks[name].sum()), default=None)
+    return "" if name is None else _explained(name, masks[name], aside)
 
 
 def _numbers(column: pa.Array) -> Mask:

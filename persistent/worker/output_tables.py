@@ -135,7 +135,7 @@ def equal_values(before: pa.Array, after: pa.Array) -> Mask:
         return np.ones(len(before), bool)
     if pa.types.is_nested(before.type) or before.type != after.type:
         pairs = zip(before.to_pylist(), after.to_pylist(), strict=True)
-        return np.array([one == other or repr(one) == repr(other) for one, other in pairs], bool)
+        return np.array([old == new or repr(old) == repr(new) for old, new in pairs], bool)
     equal = pc.fill_null(pc.equal(before, after), False)
     equal = pc.or_(equal, pc.and_(before.is_null(), after.is_null()))
     if pa.types.is_floating(before.type):

@@ -44,20 +44,20 @@ def close_shard(node: Node, item: CloseShard) -> Closed:
     if not node.sinks:
         return Closed(discarded=due_count(node, item))
     # What is for the new sinks includes all that is for the others, and every key that fails.
-    most, failing = _presented(node, from_nothing(node, item) if item.whole else item)
-    changed = most
+    whole, failing = _presented(node, from_nothing(node, item) if item.whole else item)
+    changed = whole
     if item.whole:
         changed = _presented(node, item)[0] if node.sinks.keys() - set(item.whole) else []
-    outputs = {name: most if name in item.whole else changed for name in node.sinks}
+    outputs = {name: whole if name in item.whole else changed for name in node.sinks}
     staged, refused = _staged(node, item, outputs)
     dead = stage_failing_keys(node, item.attempt, [*failing, *refused])
     return replace(staged, dead=dead, corrected=_corrected(node, item, changed), expired=expired)
 
 
-def stage_differences(node: Node, item: CloseShard, found: Iterable[RowDifference]) -> Closed:
+def stage_differences(node: Node, item: CloseShard, changes: Iterable[RowDifference]) -> Closed:
     """Differences staged as outputs of this item. A row without a result was never published, and is a dead letter
     already, as is one that a sink refuses."""
-    tables = _tables(node, item, found, Failures(node))
+    tables = _tables(node, item, changes, Failures(node))
     staged, _ = _staged(node, item, dict.fromkeys(node.sinks, tables))
     return staged
 
@@ -67,7 +67,7 @@ def _staged(node: Node, item: CloseShard, outputs: Mapping[str, Sequence[pa.Tabl
     InvalidPipeline for a result that a sink refuses, without dead letters in the node."""
     tables = {name: pa.concat_tables(parts) for name, parts in outputs.items() if parts}
     outlets, names = node.outlets(), key_names(node.task)
-    found = {
+    outcomes = {
         name: stage_accepted(
             outlets[name],
             table,
@@ -78,11 +78,11 @@ def _staged(node: Node, item: CloseShard, outputs: Mapping[str, Sequence[pa.Tabl
         for name, table in tables.items()
     }
     refused = [
-        refused_result(node, tables[name], row, error) for name, (_, rows) in found.items() for row, error in rows
+        refused_result(node, tables[name], row, error) for name, (_, rows) in outcomes.items() for row, error in rows
     ]
     if refused and not node.dead_letters:
         raise not_published(node, refused[0])
-    return Closed({name: staged for name, (staged, _) in found.items() if staged is not None}), refused
+    return Closed({name: staged for name, (staged, _) in outcomes.items() if staged is not None}), refused
 
 
 def _corrected(node: Node, item: CloseShard, outputs: Sequence[pa.Table]) -> int:
@@ -104,20 +104,20 @@ def _presented(node: Node, item: CloseShard) -> tuple[list[pa.Table], list[Faili
     comparisons, failures = list(comparisons_of(node, item)), Failures(node)
     kept = node.state.monoid
     try:
-        found = (found for one in comparisons for found in differences(one, kept))
-        tables = _tables(node, item, found, failures)
-        if not (failures.keys and any(one.folds_no_old for one in comparisons)):
+        changes = (change for views in comparisons for change in differences(views, kept))
+        tables = _tables(node, item, changes, failures)
+        if not (failures.keys and any(views.folds_no_old for views in comparisons)):
             return tables, failures.keys
     except NOT_OF_A_ROW:
         raise
     except Exception:
         pass
     failures = Failures(node)
-    found = (found for one in comparisons for found in isolated_differences(one, kept, failures.folding))
-    return _tables(node, item, found, failures), failures.keys
+    changes = (change for views in comparisons for change in isolated_differences(views, kept, failures.folding))
+    return _tables(node, item, changes, failures), failures.keys
 
 
-def _tables(node: Node, item: CloseShard, found: Iterable[RowDifference], failures: Failures) -> list[pa.Table]:
+def _tables(node: Node, item: CloseShard, changes: Iterable[RowDifference], failures: Failures) -> list[pa.Table]:
     """The outputs of differences; rows that have none go to the failures."""
     state, names = node.state, key_names(node.task)
     types = [type_of(name) for name in item.key_types]
@@ -148,5 +148,5 @@ def _tables(node: Node, item: CloseShard, found: Iterable[RowDifference], failur
             raise error
         yield from parts
 
-    pieces = (one for one in found if len(one.old) or len(one.new))
-    return [table for one in pieces for table in isolated(table_of, one, alone) if table.num_rows]
+    pieces = (change for change in changes if len(change.old) or len(change.new))
+    return [table for piece in pieces for table in isolated(table_of, piece, alone) if table.num_rows]

@@ -40,9 +40,9 @@ def needs_of(urls: Iterable[str], paths: Iterable[str] = (), *, leave_out: Itera
 def unfit(needs: Needs) -> str:
     """What this process lacks, and the remedy; "" if it is fit. Cached: a process does not change."""
     for name, wanted in needs.versions:
-        found = _version(name)
-        if found and _compared(name, found) != _compared(name, wanted):
-            return f"{name} is {found} there, but {wanted} on the driver: pip install {name}=={wanted}"
+        version = _version(name)
+        if version and _compared(name, version) != _compared(name, wanted):
+            return f"{name} is {version} there, but {wanted} on the driver: pip install {name}=={wanted}"
     for module in needs.modules:
         try:
             imported(module)
@@ -72,8 +72,8 @@ def say_where(error: PersistentError, where: str) -> None:
         return
     error.met = where  # type: ignore[union-attr]
     if error.args and isinstance(error.args[0], str):
-        own = " The driver and each executor have their own." if CREDENTIALS in error.args[0] else ""
-        error.args = (f"{error.args[0].rstrip('.')}.{own} (Met on {where}.)", *error.args[1:])
+        hint = " The driver and each executor have their own." if CREDENTIALS in error.args[0] else ""
+        error.args = (f"{error.args[0].rstrip('.')}.{hint} (Met on {where}.)", *error.args[1:])
 
 
 def _compared(name: str, version: str) -> tuple[str, ...]:

@@ -39,12 +39,12 @@ class SeenSpan:
     @staticmethod
     def of(codes: Integers, hashes: Words, numbers: Integers, times: Integers, before: Integers) -> SeenSpan:
         """The span of these records. ``codes``: the place of each record's key in ``hashes`` and ``before``."""
-        held = np.flatnonzero(np.bincount(codes, minlength=len(hashes)))
+        places = np.flatnonzero(np.bincount(codes, minlength=len(hashes)))
         ends = [np.full(len(hashes), start, np.int64) for start in (2**63 - 1, -(2**63), 2**63 - 1, -(2**63))]
         for column, kernel, values in zip(ends, (np.minimum, np.maximum) * 2, (numbers, numbers, times, times)):
             kernel.at(column, codes, values)
-        first, last, begin, end = (column[held] for column in ends)
-        return SeenSpan(hashes[held], first, last, begin, end, before[held])
+        first, last, begin, end = (column[places] for column in ends)
+        return SeenSpan(hashes[places], first, last, begin, end, before[places])
 
     @staticmethod
     def of_ids(hashes: Words) -> SeenSpan:

@@ -139,5 +139,5 @@ def unpublished_count(node: Node, item: CloseShard) -> int:
     )
     nothing = np.zeros(0, np.uint64)
     view = SessionView(window, node.state.panes.step, item.final, item.final, item.final, item.close_at, nothing)
-    found = marked_rows(view, over(kept, COUNT), before, delta) if delta else ()
-    return sum(int(marks.sum()) for _, marks in found)
+    pieces = marked_rows(view, over(kept, COUNT), before, delta) if delta else ()
+    return sum(int(marks.sum()) for _, marks in pieces)

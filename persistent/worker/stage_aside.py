@@ -49,8 +49,8 @@ class RowsAside:
     def undecoded(self) -> pa.RecordBatch:
         """The records between the rows of the batch that cannot be decoded."""
         dead, kind = self.records.dead, pa.struct(list(self.records.batch.schema))
-        offsets, times = np.array([one.offset for one in dead], np.int64), np.full(len(dead), NO_TIMESTAMP)
-        reasons, data = [one.reason for one in dead], [one.data for one in dead]
+        offsets, times = np.array([record.offset for record in dead], np.int64), np.full(len(dead), NO_TIMESTAMP)
+        reasons, data = [record.reason for record in dead], [record.data for record in dead]
         return self._rows(offsets, times, reasons, value=pa.nulls(len(dead), kind), data=data)
 
     def _rows(self, offsets: Integers, times: Integers, reasons: str | Sequence[str], **more: Any) -> pa.RecordBatch:

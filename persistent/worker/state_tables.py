@@ -51,12 +51,12 @@ class OneKey:
 
     def rows(self, rows: GroupSums) -> Integers:
         """The row numbers of this key."""
-        found = np.flatnonzero(rows.hashes == self._hash)
-        same = np.ones(len(found), bool)
-        for column, mine in zip(rows.keys, self.columns, strict=True):
-            there = column.take(pa.array(found))
-            same &= null_safe_equal(there, mine.cast(there.type).take(pa.array(np.zeros(len(found), np.int64))))
-        return found[same]
+        places = np.flatnonzero(rows.hashes == self._hash)
+        same = np.ones(len(places), bool)
+        for column, value in zip(rows.keys, self.columns, strict=True):
+            there = column.take(pa.array(places))
+            same &= null_safe_equal(there, value.cast(there.type).take(pa.array(np.zeros(len(places), np.int64))))
+        return places[same]
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ def folded_tables(
         if omitted is not None:
             omitted += failures.keys
             continue
-        for one in failures.keys:
-            logger.warning("omitted from the state: no result for %s", one.text(names))
+        for key in failures.keys:
+            logger.warning("omitted from the state: no result for %s", key.text(names))
 
 
 def _sums(
@@ -143,13 +143,13 @@ def _sums(
         yield from WindowView(windows, state.panes).rows(state.monoid, parts)
         return
     # Another key whose fold raises is not asked for.
-    parts = parts if part.key is None else [one.take(part.key.rows(one)) for one in parts]
-    parts = [one for one in parts if len(one)]
+    parts = parts if part.key is None else [rows.take(part.key.rows(rows)) for rows in parts]
+    parts = [rows for rows in parts if len(rows)]
     nothing = np.zeros(0, np.uint64)
     comparison = Comparison(SessionView(window, state.panes.step, closed, closed, closed, None, nothing), [], parts)
     try:
-        yield from [found.new.rows for found in differences(comparison, state.monoid)]
+        yield from [change.new.rows for change in differences(comparison, state.monoid)]
     except NOT_OF_A_ROW:
         raise
     except Exception:
-        yield from (found.new.rows for found in isolated_differences(comparison, state.monoid, failures.folding))
+        yield from (change.new.rows for change in isolated_differences(comparison, state.monoid, failures.folding))

@@ -235,7 +235,7 @@ PLANTED = (
     Planted(
         "a row whose new value cannot be had stays",
         "persistent.worker.publish_shard",
-        "if not (failures.keys and any(one.folds_no_old for one in comparisons)):",
+        "if not (failures.keys and any(views.folds_no_old for views in comparisons)):",
         "if True:",
         ("tests/test_results_taken_back.py::test_a_row_whose_new_value_cannot_be_had_is_taken_back",),
     ),
@@ -291,8 +291,8 @@ PLANTED = (
     Planted(
         "a sink gets the rows of another state",
         "persistent.worker.job",
-        "for sink, one in self.sinks.items() if self.takes.get(sink, STATE) == name}",
-        "for sink, one in self.sinks.items()}",
+        "for sink, instance in self.sinks.items() if self.takes.get(sink, STATE) == name}",
+        "for sink, instance in self.sinks.items()}",
         (f"{_STATES}::test_several_sinks_of_a_state_get_its_rows_and_no_others",),
     ),
     Planted(
