@@ -194,8 +194,8 @@ def between(
             here, there = view.same(changed, piece)
             replaced.append(Placed(piece.take(there), here))
     first = sum(map(len, ended))
-    parts = [*ended, *(one.rows for one in replaced)]
-    places = np.concatenate([np.arange(first), *(one.at + first for one in replaced)])
+    parts = [*ended, *(placed.rows for placed in replaced)]
+    places = np.concatenate([np.arange(first), *(placed.at + first for placed in replaced)])
     new = Placed(changed, first + np.arange(len(changed)))
     taken_back = Placed(concat_rows(parts), places) if parts else new.slice(0, 0)
     if (places[1:] < places[:-1]).any():
@@ -220,8 +220,8 @@ def _published(
         ended = hashes_of([between(view, times, rows, changed, both_signs=False).old.rows])
         if not len(ended):
             return []
-        found = [of_hashes(part, ended) for part in parts]
-        parts = [part for part in found if len(part)]
+        slices = [of_hashes(part, ended) for part in parts]
+        parts = [part for part in slices if len(part)]
     return list(view.published(kept, parts, changed))
 
 
@@ -271,11 +271,11 @@ def isolated_differences(
     values, parts = numbered(kept, [*comparison.before, *comparison.delta])
     middle = len(comparison.before)
     of_numbers = replace(comparison, before=parts[:middle], delta=parts[middle:], both_signs=True)
-    for found in differences(of_numbers, over(kept, NUMBERS)):
-        new = _folded(kept, values, found.new, alone)
+    for change in differences(of_numbers, over(kept, NUMBERS)):
+        new = _folded(kept, values, change.new, alone)
         # A value that could not be folded was never published.
-        old = _folded(kept, values, found.old, lambda row, error: ())
-        yield replace(found, old=old, new=new, both_signs=comparison.both_signs)
+        old = _folded(kept, values, change.old, lambda row, error: ())
+        yield replace(change, old=old, new=new, both_signs=comparison.both_signs)
 
 
 def _folded(
@@ -283,16 +283,16 @@ def _folded(
 ) -> Placed:
     """The rows, whose entries are numbers of values, with the sums of these."""
 
-    def fold_each(some: Placed) -> Placed:
-        sets = NUMBERS.present_columns(result_columns(over(kept, NUMBERS), some.rows.columns))
+    def fold_each(piece: Placed) -> Placed:
+        sets = NUMBERS.present_columns(result_columns(over(kept, NUMBERS), piece.rows.columns))
         lengths, numbers = list_entries(sets, NUMBERS)
         inner = take(values, numbers.to_numpy())
         sums = values_of(kept).reduce_sorted(inner, np.cumsum(lengths) - lengths)
-        return replace(some, rows=with_values(kept, some.rows, sums))
+        return replace(piece, rows=with_values(kept, piece.rows, sums))
 
     if not len(placed):
         return placed
     pieces = list(isolated(fold_each, placed, alone))
     if not pieces:
         return placed.slice(0, 0)
-    return Placed(concat_rows([one.rows for one in pieces]), np.concatenate([one.at for one in pieces]))
+    return Placed(concat_rows([piece.rows for piece in pieces]), np.concatenate([piece.at for piece in pieces]))

@@ -75,7 +75,7 @@ def numbered(kept: Monoid[Any], parts: Sequence[GroupSums]) -> tuple[Columns, li
     ends = np.cumsum([entries(kept, part) for part in parts]).tolist()
     chosen = [numbers[start:stop] for start, stop in zip([0, *ends], ends)]
     return take(values, order), [
-        with_values(kept, part, NUMBERS.lift_columns(mine)) for part, mine in zip(parts, chosen, strict=True)
+        with_values(kept, part, NUMBERS.lift_columns(places)) for part, places in zip(parts, chosen, strict=True)
     ]
 
 
@@ -96,12 +96,12 @@ def same_rows(first: GroupSums, second: GroupSums, step: int) -> tuple[Integers,
     ``step``: a divisor of all panes."""
     if not (len(first) and len(second)):
         return _NO_ROWS, _NO_ROWS
-    found = None
+    matches = None
     if _key_types(first) == _key_types(second):
-        found = find_rows(first, second)
-    if found is None:
+        matches = find_rows(first, second)
+    if matches is None:
         return _same_by_sum(first, second, step)
-    places, is_found = found
+    places, is_found = matches
     here = np.flatnonzero(is_found)
     return here, places[here]
 

@@ -56,8 +56,8 @@ class SessionView:
         return ((marks | self.is_whole) & (ends > self.settled)) | (ends > self.closed)
 
     def published_parts(self, before: list[GroupSums], delta: list[GroupSums]) -> list[GroupSums]:
-        found = [of_hashes(part, self.late) for part in before]
-        return [part for part in found if len(part)]
+        slices = [of_hashes(part, self.late) for part in before]
+        return [part for part in slices if len(part)]
 
     def published(self, kept: Monoid[Any], parts: Sequence[GroupSums], rows: GroupSums) -> Iterator[GroupSums]:
         if parts:
@@ -75,9 +75,9 @@ class SessionView:
 def late_hashes(parts: Sequence[GroupSums], closed: int) -> Words:
     """The hashes of the keys with a stretch that begins before the clock, ascending: no other can meet a session that
     was closed."""
-    found = [np.zeros(0, np.uint64)]
+    hashes = [np.zeros(0, np.uint64)]
     for part in parts:
         (table,) = part.columns
         starts, *_ = table.flat()
-        found.append(table.spread(part.hashes)[starts < closed])
-    return np.unique(np.concatenate(found))
+        hashes.append(table.spread(part.hashes)[starts < closed])
+    return np.unique(np.concatenate(hashes))

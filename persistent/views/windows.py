@@ -61,9 +61,9 @@ class WindowView:
         first, last = (int(window.last_number(int(start))) for start in (rows.panes.min(), rows.panes.max()))
         within = replace(self, windows=replace(self.windows, first=first, last=last))
         start, stop = within.windows.panes()
-        held = [of_hashes(part, hashes) for part in parts]
-        held = [part.filter((part.panes >= start) & (part.panes < stop)) for part in held]
-        return within.rows(kept, [part for part in held if len(part)])
+        slices = [of_hashes(part, hashes) for part in parts]
+        slices = [part.filter((part.panes >= start) & (part.panes < stop)) for part in slices]
+        return within.rows(kept, [part for part in slices if len(part)])
 
     def same(self, first: GroupSums, second: GroupSums) -> tuple[Integers, Integers]:
         return same_rows(first, second, self.step)
@@ -118,13 +118,13 @@ def _window_pieces(kept: Monoid[Any], rows: GroupSums, windows: WindowRange) -> 
             keys, panes, columns = keys[starts], panes[starts], kept.reduce_sorted(columns, starts)
         by_pane = PaneSums(keys, panes, columns)
         pieces = slide(kept, by_pane, window.width, low, high) if window.overlaps else _within(by_pane, low, high)
-    most = _rows_max(rows)
+    rows_max = _rows_max(rows)
     for numbers, held_windows, sums in pieces:
-        for start in range(0, len(numbers), most):
-            piece = slice(start, start + most)
-            held = key_rows[numbers[piece]]
+        for start in range(0, len(numbers), rows_max):
+            piece = slice(start, start + rows_max)
+            chosen = key_rows[numbers[piece]]
             starts = window.start_of(held_windows[piece])
-            yield GroupSums(rows.hashes[held], take_keys(rows.keys, held), starts, take(sums, piece))
+            yield GroupSums(rows.hashes[chosen], take_keys(rows.keys, chosen), starts, take(sums, piece))
 
 
 def _within(sums: PaneSums, low: int, high: int) -> Iterator[PaneSums]:
