@@ -38,8 +38,8 @@ def from_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
             texts = pc.replace_with_mask(texts, risky, pa.array(plain, texts.type))
         return texts.cast(pa.decimal256(76, kind.scale)).cast(kind)
     except (pa.ArrowInvalid, InvalidOperation, Inexact) as error:
-        shown = repr(texts[0].as_py()) if len(texts) == 1 else "a value"
-        raise pa.ArrowInvalid(f"{shown:.{_SHOWN}} is no value of type {kind}") from error
+        value = repr(texts[0].as_py()) if len(texts) == 1 else "a value"
+        raise pa.ArrowInvalid(f"{value:.{_SHOWN}} is no value of type {kind}") from error
 
 
 def exact(text: str, kind: pa.DataType) -> Decimal:

@@ -121,23 +121,23 @@ def _decoder(kind: type[Part]) -> msgspec.json.Decoder[Any]:
 
 def _marked(part: Part, mark: type) -> list[Any]:
     """Of each field with that mark that is not left out: its value, if it is free; the format that it needs."""
-    found: list[Any] = []
+    entries: list[Any] = []
     within: list[Any] = [part]
     while within:
         value = within.pop()
         if isinstance(value, Part):
             for name, marks, has_parts, default in _marked_fields(type(value), mark):
                 inner = getattr(value, name)
-                for one in marks if inner != default else ():
-                    if isinstance(one, Free):
-                        found.append(inner)
-                    elif not one.words or _holds(inner, one.words):
-                        found.append(one.format)
+                for annotation in marks if inner != default else ():
+                    if isinstance(annotation, Free):
+                        entries.append(inner)
+                    elif not annotation.words or _holds(inner, annotation.words):
+                        entries.append(annotation.format)
                 if has_parts:
                     within.append(inner)
         elif isinstance(value, dict | tuple):
             within += value.values() if isinstance(value, dict) else value
-    return found
+    return entries
 
 
 def _holds(value: Any, words: tuple[str, ...]) -> bool:
@@ -150,15 +150,15 @@ def _holds(value: Any, words: tuple[str, ...]) -> bool:
 @cache
 def _marked_fields(kind: type[Part], mark: type) -> tuple[tuple[str, tuple[Any, ...], bool, Any], ...]:
     """Name, marks and default of the fields of a part that have such a mark, or hold parts with some."""
-    found = []
+    marked_fields = []
     for field in _fields(kind):
         within = list(terms(field.type))
-        marks = tuple(one for one in within if isinstance(one, mark))
-        inner = any(_marked_fields(one, mark) for one in within if isinstance(one, type) and issubclass(one, Part))
+        marks = tuple(term for term in within if isinstance(term, mark))
+        inner = any(_marked_fields(term, mark) for term in within if isinstance(term, type) and issubclass(term, Part))
         if marks or inner:
             made = field.default_factory
-            found.append((field.name, marks, inner, field.default if made is msgspec.NODEFAULT else made()))
-    return tuple(found)
+            marked_fields.append((field.name, marks, inner, field.default if made is msgspec.NODEFAULT else made()))
+    return tuple(marked_fields)
 
 
 @cache

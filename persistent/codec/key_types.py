@@ -29,9 +29,9 @@ _CONTAINERS = {list, tuple, set, frozenset, dict}
 _DECIMAL = re.compile(r"decimal128\(([1-9][0-9]?), (-?[0-9]{1,2})\)")
 
 
-def common_key_types(found: Sequence[Sequence[str]]) -> tuple[str, ...]:
+def common_key_types(tuples: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """The key types that all parts agree on, by their names in manifests. TypeError if they do not agree."""
-    known = list(dict.fromkeys([tuple(types) for types in found if types]))
+    known = list(dict.fromkeys([tuple(types) for types in tuples if types]))
     if not known:
         return ()
     if len(known) == 1:

@@ -133,8 +133,8 @@ def of_hashes(rows: GroupSums, hashes: Words) -> GroupSums:
         return rows
     hashes = _between(hashes, int(rows.hashes[0]), int(rows.hashes[-1]) + 1)
     starts = np.searchsorted(rows.hashes, hashes)
-    found = rows.hashes[starts] == hashes
-    starts, hashes = starts[found], hashes[found]
+    is_same = rows.hashes[starts] == hashes
+    starts, hashes = starts[is_same], hashes[is_same]
     # A second search, only for those with several rows: of a state without windows there are hardly any.
     several = np.flatnonzero(rows.hashes[np.minimum(starts + 1, len(rows) - 1)] == hashes)
     counts = np.ones(len(starts), np.int64)

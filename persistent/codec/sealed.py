@@ -289,7 +289,7 @@ def decode_table(data: pa.Buffer, sha256: str | None, place: str) -> pa.Table:
 
 def _plain(table: pa.Table) -> pa.Table:
     fields = [_plain_field(field) for field in table.schema]
-    if all(field.type == found.type for field, found in zip(fields, table.schema, strict=True)):
+    if all(field.type == original.type for field, original in zip(fields, table.schema, strict=True)):
         return table
     return table.cast(pa.schema(fields))
 

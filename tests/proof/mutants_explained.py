@@ -24,7 +24,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
     (_DOCUMENTS, "return int(depths.max(initial=0))", "0 to 1"): "what nests in nothing is below the bound with 1 too",
     (
         _TABLES,
-        "if all(field.type == found.type for field, found in zip(fields, table.schema, strict=True)):",
+        "if all(field.type == original.type for field, original in zip(fields, table.schema, strict=True)):",
         "True to False",
     ): "one field was made for each of the schema",
     (
