@@ -50,13 +50,13 @@ def verify(storage: Storage, *, on_progress: OnProgress | None = None) -> Verifi
     """
     log = Log(storage)
     ids = log.ids()
-    found = _Checker(storage, log, ids).check(on_progress)
-    if not found.ok and log.ids() != ids:
-        _forgive_collected(found, log)
-    return found
+    verification = _Checker(storage, log, ids).check(on_progress)
+    if not verification.ok and log.ids() != ids:
+        _forgive_collected(verification, log)
+    return verification
 
 
-def _forgive_collected(found: Verification, log: Log) -> None:
+def _forgive_collected(verification: Verification, log: Log) -> None:
     """Drop the faults of missing files that no kept manifest names any more."""
     kept: list[Manifest] = []
     for id in reversed(log.ids()):
@@ -75,7 +75,7 @@ def _forgive_collected(found: Verification, log: Log) -> None:
             return False
         return folder.startswith("d/") or (folder in ("m", "p") and not kept[0].keeps(published_id(name)))
 
-    found.findings = [finding for finding in found.findings if not is_collected(finding)]
+    verification.findings = [finding for finding in verification.findings if not is_collected(finding)]
 
 
 class _Checker:
@@ -103,9 +103,9 @@ class _Checker:
             self._plans()
             self._strays()
         good = [entry.manifest for id, entry in self.entries.items() if id not in self.bad_ids]
-        whole = [one.id for one in good if one.is_base and not one.files() & self.bad_runs]
+        whole = [manifest.id for manifest in good if manifest.is_base and not manifest.files() & self.bad_runs]
         self.found.newest_good = max(whole, default=None)
-        self.found.base = next((one.base for one in good if one.id == self.found.newest), None)
+        self.found.base = next((manifest.base for manifest in good if manifest.id == self.found.newest), None)
         return self.found
 
     @property

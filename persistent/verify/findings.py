@@ -67,8 +67,8 @@ class Verification:
         return whole
 
     def count(self, part: str, bytes: int = 0, rows: int = 0) -> None:
-        one = self.parts.setdefault(part, Checked())
-        one.checked, one.bytes, one.rows = one.checked + 1, one.bytes + bytes, one.rows + rows
+        amount = self.parts.setdefault(part, Checked())
+        amount.checked, amount.bytes, amount.rows = amount.checked + 1, amount.bytes + bytes, amount.rows + rows
 
     def fault(self, part: str, place: str, text: str) -> None:
         self.parts.setdefault(part, Checked())
@@ -93,5 +93,6 @@ class Verification:
             one = self.parts.setdefault(f"{before}{name}", Checked())
             one.checked, one.bytes, one.rows = one.checked + part.checked, one.bytes + part.bytes, one.rows + part.rows
         self.findings += [
-            Finding(one.severity, f"{before}{one.part}", f"{inside}{one.place}", one.text) for one in other.findings
+            Finding(finding.severity, f"{before}{finding.part}", f"{inside}{finding.place}", finding.text)
+            for finding in other.findings
         ]

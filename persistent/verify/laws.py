@@ -73,6 +73,6 @@ def sum_faults(runs: tuple[Run, ...], id: int) -> Iterator[str]:
     borders = sorted({border for run in runs for border in (run.low, run.high)})
     for low in borders[:-1]:
         there = [run for run in runs if run.low <= low < run.high]
-        for one, other in itertools.pairwise(there):
-            if one.last > other.first:
-                yield f"runs {one.name} and {other.name} both count deltas up to {one.last} in key group {low}"
+        for run, later in itertools.pairwise(there):
+            if run.last > later.first:
+                yield f"runs {run.name} and {later.name} both count deltas up to {run.last} in key group {low}"

@@ -49,28 +49,28 @@ def state_table_faults(
         yield f"has the columns {', '.join(names)}; the state's keys are {', '.join(key_names) or 'none'}"
         return
     for name, known in zip(keys, key_types):
-        found = str(table.schema.field(name).type)
-        if not _is_of(found, known):
-            yield f"column {name} holds {found}, but {known} according to its manifest"
+        type_name = str(table.schema.field(name).type)
+        if not _is_of(type_name, known):
+            yield f"column {name} holds {type_name}, but {known} according to its manifest"
     listed = np.array(decode_panes(data, run, place), np.int64)
     count = len(keys)
     before: pa.RecordBatch | None = None
-    held = []
+    panes = []
     for facts in each(lambda batch: _facts(batch, run, count, listed, place), table.to_batches()):
         yield from facts.faults
         if not facts.ends:
             continue
-        held.append(facts.panes)
+        panes.append(facts.panes)
         if before is not None:
             yield from _order_faults(pa.concat_batches([before, facts.ends[0]]), count)
         before = facts.ends[1]
-    yield from _pane_faults(np.unique(np.concatenate(held)) if held else np.zeros(0, np.int64), listed, run)
+    yield from _pane_faults(np.unique(np.concatenate(panes)) if panes else np.zeros(0, np.int64), listed, run)
 
 
-def _is_of(found: str, known: str) -> bool:
-    """Whether type ``found`` holds keys of type ``known``: the same type, all null, or wider decimals."""
+def _is_of(type_name: str, known: str) -> bool:
+    """Whether type ``type_name`` holds keys of type ``known``: the same type, all null, or wider decimals."""
     try:
-        return common_key_types([[found], [known]]) == (known,)
+        return common_key_types([[type_name], [known]]) == (known,)
     except (TypeError, ValueError):
         return False
 
@@ -114,10 +114,10 @@ def _panes_held(panes: Integers, listed: Integers) -> Integers:
     numbers = (panes - listed[0]) // step
     if not np.array_equal(numbers * step + listed[0], panes):
         return np.unique(panes)
-    held: Integers = np.flatnonzero(np.bincount(numbers, minlength=count))
-    held *= step
-    held += listed[0]
-    return held
+    distinct: Integers = np.flatnonzero(np.bincount(numbers, minlength=count))
+    distinct *= step
+    distinct += listed[0]
+    return distinct
 
 
 def _pane_faults(panes: Integers, listed: Integers, run: Run) -> Iterator[str]:

@@ -37,24 +37,24 @@ class _Read:
 def check_runs(
     storage: Storage,
     runs: Mapping[str, tuple[Run, Manifest]],
-    found: Verification,
+    verification: Verification,
     *,
     threads: int,
     on_progress: OnProgress | None = None,
 ) -> set[str]:
-    """Read every run and add its faults to ``found``; returns the names of the bad runs."""
+    """Read every run and add its faults to ``verification``; returns the names of the bad runs."""
     bad: set[str] = set()
     total, done = sum(run.bytes for run, _ in runs.values()), 0
     with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
         for name, (run, manifest), read in _ahead(pool, storage, runs):
             holders = (*manifest.nodes.values(), *_seen(manifest))
-            node = next((one for one in holders if any(run.name == name for run in one.runs)), None)
+            node = next((holder for holder in holders if any(run.name == name for run in holder.runs)), None)
             part = "index runs" if node is None else "state runs"
             if read.data is not None:
-                found.count(part, read.data.size, run.rows)
+                verification.count(part, read.data.size, run.rows)
             for text in dict.fromkeys(_faults(read, run, node, pool.map)):
                 bad.add(name)
-                found.fault(part, name, text)
+                verification.fault(part, name, text)
             done += run.bytes
             if on_progress is not None:
                 on_progress(done, total)

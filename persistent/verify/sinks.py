@@ -30,18 +30,18 @@ def verify_sinks(pipeline: Pipeline, *, on_progress: OnProgress | None = None) -
     records of a log were looked at, and of how many.
     """
     job, log = pipeline.job(), Log(pipeline.storage)
-    found = Verification(pipeline.storage.url)
+    verification = Verification(pipeline.storage.url)
     try:
         newest = newest_of(log).manifest
     except CorruptCheckpoint:
-        found.note("sinks", "sinks", f"{_NOT}: the newest checkpoint cannot be read")
-        return found
-    found.newest = newest.id
+        verification.note("sinks", "sinks", f"{_NOT}: the newest checkpoint cannot be read")
+        return verification
+    verification.newest = newest.id
     for name in job.all_sinks:
-        _Comparison(pipeline, log, found, name, newest_of(log)).compare(on_progress or _ignore)
+        _Comparison(pipeline, log, verification, name, newest_of(log)).compare(on_progress or _ignore)
     for name in sorted(newest.sinks.keys() - job.all_sinks.keys()):
-        found.note(f"sink {name}", f"sink {name}", f"{_NOT}: the pipeline does not have it")
-    return found
+        verification.note(f"sink {name}", f"sink {name}", f"{_NOT}: the pipeline does not have it")
+    return verification
 
 
 def _ignore(done: int, total: int) -> None:
@@ -86,8 +86,8 @@ class _Comparison:
             self._compare_number(number)
             look: Callable[[Known, OnProgress], Iterator[Looked]] | None = getattr(sink, "look", None)
             known = self._known()
-            for one in look(known, on_progress) if look is not None else ():
-                self._add(one)
+            for looked in look(known, on_progress) if look is not None else ():
+                self._add(looked)
             if look is not None and number is not None and not isinstance(sink, BatchSink):
                 self._compare_published(number, known)
             if look is None and (number is None or (number < 0 and not isinstance(sink, BatchSink))):
@@ -99,15 +99,15 @@ class _Comparison:
             if close is not None:
                 close()
 
-    def _add(self, one: Looked) -> None:
-        if one.fault:
-            self.found.fault(self.part, one.place, one.fault)
-        if one.warning:
-            self.found.warn(self.part, one.place, one.warning)
-        if one.note:
-            self.found.note(self.part, one.place, one.note)
-        if not one.warning and not one.note:
-            self.found.count(self.part, one.bytes, one.rows)
+    def _add(self, looked: Looked) -> None:
+        if looked.fault:
+            self.found.fault(self.part, looked.place, looked.fault)
+        if looked.warning:
+            self.found.warn(self.part, looked.place, looked.warning)
+        if looked.note:
+            self.found.note(self.part, looked.place, looked.note)
+        if not looked.warning and not looked.note:
+            self.found.count(self.part, looked.bytes, looked.rows)
 
     def _compare_number(self, number: int | None) -> None:
         """Compare the newest number in the sink, which moves only after its checkpoint was committed."""
@@ -125,13 +125,13 @@ class _Comparison:
     def _compare_published(self, number: int, known: Known) -> None:
         """Compare the newest number that counts in a sink without a mark that lacks nothing: a rollback of a newer
         copy of the checkpoint may have taken back what this one has published."""
-        shown = claim_of(self.pipeline.job(), self.newest.manifest, self.name).shown
+        batch = claim_of(self.pipeline.job(), self.newest.manifest, self.name).shown
         # It may also be that of a rollback.
-        is_published = shown - self.newest.manifest.revision_base in known.published
+        is_published = batch - self.newest.manifest.revision_base in known.published
         is_whole = not self.found.faults_of(self.part) and newest_of(self.log).manifest.id == known.newest
-        if number < shown and is_published and is_whole:
+        if number < batch and is_published and is_whole:
             self.fault(
-                f"is at batch {max(number, 0)}, but batch {shown} is published: a rollback has taken it back that this "
+                f"is at batch {max(number, 0)}, but batch {batch} is published: a rollback has taken it back that this "
                 "checkpoint does not know, because it is an older copy. Restore it from a newer copy, or the sink from "
                 "an older one"
             )
@@ -163,7 +163,7 @@ class _Comparison:
         job, manifest = self.pipeline.job(), self.newest.manifest
         outlet = job.all_outlets()[self.name]
         part, batches = part_of(manifest, self.name), batches_of(job, manifest, self.name, outlet.read)
-        if manifest.target is not None or any(one.before is None for one in part.unpublished):
+        if manifest.target is not None or any(batch.before is None for batch in part.unpublished):
             # A rollback is yet to move it, or it has had no batch before.
             return True
         numbers = {batch.number for batch in batches} | {batch.before for batch in batches}

@@ -79,7 +79,7 @@ def verify_source(
     instead. ``on_progress`` receives the records read and the number in the account.
     """
     manifest, indexes = _indexes(Log(pipeline.storage), entry)
-    found = Verification(pipeline.storage.url, newest=manifest.id)
+    verification = Verification(pipeline.storage.url, newest=manifest.id)
     total = sum(account.read for account in manifest.accounts.values())
     done = 0
     for name in manifest.sources:
@@ -94,12 +94,12 @@ def verify_source(
             if on_progress is not None:
                 on_progress(before + read, total)
 
-        done += _verify_one(found, manifest, name, source, indexes[name], progress)
-    return found
+        done += _verify_one(verification, manifest, name, source, indexes[name], progress)
+    return verification
 
 
 def _verify_one(
-    found: Verification,
+    verification: Verification,
     manifest: Manifest,
     name: str,
     source: Source,
@@ -113,12 +113,12 @@ def _verify_one(
     try:
         for partition, count in _counts(source.losing() if isinstance(source, LosingSource) else source, part, index):
             counts[partition] += count
-            on_progress(sum(one.read for one in counts.values()))
+            on_progress(sum(count.read for count in counts.values()))
     except SourceChanged as error:
-        found.fault(_PART, kind, str(error))
+        verification.fault(_PART, kind, str(error))
         return 0
     except RetentionGap:
-        found.warn(
+        verification.warn(
             _PART,
             kind,
             "the account cannot be compared with the source, because its retention has deleted records. A rollback "
@@ -126,7 +126,7 @@ def _verify_one(
         )
         return 0
     except _Forgotten:
-        found.warn(
+        verification.warn(
             _PART,
             kind,
             "the account cannot be compared with the source: schema= or reader= changed so often that the checkpoint "
@@ -134,30 +134,30 @@ def _verify_one(
         )
         return 0
     except InputGone as error:
-        found.warn(_PART, kind, f"the account cannot be compared with the source: {error}")
+        verification.warn(_PART, kind, f"the account cannot be compared with the source: {error}")
         return 0
     for partition, count in counts.items():
-        found.count(_PART, rows=count.read)
+        verification.count(_PART, rows=count.read)
         place = partition_name(name, partition, len(manifest.sources))
         position, account = part.positions[partition], accounts.get(partition, Account())
         differences = [*_differences(count, account, position)]
         if count.lost and differences:
-            found.warn(_PART, place, _gone_text(count, account, position))
+            verification.warn(_PART, place, _gone_text(count, account, position))
             differences = [*_excesses(count, account, position)]
         for text in differences:
-            found.fault(_PART, place, text)
+            verification.fault(_PART, place, text)
     return sum(count.read for count in counts.values())
 
 
 def _indexes(log: Log, entry: Entry) -> tuple[Manifest, dict[str, pa.Table | None]]:
     """The manifest of a kept entry, and the index of each of its sources."""
-    given = [entry]
+    entries = [entry]
 
-    def read(one: Entry) -> tuple[Manifest, dict[str, pa.Table | None]]:
+    def read(kept: Entry) -> tuple[Manifest, dict[str, pa.Table | None]]:
         cache = RunCache(log.storage, None)
-        return one.manifest, {name: cache.index(one.manifest, name) for name in one.manifest.sources}
+        return kept.manifest, {name: cache.index(kept.manifest, name) for name in kept.manifest.sources}
 
-    return read_while_running(log, lambda: given.pop() if given else newest_of(log), read)
+    return read_while_running(log, lambda: entries.pop() if entries else newest_of(log), read)
 
 
 def _differences(count: _RecordCount, account: Account, position: Position) -> Iterator[str]:
@@ -267,10 +267,10 @@ def _count_of(
             start, stop = codec.stop(reading.low, records.ordinal), codec.stop(high, records.ordinal)
             total += _of_records(split.partition, records, start, stop)
     except InputGone:
-        found = source.without_lost((within,), as_then) if isinstance(source, LosingSource) else None
-        if found is None:
+        splits = source.without_lost((within,), as_then) if isinstance(source, LosingSource) else None
+        if splits is None:
             raise
-        return _count_of(source, part, reading, recorded, found[0])
+        return _count_of(source, part, reading, recorded, splits[0])
     return total
 
 
@@ -287,13 +287,13 @@ def _of_records(partition: str, records: Records, first: int | None, stop: int |
     """
     if first is None:
         return _RecordCount()
-    letters = [one for one in records.dead if first <= one.offset and (stop is None or one.offset < stop)]
+    letters = [letter for letter in records.dead if first <= letter.offset and (stop is None or letter.offset < stop)]
     within = records.offsets >= first
     if stop is not None:
         within &= records.offsets < stop
     times, offsets = records.timestamps[within], records.offsets[within]
-    dead = np.array([one.offset for one in letters], np.int64)
+    dead = np.array([letter.offset for letter in letters], np.int64)
     mix = mix_records(partition, records.ordinal, offsets, np.where(times == NO_TIMESTAMP, -1, times))
     mix += mix_records(partition, records.ordinal, dead, np.full(len(dead), -1))
-    lost = frozenset((records.ordinal, one.lost) for one in letters if one.lost)
+    lost = frozenset((records.ordinal, letter.lost) for letter in letters if letter.lost)
     return _RecordCount(len(times) + len(dead), int((times < 0).sum()) + len(dead), mix, lost)
