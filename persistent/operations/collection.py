@@ -42,17 +42,17 @@ def collect_garbage(
         newest, known, pending = _read(log)
         if take_over or not running(log.storage, newest.epoch):
             newest = replace(newest, id=newest.id + 1, epoch=newest.epoch + 1, kind="fence")
-        waiting = (name for one in sinks for name in _staged_names(one, log.storage, newest))
+        waiting = (name for each_sink in sinks for name in _staged_names(each_sink, log.storage, newest))
         return (*_names(log, newest, {**known, newest.id: newest}, pending), *waiting)
     # Before the fence: if a manifest cannot be read, nothing has changed.
     _, known, _ = _read(log)
     manifest = commit_change(log, lambda manifests: Decision("fence"), take_over=take_over).manifest
-    staged = [_staged_names(one, log.storage, manifest) for one in sinks]
-    for one in (one for one, found in zip(sinks, staged, strict=True) if found):
-        place = outlet(one, log.storage)
+    staged = [_staged_names(each_sink, log.storage, manifest) for each_sink in sinks]
+    for each_sink in (each_sink for each_sink, files in zip(sinks, staged, strict=True) if files):
+        place = outlet(each_sink, log.storage)
         place.claim(Claim(manifest.job))
         place.sweep(sorted(manifest.unpublished()), manifest.epoch, manifest.id)
-    names = [name for found in staged for name in found]
+    names = [name for files in staged for name in files]
     pending = log.plan(manifest.base, manifest.replan)
     for name in _names(log, manifest, log.kept(manifest, known), pending):
         log.storage.delete(name)
@@ -85,7 +85,7 @@ def _read(log: Log) -> tuple[Manifest, dict[int, Manifest], StepPlan | None]:
 
 
 def _names(log: Log, manifest: Manifest, kept: dict[int, Manifest], pending: StepPlan | None) -> Iterator[str]:
-    folders = dict.fromkeys(folder for one in _readable(log, kept) for folder in sorted(one.folders()))
+    folders = dict.fromkeys(folder for readable in _readable(log, kept) for folder in sorted(readable.folders()))
     yield from collectable(log.storage, [*folders, STAGED], manifest, kept.values(), pending)
     yield from fenced_marks(log.storage, manifest.epoch)
 

@@ -43,7 +43,7 @@ def compact(pipeline: Pipeline, *, take_over: bool = False, on_progress: OnProgr
         check_same_job(old, first_manifest(job, ""), job.storage.url)
         if not _is_due(old):
             return None
-        in_zones = job.in_zones({name: one.zone for name, one in old.nodes.items()})
+        in_zones = job.in_zones({name: part.zone for name, part in old.nodes.items()})
         return Decision("compaction", write=lambda attempt: _compacted(in_zones, old, attempt, on_progress))
 
     return commit_change(Log(job.storage), decide, take_over=take_over)
@@ -61,7 +61,7 @@ def _compacted(job: Job, old: Manifest, attempt: Attempt, on_progress: OnProgres
 
         nodes[id] = _folded(job.nodes[id], attempt, part, progress)
         done += sum(run.bytes for run in part.runs)
-    sources = {name: replace(one, index=_folded_index(job, attempt, one)) for name, one in old.sources.items()}
+    sources = {name: replace(source, index=_folded_index(job, attempt, source)) for name, source in old.sources.items()}
     commits = commits_of({**old.bases, attempt.id: old.committed_ms})
     return {"commits": commits, "nodes": nodes, "sources": sources}
 
@@ -78,7 +78,7 @@ def _folded(node: Node, attempt: Attempt, part: NodePart, on_progress: OnProgres
 
 
 def _is_due(manifest: Manifest) -> bool:
-    parts = [part for one in manifest.nodes.values() for part in _parts(one)]
+    parts = [part for node in manifest.nodes.values() for part in _parts(node)]
     return any(not _is_one_sum(part) for part in parts) or any(
         len(source.index) > 1 for source in manifest.sources.values()
     )
@@ -100,25 +100,25 @@ def _is_one_sum(part: Sequence[Run]) -> bool:
 def _folded_runs(node: Node, attempt: Attempt, part: NodePart, on_progress: OnProgress) -> Iterator[Run]:
     all_bytes = sum(run.bytes for run in part.runs)
     done_bytes = 0
-    for some in _parts(part):
-        if _is_one_sum(some):
-            yield from some
+    for runs in _parts(part):
+        if _is_one_sum(runs):
+            yield from runs
         else:
             made: list[Run] = []
-            for low, high in shards(some):
-                inputs = tuple(run for run in some if run.low < high and low < run.high)
+            for low, high in shards(runs):
+                inputs = tuple(run for run in runs if run.low < high and low < run.high)
                 if inputs:
                     merge = Merge(inputs, low, high)
                     over = 0 if beside(part.runs, merge) else _over(node, part, merge)
-                    result = compact_runs(node, FoldRuns(attempt, merge, part.final, over=over))
-                    if result.failure:
-                        logger.warning("%d runs stay unfolded: %s", len(some), result.failure)
-                        made = list(some)
+                    folded = compact_runs(node, FoldRuns(attempt, merge, part.final, over=over))
+                    if folded.failure:
+                        logger.warning("%d runs stay unfolded: %s", len(runs), folded.failure)
+                        made = list(runs)
                         break
-                    made += [result.run] if result.run is not None else []
-                on_progress(done_bytes + sum(run.bytes for run in some) * high // KEY_GROUPS, all_bytes)
+                    made += [folded.run] if folded.run is not None else []
+                on_progress(done_bytes + sum(run.bytes for run in runs) * high // KEY_GROUPS, all_bytes)
             yield from made
-        done_bytes += sum(run.bytes for run in some)
+        done_bytes += sum(run.bytes for run in runs)
 
 
 def _over(node: Node, part: NodePart, merge: Merge) -> int:

@@ -44,11 +44,11 @@ def merge(first: Location, second: Location, into: Location) -> Entry:
     Only a sink knows whether it published everything staged, so run both jobs to the end of their input first. Repeat
     the call after an interrupted merge. Raises StillRunning if either job runs.
     """
-    one, other, there = log_of(first), log_of(second), log_of(into)
-    jobs = newest_of(one).manifest, newest_of(other).manifest
-    for log, manifest in zip((one, other), jobs, strict=True):
+    first_log, second_log, there = log_of(first), log_of(second), log_of(into)
+    jobs = newest_of(first_log).manifest, newest_of(second_log).manifest
+    for log, manifest in zip((first_log, second_log), jobs, strict=True):
         _check_at_rest(log, manifest)
-    urls = one.storage.url, other.storage.url
+    urls = first_log.storage.url, second_log.storage.url
     _check_disjoint(jobs, urls)
     _check_same_nodes(jobs, urls)
     _check_same_limit(jobs, urls)
@@ -64,7 +64,7 @@ def merge(first: Location, second: Location, into: Location) -> Entry:
 
         def write(attempt: Attempt) -> dict[str, Any]:
             now_ms, target = wall_ms(), Target(there.storage, attempt)
-            copies = [copied(log.storage, manifest, target) for log, manifest in zip((one, other), jobs, strict=True)]
+            copies = [copied(log.storage, job, target) for log, job in zip((first_log, second_log), jobs, strict=True)]
             return {
                 "sources": _sources((copies[0], copies[1]), names, urls),
                 "tasks": dict.fromkeys(jobs[0].tasks, TaskPart(_accounts(jobs, names))),
@@ -105,7 +105,7 @@ def _check_at_rest(log: Log, manifest: Manifest) -> None:
         )
     if log.plan(manifest.base, manifest.replan) is not None:
         raise Refused(f"{url}: a step was begun but not committed: {once}")
-    staged = {one.name for aside in manifest.aside for one in (*aside.late, *aside.dead)}
+    staged = {file.name for aside in manifest.aside for file in (*aside.late, *aside.dead)}
     for folder in {name.rpartition("/")[0] for name in staged}:
         if any(f"{folder}/{name}" in staged for name in log.storage.list(folder)):
             raise Refused(f"{url}: late rows or dead letters are not published yet: {once}")
@@ -120,19 +120,19 @@ def _check_disjoint(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> N
     """Refused if two sources of one kind may have read the same records: they share a partition name, and are not known
     to be at different places."""
     parts = [
-        [part for one in job.sources.values() for part in halves_of(one.kind, one.recorded, one.partitions)]
+        [part for source in job.sources.values() for part in halves_of(source.kind, source.recorded, source.partitions)]
         for job in jobs
     ]
-    for (kind, recorded, partitions), (other_kind, other, others) in product(*parts):
+    for (kind, recorded, partitions), (other_kind, other_recorded, others) in product(*parts):
         shared = sorted({*partitions} & {*others})
-        if kind == other_kind and shared and not _are_apart(recorded, other):
+        if kind == other_kind and shared and not _are_apart(recorded, other_recorded):
             raise Refused(
                 f"both {urls[0]} and {urls[1]} have read partition {', '.join(shared)}: records that both have read "
                 "would count twice. Only jobs over disjoint partitions can be merged"
             )
 
 
-def _are_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _are_apart(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     """Whether two recorded sources are known to be at different places.
 
     >>> _are_apart({"root": "/in/eu"}, {"root": "/in/us"}), _are_apart({"root": "/in"}, {"root": "/in/us"})
@@ -140,11 +140,11 @@ def _are_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     >>> _are_apart({"topic_id": "a"}, {"topic_id": "b"}), _are_apart({}, {"topic_id": "b"})
     (True, False)
     """
-    ids = place_id(one), place_id(other)
+    ids = place_id(left), place_id(right)
     if None not in ids:
         return ids[0] != ids[1]
-    if "root" in one and "root" in other:
-        a, b = (f"{recorded['root']}".rstrip("/") + "/" for recorded in (one, other))
+    if "root" in left and "root" in right:
+        a, b = (f"{recorded['root']}".rstrip("/") + "/" for recorded in (left, right))
         return not (a.startswith(b) or b.startswith(a))
     return False
 
@@ -174,8 +174,8 @@ def _sources(jobs: tuple[Manifest, Manifest], names: Mapping[str, str], urls: tu
 def _accounts(jobs: tuple[Manifest, Manifest], names: Mapping[str, str]) -> dict[str, Accounts]:
     first_accounts, second = jobs[0].inputs, jobs[1].inputs
     accounts = dict(first_accounts)
-    for name, one in second.items():
-        accounts[names[name]] = {**accounts.get(names[name], {}), **one}
+    for name, source_accounts in second.items():
+        accounts[names[name]] = {**accounts.get(names[name], {}), **source_accounts}
     return accounts
 
 
@@ -213,9 +213,9 @@ def _node(name: str, nodes: tuple[NodePart, NodePart], urls: tuple[str, str]) ->
         types = common_key_types([a.key_types, b.key_types])
     except TypeError as error:
         raise Refused(f"the keys of {name} in {urls[0]} and in {urls[1]}: {error}") from error
-    lowest = min((one.lowest for one in nodes if one.lowest is not None), default=None)
+    lowest = min((node.lowest for node in nodes if node.lowest is not None), default=None)
     known, added = (
-        max((at for one in nodes if (at := getattr(one, since)) is not None), default=None)
+        max((at for node in nodes if (at := getattr(node, since)) is not None), default=None)
         for since in ("known_from", "added")
     )
     # Each job has published results of its own: what is published is final, and no correction covers both.
@@ -233,7 +233,7 @@ def _clock(name: str, nodes: tuple[NodePart, NodePart], urls: tuple[str, str]) -
 
     If one job has published a window, the other must hold no state for it.
     """
-    a, b = (one.clock for one in nodes)
+    a, b = (node.clock for node in nodes)
     if nodes[0].has_time_to_live:
         raise Refused(
             f"{urls[0]} and {urls[1]} keep keys with a time to live, in {name}: a message that one has "
@@ -248,8 +248,8 @@ def _clock(name: str, nodes: tuple[NodePart, NodePart], urls: tuple[str, str]) -
     closed = min(a.closed, b.closed)
     if a.closed != b.closed and nodes[0].has_windows:
         behind = 0 if a.closed < b.closed else 1
-        held = any(run.pane_max >= closed for run in nodes[behind].runs)
-        if held or not nodes[behind].clock.ended:
+        has_state = any(run.pane_max >= closed for run in nodes[behind].runs)
+        if has_state or not nodes[behind].clock.ended:
             raise Refused(
                 f"{urls[1 - behind]} has closed its windows up to {utc_text(max(a.closed, b.closed))}, {urls[behind]} "
                 f"only up to {utc_text(closed)} and may still add to those between. Run {urls[behind]} until it has "

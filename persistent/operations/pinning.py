@@ -12,12 +12,12 @@ from persistent.errors import CorruptCheckpoint, UnknownCheckpoint
 
 def _why_none(log: Log, id: int) -> str:
     """Why there is no checkpoint of that id to pin, though the history may list it."""
-    found = None
+    manifest = None
     with suppress(CorruptCheckpoint):
-        found = log.read(id).manifest if id in log.ids() else None
-    if found is None or found.base == id:
+        manifest = log.read(id).manifest if id in log.ids() else None
+    if manifest is None or manifest.base == id:
         return f"{log.storage.url} keeps no checkpoint {id}"
-    what = f"{id} is a {found.kind} of checkpoint {found.base}, and no checkpoint of its own"
+    what = f"{id} is a {manifest.kind} of checkpoint {manifest.base}, and no checkpoint of its own"
     return f"{log.storage.url}: {what}"
 
 

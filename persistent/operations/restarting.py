@@ -74,12 +74,12 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
         _check_sessions_close(newest, url)
         check_cuts(job, newest, first, clock, pipeline.allow_dropped)
         try:
-            found = checkpoint_as_of(log, job.task, states, clock, unpublished=True).manifest
+            manifest = checkpoint_as_of(log, job.task, states, clock, unpublished=True).manifest
         except UnknownCheckpoint as error:
-            said = str(error).removesuffix(", or a kept checkpoint (persistent state --at ID)")
+            reason = str(error).removesuffix(", or a kept checkpoint (persistent state --at ID)")
             to_one = "to go back to a kept checkpoint: 'persistent rollback'"
-            raise UnknownCheckpoint(f"{said}. Nothing was changed; {to_one}") from error
-        target = _without_dropped(found, job, pipeline.allow_dropped, clock)
+            raise UnknownCheckpoint(f"{reason}. Nothing was changed; {to_one}") from error
+        target = _without_dropped(manifest, job, pipeline.allow_dropped, clock)
         in_zones = _in_zones_of(job, target)
         check_begins_again(in_zones)
         check_remembers(in_zones, target, clock)
@@ -192,15 +192,15 @@ def _as_of(
 
 def _in_zones_of(job: Job, manifest: Manifest) -> Job:
     """The job, whose windows are by the rules that a manifest has."""
-    return job.in_zones({name: one.zone for name, one in manifest.nodes.items()})
+    return job.in_zones({name: node.zone for name, node in manifest.nodes.items()})
 
 
 def _runs_before(job: Job, target: Manifest, clock: int, attempt: Attempt) -> dict[str, tuple[Run, ...]]:
     """The runs of each state without the rows after the clock, read one at a time."""
     return {
         name: tuple(
-            write_run(one, attempt, rows, run.first, run.last, run.low, run.high)[0]
-            for run, rows in rows_between(one, target.nodes[name].runs, _FIRST_PANE, clock)
+            write_run(node, attempt, rows, run.first, run.last, run.low, run.high)[0]
+            for run, rows in rows_between(node, target.nodes[name].runs, _FIRST_PANE, clock)
         )
-        for name, one in job.nodes.items()
+        for name, node in job.nodes.items()
     }

@@ -32,7 +32,7 @@ def check_begins_again(job: Job) -> None:
 
 def check_read(job: Job, target: Manifest, clock: int) -> None:
     """Raise Refused if a source has not been read up to the clock: the clock does not go back for one that joins."""
-    if all(_is_over(one, target.nodes[id].clock, clock) for id, one in job.nodes.items()):
+    if all(_is_over(node, target.nodes[id].clock, clock) for id, node in job.nodes.items()):
         return
     for name, part in target.sources.items():
         awake = dict.fromkeys(partition for partition in part.partitions if partition not in part.idle)
@@ -59,9 +59,9 @@ def check_own_times(job: Job, target: Manifest) -> None:
     its record, before the clock, would not be read again."""
     times = [time for part in target.sources.values() for time in (*part.largest.values(), (part.since or 0) - 1)]
     largest = max([0, *times])
-    for id, one in job.nodes.items():
+    for id, node in job.nodes.items():
         part = target.nodes[id]
-        pane = int(one.state.stored_panes(np.array([largest]), part.clock.watermark)[0])
+        pane = int(node.state.stored_panes(np.array([largest]), part.clock.watermark)[0])
         added = [correction.panes[1] for correction in target.corrections.values()]
         last = max((run.pane_max for run in part.runs), default=pane)
         if last > max([pane, *added]):

@@ -113,9 +113,9 @@ def _published_to_all(
     taking = {name: {sink for sink, part in sinks.items() if part.node == name} for name in target.nodes}
     turned = set() if again else _lacking_places(target, sinks)
     lacking = {name: _lacking(target, name, taking[name], turned, again=again) for name in target.nodes}
-    anew = {name: found for name, found in lacking.items() if found is not None}
+    anew = {name: names for name, names in lacking.items() if names is not None}
     emptied = frozenset[str]() if again else frozenset().union(*anew.values())
-    anew = {name: found for name, found in anew.items() if _shows_all(target.nodes[name]) and target.nodes[name].runs}
+    anew = {name: names for name, names in anew.items() if _shows_all(target.nodes[name]) and target.nodes[name].runs}
     if not anew:
         return target, emptied
     nodes = {name: target.nodes[name] for name in anew}
@@ -298,10 +298,10 @@ def _nothing_since(manifests: Manifests, target: int) -> bool:
     return same and not lost
 
 
-def _gone_back(sink: SinkPart, id: int, shown: int) -> SinkPart:
-    """The batches of a sink after rollback ``id``, if those staged above ``shown`` are taken back. The rollback is the
+def _gone_back(sink: SinkPart, id: int, limit: int) -> SinkPart:
+    """The batches of a sink after rollback ``id``, if those staged above ``limit`` are taken back. The rollback is the
     sink's last known batch: lost manifests may have published batches that no other manifest lists."""
-    return replace(sink, last=id, unpublished=tuple(batch for batch in sink.unpublished if batch.id <= shown))
+    return replace(sink, last=id, unpublished=tuple(batch for batch in sink.unpublished if batch.id <= limit))
 
 
 def _target(log: Log, manifests: Manifests, to: int | None, clock: int | None) -> Manifest:
@@ -318,14 +318,14 @@ def _target(log: Log, manifests: Manifests, to: int | None, clock: int | None) -
             return manifests.entries[to].manifest
         what = "cannot be read" if to in manifests.unreadable else "is not kept"
         raise UnknownCheckpoint(f"{log.storage.url}: checkpoint {to} {what}; {there}")
-    found = [id for id, manifest in bases.items() if manifest.furthest <= (clock or 0)]
-    if not found:
+    ids = [id for id, manifest in bases.items() if manifest.furthest <= (clock or 0)]
+    if not ids:
         clocks = [manifest.furthest for manifest in bases.values()]
         earliest = f"the earliest is at {utc_text(min(clocks))}" if clocks else "there is none"
         raise UnknownCheckpoint(
             f"{log.storage.url} keeps no checkpoint whose clock is at most {utc_text(clock or 0)}; {earliest}"
         )
-    return bases[max(found)]
+    return bases[max(ids)]
 
 
 def was_taken_back(manifests: Manifests, target: int) -> bool:

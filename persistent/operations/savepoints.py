@@ -56,8 +56,8 @@ def savepoint(storage: Location, name: str, *, at: int | None = None, on_progres
 
 def _claimed(there: Log, ours: Manifest) -> Manifest:
     """The manifest of this savepoint: ours, or that of an earlier call."""
-    found = put_once(there.storage, CLAIM, ours.encode())
-    return Manifest.decode(found, f"{there.storage.url}/{CLAIM}")
+    claim = put_once(there.storage, CLAIM, ours.encode())
+    return Manifest.decode(claim, f"{there.storage.url}/{CLAIM}")
 
 
 def _is_claimed(there: Log) -> bool:

@@ -78,7 +78,7 @@ def undone(storage: Location, not_after: Instant) -> Undone:
     rows = Counter[str]()
     for name, batch in _given(later):
         rows[name] += sum(staged.rows for staged in batch.staged)
-    read = sum(one.read for one in newest.accounts.values()) - sum(one.read for one in target.accounts.values())
+    read = sum(tally.read for tally in newest.accounts.values()) - sum(tally.read for tally in target.accounts.values())
     return Undone(
         target=target.id,
         checkpoints=tuple(later),
@@ -92,18 +92,18 @@ def undone(storage: Location, not_after: Instant) -> Undone:
 
 def _given(later: Mapping[int, Manifest]) -> list[tuple[str, SinkBatch]]:
     """What these checkpoints gave to each sink. The next one names a batch too, as it may still be unpublished."""
-    found = {
+    batches = {
         (name, batch.id): batch
-        for one in later.values()
-        for name, sink in one.sinks.items()
+        for manifest in later.values()
+        for name, sink in manifest.sinks.items()
         for batch in sink.unpublished
         if batch.id in later
     }
-    return [(name, batch) for (name, _), batch in found.items()]
+    return [(name, batch) for (name, _), batch in batches.items()]
 
 
 def _has_windows(manifest: Manifest) -> bool:
-    return any(one.has_windows for one in manifest.nodes.values())
+    return any(node.has_windows for node in manifest.nodes.values())
 
 
 def _closed(manifest: Manifest) -> int:
@@ -131,10 +131,10 @@ def _target(log: Log, manifests: Manifests, limit: int) -> Manifest:
             f"{url}: nothing after {utc_text(limit)} was counted, and the clock stands at "
             f"{clock_text(newest.furthest)}: there is nothing to set back. Nothing was changed"
         )
-    bases = {id: one for id, one in manifests.bases().items() if not was_taken_back(manifests, id)}
-    found = [id for id, one in bases.items() if _furthest(one) <= limit]
-    if found:
-        return bases[max(found)]
+    bases = {id: base for id, base in manifests.bases().items() if not was_taken_back(manifests, id)}
+    ids = [id for id, base in bases.items() if _furthest(base) <= limit]
+    if ids:
+        return bases[max(ids)]
     earliest = min(map(_furthest, bases.values()), default=0)
     raise Refused(
         f"{url} keeps no checkpoint from before: each has counted a timestamp after {utc_text(limit)}, the earliest up "
