@@ -42,18 +42,18 @@ def checkpoint_as_of(
     for entry in reversed(knowing):
         if all(asked.has_state_of(entry.manifest) for asked in each):
             if not unpublished:
-                held = entry.manifest.corrections
-                check_read_with(held, newest.manifest.corrections, clock, entry.manifest.id, log.storage.url)
+                corrections = entry.manifest.corrections
+                check_read_with(corrections, newest.manifest.corrections, clock, entry.manifest.id, log.storage.url)
             return entry
     if knowing:
-        asked = next(one for one in each if not one.has_state_of(knowing[-1].manifest))
+        asked = next(asked for asked in each if not asked.has_state_of(knowing[-1].manifest))
         ours = [asked.watermark(entry.manifest) for entry in kept if asked.has_state_of(entry.manifest)]
         since = f"; the migrated state goes back to {utc_text(min(ours))}" if ours else ""
         raise FingerprintChanged(
             f"{log.storage.url}: checkpoint {knowing[-1].manifest.id} holds the state as of {utc_text(clock)}, from "
             f"before the state was migrated{since}. Read it with the earlier task, or choose a later clock"
         )
-    asked = next((one for one in each if not any(one.is_known_by(entry.manifest) for entry in kept)), each[0])
+    asked = next((asked for asked in each if not any(asked.is_known_by(entry.manifest) for entry in kept)), each[0])
     clocks = f"{utc_text(asked.watermark(kept[0].manifest))} to {utc_text(asked.watermark(kept[-1].manifest))}"
     of = "" if len(each) == 1 else f" {state_name(asked.node)!r}"
     raise UnknownCheckpoint(
@@ -64,22 +64,22 @@ def checkpoint_as_of(
 
 def _nearest(each: Sequence[_Asked], kept: Sequence[Entry], clock: int) -> str:
     """The clocks next to this one, before and after, that one of these checkpoints knows in each state."""
-    found = set()
+    cuts = set()
     for asked in each:
         for manifest in (entry.manifest for entry in kept):
             node = manifest.nodes.get(asked.node)
             known_from = None if node is None else node.known_from
-            found |= {asked.state.panes.cut_before(one) for one in (asked.watermark(manifest), known_from or 0)}
+            cuts |= {asked.state.panes.cut_before(time) for time in (asked.watermark(manifest), known_from or 0)}
     known = [
-        one
-        for one in found
-        if any(all(replace(asked, clock=one).is_known_by(entry.manifest) for asked in each) for entry in kept)
+        cut
+        for cut in cuts
+        if any(all(replace(asked, clock=cut).is_known_by(entry.manifest) for asked in each) for entry in kept)
     ]
     before, after = (
-        max((one for one in known if one < clock), default=None),
-        min((one for one in known if one > clock), default=None),
+        max((cut for cut in known if cut < clock), default=None),
+        min((cut for cut in known if cut > clock), default=None),
     )
-    return " and ".join(utc_text(one) for one in (before, after) if one is not None)
+    return " and ".join(utc_text(cut) for cut in (before, after) if cut is not None)
 
 
 def _kept(log: Log, newest: Entry) -> list[Entry]:
@@ -126,7 +126,7 @@ class _Asked:
             return False
         times = manifest.clock if node is None else node.clock
         if node is not None:
-            starts = [one for one in (node.known_from, node.added) if one is not None]
+            starts = [start for start in (node.known_from, node.added) if start is not None]
             since = max(starts, default=None)
         state = self.state.in_zone(None if node is None else node.zone)
         known, window = state.knows(self.clock, times.watermark), state.window

@@ -40,9 +40,9 @@ def aside_rows(rows: int, **columns: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, ASIDE_SCHEMA.names)
 
 
-def _column(given: Any, rows: int, kind: pa.DataType) -> pa.Array:
-    if given is None:
+def _column(value: Any, rows: int, kind: pa.DataType) -> pa.Array:
+    if value is None:
         return pa.nulls(rows, kind)
-    if isinstance(given, str | int):
-        return pa.repeat(pa.scalar(given, kind), rows)
-    return given if isinstance(given, pa.Array) else pa.array(given, kind)
+    if isinstance(value, str | int):
+        return pa.repeat(pa.scalar(value, kind), rows)
+    return value if isinstance(value, pa.Array) else pa.array(value, kind)

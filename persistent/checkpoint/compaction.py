@@ -49,8 +49,8 @@ def choose_all(
 ) -> list[Merge]:
     """The folds of the next step. ``unfolded``: the names of runs whose fold raised. They stay, and the runs between
     them are folded separately."""
-    found = (_choose_all(part, delta_rows, published) for part in _parts_between(runs, unfolded))
-    return next((merges for merges in found if merges), [])
+    choices = (_choose_all(part, delta_rows, published) for part in _parts_between(runs, unfolded))
+    return next((merges for merges in choices if merges), [])
 
 
 def _parts_between(runs: Sequence[Run], unfolded: frozenset[str]) -> list[list[Run]]:
@@ -112,11 +112,11 @@ def _pieces(merge: Merge) -> list[Merge]:
 
 def _bytes_between(run: Run, low: int, high: int, panes: tuple[int, int] | None) -> int:
     """An estimate of the bytes that a run holds in some key groups and panes, as if spread evenly."""
-    held = run.bytes * max(0, min(run.high, high) - max(run.low, low)) // (run.high - run.start)
+    run_bytes = run.bytes * max(0, min(run.high, high) - max(run.low, low)) // (run.high - run.start)
     if panes is None:
-        return held
+        return run_bytes
     start, stop = max(run.pane_min, panes[0]), min(run.pane_max + 1, panes[1])
-    return held * max(0, stop - start) // (run.pane_max + 1 - run.pane_min)
+    return run_bytes * max(0, stop - start) // (run.pane_max + 1 - run.pane_min)
 
 
 def _budget_rows(delta_rows: int) -> int:
@@ -127,10 +127,10 @@ def _first_within(runs: Sequence[Run], budget_rows: int) -> tuple[Run, ...]:
     """The oldest of these deltas that together hold at most ``budget_rows`` rows; none if they hold fewer than eight
     sums."""
     chosen: list[Run] = []
-    for one in _deltas(runs):
-        if sum(run.rows for run in (*chosen, *one)) > budget_rows:
+    for delta in _deltas(runs):
+        if sum(run.rows for run in (*chosen, *delta)) > budget_rows:
             break
-        chosen += one
+        chosen += delta
     return tuple(chosen) if len(_sums(chosen)) >= FAN_IN else ()
 
 
@@ -143,16 +143,16 @@ def beside(runs: Sequence[Run], merge: Merge) -> tuple[Run, ...]:
 def replaced(runs: Sequence[Run], merge: Merge, output: Run | None) -> tuple[Run, ...]:
     """The runs after a merge: ``output`` replaces what it sums, and precedes the rest of its inputs."""
     inputs = {run.name for run in merge.inputs}
-    result: list[Run] = []
+    next_runs: list[Run] = []
     for run in runs:
         if run.name not in inputs:
-            result.append(run)
+            next_runs.append(run)
             continue
         if run.name == merge.inputs[0].name and output is not None:
-            result.append(output)
+            next_runs.append(output)
         if merge.high < run.high:
-            result.append(replace(run, low=max(run.low, merge.high)))
-    return tuple(result)
+            next_runs.append(replace(run, low=max(run.low, merge.high)))
+    return tuple(next_runs)
 
 
 def _begun(runs: Sequence[Run]) -> tuple[Run, ...]:
@@ -173,20 +173,20 @@ def _due(runs: Sequence[Run], published: int) -> tuple[Run, ...]:
     if len(runs) < FAN_IN:
         return ()
     deltas = _deltas(runs)
-    tiers = [_tier(sum([run.rows for run in one])) for one in deltas]
+    tiers = [_tier(sum([run.rows for run in delta])) for delta in deltas]
     for tier in sorted(set(tiers)):
         streak: list[Run] = []
         until = sums = 0
-        for one, its_tier in zip(deltas, tiers):
-            mixes = bool(streak) and (streak[0].first <= published) != (one[0].last <= published)
+        for delta, its_tier in zip(deltas, tiers):
+            mixes = bool(streak) and (streak[0].first <= published) != (delta[0].last <= published)
             if its_tier > tier or mixes:
                 if sums >= FAN_IN:
                     break
                 streak, sums = [], 0
             if its_tier == tier or streak:
-                streak += one
+                streak += delta
             if its_tier == tier:
-                until, sums = len(streak), sums + len(_sums(one))
+                until, sums = len(streak), sums + len(_sums(delta))
         if sums >= FAN_IN:
             return tuple(streak[:until])
     return ()

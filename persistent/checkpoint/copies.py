@@ -130,10 +130,10 @@ def checkpoint_at(log: Log, id: int | None) -> Entry:
 
 def check_kept(log: Log, newest: Manifest, id: int) -> None:
     """Raise UnknownCheckpoint, with the kept ids, unless ``id`` is one of them."""
-    kept = [one for one in log.ids() if newest.keeps(one)]
+    kept = [number for number in log.ids() if newest.keeps(number)]
     if id not in kept:
-        shown = ", ".join(map(str, kept))
-        raise UnknownCheckpoint(f"{log.storage.url} keeps no checkpoint {id}; it keeps {shown}")
+        ids = ", ".join(map(str, kept))
+        raise UnknownCheckpoint(f"{log.storage.url} keeps no checkpoint {id}; it keeps {ids}")
 
 
 def renumbered(node: NodePart) -> NodePart:

@@ -43,7 +43,7 @@ def correction_laws(id: int, kind: str, before: Corrections, after: Corrections)
     if kind != "correction":
         return
     new = after.keys() - before.keys()
-    kept = all(after.get(name) == one for name, one in before.items())
+    kept = all(after.get(name) == correction for name, correction in before.items())
     is_own = [after[name].checkpoint for name in new] == [id]
     yield "a correction adds its own account, and changes no other", kept and is_own
 
@@ -52,8 +52,8 @@ def corrections_before(corrections: Corrections, clock: int, url: str) -> dict[s
     """The corrections that the state as of a clock holds. One that changed only panes from the clock on is undone, and
     its name is free again. Refused if one changed panes on both sides: half of it would remain."""
     kept = {}
-    for name, one in corrections.items():
-        first, last = one.panes
+    for name, correction in corrections.items():
+        first, last = correction.panes
         if first < clock <= last:
             raise Refused(
                 f"{url}: the correction {name!r} has changed the state before {utc_text(clock)} and after it, and the "
@@ -61,46 +61,46 @@ def corrections_before(corrections: Corrections, clock: int, url: str) -> dict[s
                 f"after {utc_text(last)}. Nothing was changed"
             )
         if last < clock:
-            kept[name] = one
+            kept[name] = correction
     return kept
 
 
-def check_holds(held: Corrections, newest: Corrections, clock: int, id: int, url: str) -> None:
-    """Refused if checkpoint ``id``, which ``held`` some corrections, lacks one of the ``newest`` ones that has changed
-    the state before the clock: the state as of it would be without."""
-    for name, one in newest.items():
-        if held.get(name) != one and one.panes[0] < clock:
+def check_holds(corrections: Corrections, newest: Corrections, clock: int, id: int, url: str) -> None:
+    """Refused if checkpoint ``id``, whose ``corrections`` are these, lacks one of the ``newest`` corrections that has
+    changed the state before the clock: the state as of the clock would be without it."""
+    for name, correction in newest.items():
+        if corrections.get(name) != correction and correction.panes[0] < clock:
             raise Refused(
                 f"{url}: checkpoint {id} is the newest that knows the state as of {utc_text(clock)}, and it lacks the "
-                f"correction {name!r}, which has changed the state before that clock, in checkpoint {one.checkpoint}. "
-                "Choose a later clock; or roll back to before the correction, which undoes it, and apply it again "
-                "after the restart. Nothing was changed"
+                f"correction {name!r}, which has changed the state before that clock, in checkpoint "
+                f"{correction.checkpoint}. Choose a later clock; or roll back to before the correction, which undoes "
+                "it, and apply it again after the restart. Nothing was changed"
             )
 
 
-def check_read_with(held: Corrections, newest: Corrections, clock: int, id: int, url: str) -> None:
+def check_read_with(corrections: Corrections, newest: Corrections, clock: int, id: int, url: str) -> None:
     """UnknownCheckpoint if the state as of the clock, read from checkpoint ``id``, would lack a correction."""
-    for name, one in newest.items():
-        if held.get(name) != one and one.panes[0] < clock:
+    for name, correction in newest.items():
+        if corrections.get(name) != correction and correction.panes[0] < clock:
             raise UnknownCheckpoint(
                 f"{url}: no kept checkpoint holds the state as of {utc_text(clock)} with the correction {name!r}, "
-                f"which has changed it in checkpoint {one.checkpoint}: the newest that separates what is before that "
-                f"clock, {id}, lacks it. Choose a later clock; or read that checkpoint as it was: at={id}, "
+                f"which has changed it in checkpoint {correction.checkpoint}: the newest that separates what is before "
+                f"that clock, {id}, lacks it. Choose a later clock; or read that checkpoint as it was: at={id}, "
                 f"or '--at {id}'"
             )
 
 
-def all_corrections(one: Corrections, other: Corrections) -> dict[str, Correction]:
+def all_corrections(first: Corrections, second: Corrections) -> dict[str, Correction]:
     """The corrections of two jobs that become one; of a name that both have, the second gets a number.
 
     >>> a, b = Correction(3, 1, 0, (0, 0), "a"), Correction(5, 2, 0, (0, 0), "b")
     >>> sorted(all_corrections({"x": a}, {"x": b, "y": b}))
     ['x', 'x-2', 'y']
     """
-    found = dict(one)
-    for name, correction in other.items():
+    corrections = dict(first)
+    for name, correction in second.items():
         number, free = 2, name
-        while free in found or (free != name and free in other):
+        while free in corrections or (free != name and free in second):
             free, number = f"{name}-{number}", number + 1
-        found[free] = correction
-    return found
+        corrections[free] = correction
+    return corrections

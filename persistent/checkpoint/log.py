@@ -99,10 +99,10 @@ class Log:
     def create(self, first: Manifest) -> Entry:
         """Put manifest 0 and FORMAT, or find those of another driver."""
         if not self.ids():
-            self._put(manifest_name(0), first.encode(), lambda other: _nonce(other) == first.nonce)
+            self._put(manifest_name(0), first.encode(), lambda document: _nonce(document) == first.nonce)
         # Not manifest 0, which may be collected by now.
         known = self._at_least(0)
-        self._put(FORMAT_NAME, _format_of(known.manifest.job), lambda other: True)
+        self._put(FORMAT_NAME, _format_of(known.manifest.job), lambda document: True)
         return self._at_least(0)
 
     def _at_least(self, id: int) -> Entry:
@@ -119,7 +119,7 @@ class Log:
     def begin(self, job: str) -> str:
         """Put FORMAT, for a copy whose only manifest comes last; returns the job that it names, ours or an earlier
         one."""
-        self._put(FORMAT_NAME, _format_of(job), lambda other: True)
+        self._put(FORMAT_NAME, _format_of(job), lambda document: True)
         place = f"{self.storage.url}/{FORMAT_NAME}"
         return FormatFile.decode(self.storage.read(FORMAT_NAME).to_pybytes(), place).job
 
@@ -137,7 +137,7 @@ class Log:
         """Commit a manifest. Fenced if another driver has put its id."""
         self._tried_id = manifest.id
         data = manifest.encode()
-        if not self._put(manifest_name(manifest.id), data, lambda other: _nonce(other) == manifest.nonce):
+        if not self._put(manifest_name(manifest.id), data, lambda document: _nonce(document) == manifest.nonce):
             raise Fenced(
                 f"{self.storage.url}: checkpoint {manifest.id} was committed by another driver; this one stops"
             )
@@ -159,7 +159,7 @@ class Log:
             old = newest.manifest
             if old.id == 0:
                 # The driver that put manifest 0 can have died before FORMAT, which precedes every higher id.
-                self._put(FORMAT_NAME, _format_of(old.job), lambda other: True)
+                self._put(FORMAT_NAME, _format_of(old.job), lambda document: True)
             replan = old.replan if replan is None else replan
             id = max((old.id, *old.burnt)) + 1
             fence = succeed(
@@ -204,33 +204,33 @@ class Log:
         """Put the plan, and return the plan to run: another driver's if it was first, which must start at the same
         positions."""
         name = plan_name(plan.base, plan.number)
-        if self._put(name, plan.encode(), lambda other: StepPlan.decode(other, name).nonce == plan.nonce):
+        if self._put(name, plan.encode(), lambda document: StepPlan.decode(document, name).nonce == plan.nonce):
             return plan
-        other = self.plan(plan.base, plan.number)
-        if other is None or (other.job, other.base, other.starts) != (plan.job, plan.base, plan.starts):
+        rival = self.plan(plan.base, plan.number)
+        if rival is None or (rival.job, rival.base, rival.starts) != (plan.job, plan.base, plan.starts):
             raise CorruptCheckpoint(
                 f"{self.storage.url}/{name}: this plan does not start at checkpoint {plan.base}: delete the "
                 "file, then run again"
             )
-        return other
+        return rival
 
-    def lost(self, above: int, newest: int, shown: Trace = Trace()) -> Trace | None:
+    def lost(self, above: int, newest: int, trace: Trace = Trace()) -> Trace | None:
         """The trace of the highest id above ``above``, whose manifest is lost. None if there is none, or if ``newest``
-        is no longer the id of the newest manifest. ``shown``: a trace in the sink."""
+        is no longer the id of the newest manifest. ``trace``: a trace in the sink."""
         traces = [
             Trace(published_id(name), f"{self.storage.url}/{folder}/{name}")
             for folder in (PLANS, LATE, DEAD)
             for name in self.storage.list(folder)
         ]
-        found = max([*traces, shown])
+        highest = max([*traces, trace])
         # Listed last: a manifest precedes its traces.
-        return found if found.id > above and self.ids()[-1:] == [newest] else None
+        return highest if highest.id > above and self.ids()[-1:] == [newest] else None
 
-    def check_whole(self, newest: Manifest, shown: Trace = Trace(), *, goes_back: bool = False) -> int:
+    def check_whole(self, newest: Manifest, trace: Trace = Trace(), *, goes_back: bool = False) -> int:
         """The id above which to continue from the newest manifest. CorruptCheckpoint if a manifest above it is lost,
         unless a rollback has decided the fate of its outputs, or is about to (``goes_back``)."""
         # Above its base: fences copy the base, so they hide no trace.
-        lost = self.lost(newest.base, newest.id, shown)
+        lost = self.lost(newest.base, newest.id, trace)
         if lost is not None:
             with suppress(FileNotFoundError):
                 self.storage.read(manifest_name(lost.id))
@@ -260,8 +260,8 @@ class Log:
             raise Fenced(f"{self.storage.url}: another driver committed {newest} after our {id}; this one stops")
 
     def _put(self, name: str, data: bytes, is_ours: Callable[[bytes], bool]) -> bool:
-        held = put_or_read(self.storage, name, data, _PUT_TRIES_MAX)
-        return held is None or is_ours(held.to_pybytes())
+        document = put_or_read(self.storage, name, data, _PUT_TRIES_MAX)
+        return document is None or is_ours(document.to_pybytes())
 
     def _read_once(self, id: int, place: str) -> Entry:
         try:
@@ -287,15 +287,15 @@ class Log:
                 ) from None
             return ids
         try:
-            found = FormatFile.decode(data, place)
+            format_file = FormatFile.decode(data, place)
         except NewerFormat:
             raise
         except CorruptCheckpoint as error:
             raise CorruptCheckpoint(f"{error}{self._format_remedy(ids)}") from error
-        if found.key_groups != KEY_GROUPS or found.hash != HASH_VERSION:
+        if format_file.key_groups != KEY_GROUPS or format_file.hash != HASH_VERSION:
             raise CorruptCheckpoint(
-                f"{place}: key groups {found.key_groups} and hash {found.hash} are unknown here: restore the "
-                "file from a copy, or use the release that wrote it"
+                f"{place}: key groups {format_file.key_groups} and hash {format_file.hash} are unknown here: restore "
+                "the file from a copy, or use the release that wrote it"
             )
         # Manifest 0 precedes FORMAT: without any before it, there is one now.
         ids = ids or self.ids()

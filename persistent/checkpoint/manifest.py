@@ -182,8 +182,8 @@ class Manifest(Part, frozen=True):
     def unpublished(self) -> set[str]:
         """The names of the staged files that may still be unpublished."""
         batches = (batch.staged for sink in self.sinks.values() for batch in sink.unpublished)
-        aside = (staged for one in self.aside for staged in (one.late, one.dead))
-        return {one.name for staged in (*batches, *aside) for one in staged}
+        aside = (staged for part in self.aside for staged in (part.late, part.dead))
+        return {file.name for staged in (*batches, *aside) for file in staged}
 
     def keeps(self, id: int) -> bool:
         """Whether to keep manifest ``id`` and its files: all manifests with a state of their own, but only a few fences
@@ -218,9 +218,9 @@ class Manifest(Part, frozen=True):
 def _by_partition(sources: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
     """The values of the partitions of each source, in one mapping."""
     return {
-        partition_name(name, partition, len(sources)): said
+        partition_name(name, partition, len(sources)): value
         for name, partitions in sources.items()
-        for partition, said in partitions.items()
+        for partition, value in partitions.items()
     }
 
 

@@ -106,14 +106,14 @@ def entry_id(name: str) -> int | None:
     >>> entry_id("00000000000000000007.json"), entry_id("00000000000000000007-2.json"), entry_id("note.json")
     (7, 7, None)
     """
-    found = _ENTRY.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _ENTRY.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def is_manifest(name: str) -> bool:
     """Whether this is the name of a manifest, without its folder."""
-    found = _ENTRY.fullmatch(name)
-    return found is not None and found[2] is None
+    match = _ENTRY.fullmatch(name)
+    return match is not None and match[2] is None
 
 
 def attempt_name(epoch: int, id: int, nonce: str) -> str:
@@ -131,8 +131,8 @@ def attempt_of(name: str) -> tuple[int, int] | None:
     >>> attempt_of("_staged/e3-c41-0f8fad5b.jsonl"), attempt_of("note.txt")
     ((3, 41), None)
     """
-    found = _ATTEMPT.fullmatch(_stem(name))
-    return (int(found[1]), int(found[2])) if found else None
+    match = _ATTEMPT.fullmatch(_stem(name))
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def runs_folder(name: str) -> str:
@@ -170,8 +170,8 @@ def driver_epoch(name: str) -> int | None:
     >>> driver_epoch("e3-00ff.json"), driver_epoch("note.txt")
     (3, None)
     """
-    found = _DRIVER.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _DRIVER.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def published_stem(id: int, attempt: str) -> str:
@@ -180,10 +180,10 @@ def published_stem(id: int, attempt: str) -> str:
     >>> published_stem(41, "e3-c41-0f8fad5b")
     '00000000000000000041-0f8fad5b'
     """
-    found = _ATTEMPT.fullmatch(attempt)
-    if found is None:
+    match = _ATTEMPT.fullmatch(attempt)
+    if match is None:
         raise ValueError(f"attempt {attempt!r} is not of the form e<epoch>-c<id>-<nonce>, its nonce of 0-9 and a-f")
-    return f"{_number(id)}-{found[3]}"
+    return f"{_number(id)}-{match[3]}"
 
 
 def published_name(id: int, staged: str) -> str:
@@ -207,8 +207,8 @@ def published_id(name: str) -> int:
     >>> published_id("late/00000000000000000041-0f8fad5b.arrow"), published_id("JOB")
     (41, -1)
     """
-    found = _PUBLISHED.fullmatch(name.rpartition("/")[2])
-    return int(found[1]) if found else -1
+    match = _PUBLISHED.fullmatch(name.rpartition("/")[2])
+    return int(match[1]) if match else -1
 
 
 def list_name(id: int) -> str:
@@ -231,8 +231,8 @@ def retractions(names: Iterable[str]) -> list[range]:
     >>> retractions([retraction_name(7, 12), "note.txt"])
     [range(7, 12)]
     """
-    found = [_RANGE.fullmatch(name) for name in names]
-    return [range(int(mark[1]), int(mark[2])) for mark in found if mark]
+    matches = [_RANGE.fullmatch(name) for name in names]
+    return [range(int(mark[1]), int(mark[2])) for mark in matches if mark]
 
 
 def is_retracted(name: str, marks: Collection[range]) -> bool:

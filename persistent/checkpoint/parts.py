@@ -287,7 +287,7 @@ def readings_after(source: SourcePart, recorded: Mapping[str, Any]) -> tuple[Rea
     before, after, kept = _changing(source.recorded), _changing(recorded), list(source.readings)
     # Equal values have equal spellings; so have a list that was read back and a tuple.
     if before and before != after and canonical_json(before) != canonical_json(after):
-        read = {one: end for one, end in source.positions.items() if readings_of(source, one)[-1].low < end}
+        read = {name: end for name, end in source.positions.items() if readings_of(source, name)[-1].low < end}
         if read:
             kept.append(ReadBefore(read, before))
     while len(kept) > _KEPT_MAX:
@@ -297,12 +297,12 @@ def readings_after(source: SourcePart, recorded: Mapping[str, Any]) -> tuple[Rea
 
 def readings_of(source: SourcePart, partition: str) -> list[Reading]:
     """How a partition was read, from its beginning; the last reading is the present one."""
-    low, found = CODECS[source.codec].first, []
-    for one in source.readings:
-        if partition in one.until:
-            found.append(Reading(low, one.until[partition], one.recorded or None))
-            low = one.until[partition]
-    return [*found, Reading(low, None, _changing(source.recorded))]
+    low, readings = CODECS[source.codec].first, []
+    for reading in source.readings:
+        if partition in reading.until:
+            readings.append(Reading(low, reading.until[partition], reading.recorded or None))
+            low = reading.until[partition]
+    return [*readings, Reading(low, None, _changing(source.recorded))]
 
 
 def _changing(recorded: Mapping[str, Any]) -> dict[str, Any]:

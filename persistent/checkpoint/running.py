@@ -98,8 +98,8 @@ def sweep_dead_marks(storage: Storage) -> None:
 
 def fenced_marks(storage: Storage, epoch: int) -> list[str]:
     """The names of the marks of lower epochs, whose drivers are fenced. A driver of a higher epoch has fenced us."""
-    found = {listed: driver_epoch(listed) for listed in storage.list(DRIVERS)}
-    return [f"{DRIVERS}/{listed}" for listed, of in found.items() if of is not None and of < epoch]
+    epochs = {listed: driver_epoch(listed) for listed in storage.list(DRIVERS)}
+    return [f"{DRIVERS}/{listed}" for listed, of in epochs.items() if of is not None and of < epoch]
 
 
 def sweep_marks(storage: Storage, epoch: int) -> list[Mark]:

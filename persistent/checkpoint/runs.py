@@ -69,8 +69,8 @@ def write_table(storage: Storage, folder: str, attempt: Attempt, table: pa.Table
 
 def write_index(storage: Storage, kind: str, attempt: Attempt, table: pa.Table) -> Run:
     """Write rows of the index of a source of that kind as a run."""
-    one = write_table(storage, runs_folder(kind), attempt, table)
-    return Run(one.name, one.rows, one.bytes, one.sha256, 0, 0, KEY_GROUPS, 0, 0, attempt.id, attempt.id)
+    staged = write_table(storage, runs_folder(kind), attempt, table)
+    return Run(staged.name, staged.rows, staged.bytes, staged.sha256, 0, 0, KEY_GROUPS, 0, 0, attempt.id, attempt.id)
 
 
 def fold_index(storage: Storage, kind: str, attempt: Attempt, runs: Sequence[Run]) -> Run:

@@ -39,8 +39,8 @@ def _joined(tables: Sequence[pa.Table]) -> pa.Table:
         return ASIDE_SCHEMA.empty_table()
     place = ASIDE_SCHEMA.get_field_index("value")
     kind = reduce(_common, [table.schema.field(place).type for table in tables])
-    columns = [pa.chunked_array([_cast(one, kind) for one in table.column(place).chunks], kind) for table in tables]
-    return pa.concat_tables([table.set_column(place, "value", one) for table, one in zip(tables, columns)])
+    columns = [pa.chunked_array([_cast(chunk, kind) for chunk in table.column(place).chunks], kind) for table in tables]
+    return pa.concat_tables([table.set_column(place, "value", column) for table, column in zip(tables, columns)])
 
 
 def _common(first: pa.DataType, second: pa.DataType) -> pa.DataType:

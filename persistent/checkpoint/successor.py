@@ -87,7 +87,7 @@ _FIRST = {
 }
 
 
-def succeed(last: Entry, kind: str, *, id: int | None = None, nonce: str | None = None, **given: Any) -> Manifest:
+def succeed(last: Entry, kind: str, *, id: int | None = None, nonce: str | None = None, **changes: Any) -> Manifest:
     """The manifest of that kind after ``last``, with the fields that its maker gives.
 
     ``id`` and ``nonce``: by default the next, and a new one. TypeError if a given field is not for this kind to set, or
@@ -95,8 +95,8 @@ def succeed(last: Entry, kind: str, *, id: int | None = None, nonce: str | None 
     """
     old, rules = last.manifest, TABLE[kind]
     settable = {name for name, rule in rules.items() if rule in (Rule.SET, Rule.MAY)}
-    missing = {name for name, rule in rules.items() if rule is Rule.SET} - given.keys()
-    wrong = [f"sets {name}" for name in sorted(given.keys() - settable)]
+    missing = {name for name, rule in rules.items() if rule is Rule.SET} - changes.keys()
+    wrong = [f"sets {name}" for name in sorted(changes.keys() - settable)]
     wrong += [f"omits {name}" for name in sorted(missing)]
     if wrong:
         raise TypeError(f"a manifest of kind {kind} after {old.id} {', '.join(wrong)}")
@@ -110,7 +110,7 @@ def succeed(last: Entry, kind: str, *, id: int | None = None, nonce: str | None 
         nonce=nonce or new_nonce(),
         parent=(old.id, last.sha256),
         **derived,
-        **given,
+        **changes,
     )
     check_follows(manifest, old)
     return manifest
@@ -200,15 +200,15 @@ def _node_laws(manifest: Manifest, parent: Manifest, *, goes_on: bool) -> Iterat
 
 def _moves_none(manifest: Manifest, parent: Manifest) -> bool:
     """Whether each node keeps its clock. A new one has that of an old one, of which all windows may be closed."""
-    after, before = ({name: node.clock for name, node in one.nodes.items()} for one in (manifest, parent))
+    after, before = ({name: node.clock for name, node in version.nodes.items()} for version in (manifest, parent))
     known = {clock.watermark for clock in before.values()}
-    added = {name for name, one in after.items() if name not in before and one.closed == one.watermark in known}
+    added = {name for name, clock in after.items() if name not in before and clock.closed == clock.watermark in known}
     return _are_among({name: clock for name, clock in after.items() if name not in added}, before)
 
 
 def _are_among(after: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
     """Whether each name keeps its value, and each new name has the value of an old one."""
-    return all(one == before[name] if name in before else one in before.values() for name, one in after.items())
+    return all(value == before[name] if name in before else value in before.values() for name, value in after.items())
 
 
 def _source_laws(manifest: Manifest, parent: Manifest) -> Iterator[HeldLaw]:

@@ -62,22 +62,22 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
     (_COMPACTION, "return ()", "return None"): "choose asks whether there are any: None is as good as none",
     (
         _LOG,
-        "self._put(manifest_name(0), first.encode(), lambda other: _nonce(other) == first.nonce)",
+        "self._put(manifest_name(0), first.encode(), lambda document: _nonce(document) == first.nonce)",
         "== to !=",
     ): "whose it is makes no difference: what is there is read next",
     (
         _LOG,
-        "self._put(FORMAT_NAME, _format_of(known.manifest.job), lambda other: True)",
+        "self._put(FORMAT_NAME, _format_of(known.manifest.job), lambda document: True)",
         "True to False",
     ): "whose it is makes no difference: that it is there does",
     (
         _LOG,
-        "self._put(FORMAT_NAME, _format_of(job), lambda other: True)",
+        "self._put(FORMAT_NAME, _format_of(job), lambda document: True)",
         "True to False",
     ): "whose it is makes no difference: what is there is read next",
     (
         _LOG,
-        "self._put(FORMAT_NAME, _format_of(old.job), lambda other: True)",
+        "self._put(FORMAT_NAME, _format_of(old.job), lambda document: True)",
         "True to False",
     ): "whose it is makes no difference: that it is there does",
     (_LOG, "self._tried_id = -1", "1 to 2"): "it is held against an id, and all are above both",
