@@ -1,7 +1,8 @@
 """Correcting keys that expire puts records into lives that last, and takes values out of them.
 
-A time is taken that lies in a life which has not ended; what is added also if a life of that time alone has not. Until
-then the time of each update stays apart: ``by_moment`` is the state that keeps it so.
+An update is taken if its time lies in a life of its key that has not ended. An added update is also taken if a life of
+its time alone would not have ended. Until the updates are judged, their times stay apart, in rows of the state
+``by_moment``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _MOMENT = TimeToLive(1)
 
 @dataclass(frozen=True)
 class Points:
-    """The updates of a state whose keys expire, one of each key and time, in ``rows``; and which of them are taken."""
+    """The updates of a state whose keys expire: ``rows``, with one entry per key and time, and the mask ``taken`` of
+    the entries that the state takes."""
 
     node: Node
     rows: GroupSums
@@ -41,17 +43,17 @@ class Points:
 
     @property
     def times(self) -> Integers:
-        """The time of each."""
+        """The time of each update."""
         return np.asarray(self.rows.columns[0].flat()[0])
 
     def places(self) -> Any:
-        """The hash of the key, and the time, of each."""
+        """The hash of the key, and the time, of each update."""
         places = np.empty(len(self.taken), [("hash", np.uint64), ("time", np.int64)])
         places["hash"], places["time"] = self.rows.columns[0].spread(self.rows.hashes), self.times
         return places
 
     def joined(self) -> GroupSums | None:
-        """Those that are taken, joined to lives; None if none is."""
+        """The taken updates, joined into lives; None if no update is taken."""
         (table,) = self.rows.columns
         ttl, chosen = self.node.state.time_to_live, np.flatnonzero(self.taken)
         if ttl is None or not len(chosen):
@@ -90,7 +92,8 @@ def by_moment(state: PersistentState) -> PersistentState:
 
 
 def judged_points(node: Node, runs: tuple[Run, ...], final: int, rows: GroupSums, *, adds: bool) -> Points:
-    """Which updates, in the rows of a state by moment, are taken. ``runs``: of the state."""
+    """Judge the updates in the rows of a state ``by_moment``. ``runs``: those of the state, which hold the lives.
+    ``final``: the clock by which keys have expired. ``adds``: the updates are added, not removed."""
     ttl = node.state.time_to_live
     assert ttl is not None
     times = np.asarray(rows.columns[0].flat()[0])
@@ -104,7 +107,7 @@ def judged_points(node: Node, runs: tuple[Run, ...], final: int, rows: GroupSums
 
 
 def _inside(rows: GroupSums, times: Integers, lives: GroupSums) -> Mask:
-    """Which times of the rows, one for each entry, are in a life of the same key."""
+    """For each entry of the rows: whether a life of the same key holds its time."""
     (points,), (table,) = rows.columns, lives.columns
     here, there = same_rows(rows, lives, 1)
     numbers = np.full(len(lives), -1)

@@ -67,7 +67,8 @@ class Form:
         return cls(timestamp, record.get("timestamp_unit"), schema, folders, multiline, CsvDialect.of(record))
 
     def file(self, path: str, schema: pa.Schema | None) -> FileSource:
-        """A file, or a folder of them, as they read theirs: these columns, or without them all that it has."""
+        """A source over a file or a folder of files, which reads as the sources do: the columns of ``schema``, or,
+        without one, every column of the files."""
         times: dict[str, Any] = {"timestamp": self.timestamp, "timestamp_unit": self.timestamp_unit}
         if self.schema is None:
             return FileSource(path, **times)
@@ -76,7 +77,7 @@ class Form:
         return FileSource(path, **times, **read, **({} if _is_other(path) else self.dialect.__dict__))
 
     def unread(self, path: str) -> list[str]:
-        """The fields of a file, or of a folder of them, that no column takes."""
+        """The fields of a file, or of a folder of files, that are no column of the sources."""
         if self.schema is None:
             return []
         whole = self.file(path, None)
@@ -84,8 +85,8 @@ class Form:
         return sorted({*file_schema.names} - {*self.schema.names, self.timestamp})
 
     def rows(self, rows: Any) -> tuple[MemorySource, Mapping[str, Any]]:
-        """Mappings, or an Arrow table, and the record to read them by: each column that the sources have is of their
-        type if all its values are, and otherwise of its own."""
+        """A source over mappings or an Arrow table, and the record to read it by. A column of the sources has their
+        type if its values go into it (``_fits``), otherwise the type of its values."""
         source = MemorySource(rows, timestamp=self.timestamp, timestamp_unit=self.timestamp_unit)
         if self.schema is None or not len(rows):
             return source, {}
@@ -114,8 +115,8 @@ def _fits(rows: Any, column: pa.Field, kind: pa.DataType) -> bool:
 
 def given_records(option: str, value: Any, form: Form | None) -> Given:
     """The records in an option: a path, mappings, messages, an Arrow table, or a source that is read whole. ``form``:
-    that of the sources of the pipeline, if they agree. InvalidPipeline for anything else, Refused for a record that
-    cannot be read."""
+    how the sources of the pipeline read; None if they differ, or if it is unknown. InvalidPipeline for anything else,
+    Refused for a record that cannot be read."""
     is_list = isinstance(value, list | tuple)
     if value is None or (is_list and not value):
         return Given(option)
@@ -158,7 +159,7 @@ def given_records(option: str, value: Any, form: Form | None) -> Given:
 
 
 def digest(*options: Given) -> str:
-    """The hash of records, by which a correction that comes again is recognised."""
+    """The SHA-256 of the records of a correction, by which a repeated correction is recognised."""
     sha256 = hashlib.sha256()
     for records in options:
         for part in records.parts:
@@ -186,7 +187,7 @@ def _read(option: str, source: MemorySource | FileSource, record: Mapping[str, A
 def _parts(
     option: str, source: MemorySource | FileSource, record: Mapping[str, Any]
 ) -> Iterator[tuple[Records, pa.Schema]]:
-    """The records of a source with their columns, step by step. Refused for one that cannot be read."""
+    """The records of a source with their columns, step by step. Refused for a record that cannot be read."""
     state = SourceState({}, recorded=record)
     while (plan := source.plan(state, Budget(_ROWS, ends=True))).splits:
         schema = source.schema(plan.recorded)

@@ -2,9 +2,10 @@
 
 correction  =  the sum of what is added  -  the sum of what is removed       the second needs a Group
 
-A record goes into every state that takes it; one that no state takes refuses the whole correction, and so does a state
-without others for any. Of keys that expire, a time is taken that lies in a life which has not ended; and what is added
-also if a life of that time alone has not. A life keeps its times: what is removed is the value, and the key lives on.
+A record goes into every state that takes it. If no state takes a record, the whole correction is refused; a task with
+one state refuses it also if that state takes a record only in part. A state whose keys expire takes an update if its
+time lies in a life that has not ended, and an added update also if a life of its time alone would not have ended. A
+removal takes a value out of a life, which keeps its times: the key lives on.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ _ANEW = "or read the source again into a new checkpoint and sink"
 
 @dataclass(frozen=True)
 class Judged:
-    """By what a state judges records: the clock of the checkpoint, what is ``final``, the types of the key columns, and
-    its ``runs``, which hold the lives of its keys."""
+    """How a state judges records: the clock of the checkpoint, the clock up to which windows are ``final`` or keys have
+    expired, the types of the key columns, and the ``runs`` of the state, which hold the lives of its keys."""
 
     watermark: int
     final: int
@@ -53,8 +54,8 @@ class Judged:
 
 @dataclass
 class CorrectedRows:
-    """The rows that correct each state, by its name in the checkpoint, without those that stay as they are.
-    ``refused``: the names of the states that have refused some records, or a part of their windows."""
+    """The rows that correct the states, by the name of the state in the checkpoint; a state that stays as it is has
+    none. ``refused``: the names of the states that have refused some records, or a part of their windows."""
 
     rows: dict[str, GroupSums] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
@@ -124,8 +125,8 @@ def _sums(job: Job, judged: Mapping[str, Judged], limit: TimeLimit, records: Giv
 
 
 def _late_of_all(nodes: Mapping[str, Node], judged: Mapping[str, Judged], part: Records) -> list[Late]:
-    """The records that a step would set aside, as no state takes one of that time, where some have lives. A life that
-    lasts can take one of them yet."""
+    """The records that a step would set aside, because every state refuses their times; none if no state has keys that
+    expire. A life that lasts can still take such a record."""
     if all(node.state.time_to_live is None for node in nodes.values()):
         return []
     times, late = part.timestamps, np.ones(len(part.timestamps), bool)
@@ -136,8 +137,9 @@ def _late_of_all(nodes: Mapping[str, Node], judged: Mapping[str, Judged], part: 
 
 
 def _delta_of(node: Node, judged: Judged, limit: TimeLimit, *, drops: bool, adds: bool) -> Delta:
-    """The delta of one node. One with a time to live takes all: each time stays apart, to be judged by its lives. What
-    is removed may have counted before there was a sink that refuses its key."""
+    """The delta of one node. A node with a time to live takes every update and keeps the times apart, for its lives to
+    judge. Only additions meet the limits of the sinks: a removed record may have counted before there was a sink that
+    refuses its key."""
     state, final = node.state, judged.watermark if node.state.window is None else judged.final
     if state.time_to_live is not None:
         state, final = by_moment(state), 0
@@ -153,8 +155,9 @@ def _check_alive(option: str, part: Records, limit: TimeLimit) -> None:
 
 
 def _refusing(nodes: Mapping[str, Node], judged: Mapping[str, Judged], option: str, part: Records) -> set[str]:
-    """The names of the states with windows that refuse records, or of which a window of one is final. Refused for a
-    record that no state takes; the first one is named. What has lives is judged by them."""
+    """The names of the states that refuse a record, or have a final window that would hold it. Only states with windows
+    are asked; lives judge later, in ``_taken``. Refused, naming the first record, if every state has windows and none
+    takes it."""
     times, refused = part.timestamps, dict[str, tuple[Any, Any]]()
     for id, node in nodes.items():
         if node.state.window is not None:

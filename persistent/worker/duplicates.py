@@ -159,8 +159,8 @@ class Duplicates:
         self.oldest_copy = oldest if self.oldest_copy is None else min(oldest, self.oldest_copy)
 
     def _note_doubtful(self, fates: Column, codes: Integers, hashes: Words, numbers: Integers) -> None:
-        """Note the records whose fate may be another if an earlier split has seen their origin. Of a number that is
-        used again, whatever that split has seen may show that it is not the youngest."""
+        """Note the records whose fate may change if an earlier split has seen their origin. Any record of that split
+        may show that a number used again is not the youngest of its origin: its span covers every number."""
         old, again = (np.flatnonzero(fates == fate) for fate in (Fate.TOO_OLD, Fate.USED_AGAIN))
         if not len(old) and not len(again):
             return

@@ -133,7 +133,7 @@ def _encoded(monoid: Monoid[Any], rows: GroupSums) -> bytes | None:
 
 
 def stage_failing_keys(node: Node, attempt: Attempt, failing: Sequence[FailingKey]) -> Staged | None:
-    """Write them as dead letters. They belong to no record, so no account counts them."""
+    """Write the failing keys as dead letters. A failing key belongs to no record, so no account counts it."""
     if not failing:
         return None
     names, rows = key_names(node.task), len(failing)

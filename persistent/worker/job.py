@@ -64,7 +64,7 @@ class Node:
         return {name: outlet(sink, self.storage) for name, sink in self.sinks.items()}
 
     def in_zone(self, zone: Zone | None) -> Node:
-        """The same node, whose windows are by these rules of their zone; itself if they have none."""
+        """The node with windows by these rules of their time zone; the node itself if that changes nothing."""
         state = self.state.in_zone(zone)
         return self if state is self.state else replace(self, state=state)
 
@@ -113,7 +113,7 @@ class Job:
         return {name: outlet(sink, self.storage) for name, sink in self.all_sinks.items()}
 
     def in_zones(self, zones: Mapping[str, Zone | None]) -> Job:
-        """The same job, whose windows are by these rules of their zone, for each node."""
+        """The job with the windows of each node by these rules of their time zone."""
         return replace(self, states={node.name: node.in_zone(zones.get(id)).state for id, node in self.nodes.items()})
 
     @property
@@ -246,8 +246,8 @@ class Mapped:
 class Closed:
     """The outputs of a shard, staged for each sink, if any; ``dead``: the keys without a result. ``corrected``: how
     many results were published again, or sessions taken back. ``discarded``: how many sessions close without a sink.
-    ``unpublished``: of how many that have closed something is not published. ``expired``: how many lives of keys have
-    ended."""
+    ``unpublished``: how many closed sessions hold something that is not published. ``expired``: how many lives of keys
+    have ended."""
 
     staged: Mapping[str, Staged] = field(default_factory=dict)
     dead: Staged | None = None

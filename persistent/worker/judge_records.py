@@ -26,7 +26,7 @@ from persistent.worker.job import LateWindows, MapSplit
 from persistent.worker.stage_aside import RowsAside
 
 Clocks = Mapping[str, tuple[Judge | None, int]]
-"""What decides in each node which records are late, None if it takes all, and the clock up to which it does."""
+"""By node: its window or time to live, which judges what is late (None: nothing is), and the clock to judge by."""
 RefusedRows = Mapping[str, tuple[Mask, Mask]]
 """By node: the rows that it does not take, and those of which it takes only a part."""
 
@@ -168,8 +168,8 @@ def _judge_copies(seen: Duplicates, fates: _Fates) -> None:
 
 
 def _judge_late(clocks: Clocks, fates: _Fates, lowest: int) -> None:
-    """Set aside the rows that are late: no state takes them. Show those that are partly late: a window is final that
-    would hold them, or a state refuses them."""
+    """Set aside the late rows, which no state takes. List the partly late rows, which a state refuses, or a final
+    window would hold."""
     refusals = _refused(clocks, fates, lowest)
     if not refusals:
         return
@@ -183,8 +183,8 @@ def _judge_late(clocks: Clocks, fates: _Fates, lowest: int) -> None:
 
 
 def _refused(clocks: Clocks, fates: _Fates, lowest: int) -> RefusedRows:
-    """What each state refuses of the rows that are left; without the states that take all. Counts it by the windows of
-    the state; of an only state without windows all late rows are, and it needs no count."""
+    """The rows left that each state refuses, without the states that refuse none. The late ones are counted by the
+    windows of the state; a single state with a time to live needs no count, because the account has it."""
     times, refusals = fates.records.timestamps, dict[str, tuple[Mask, Mask]]()
     for id, (judge, final) in clocks.items():
         if judge is None or not judge.may_be_late(lowest, final):

@@ -168,8 +168,8 @@ def _process(
 
 
 def _partly_late(missing: Mapping[str, Integers], failed: Integers, aside: RowsAside) -> list[pa.RecordBatch]:
-    """The messages that a state lacks, or a window that was final: by their own times, which the judge has listed last,
-    and by updates at others. Those that have failed count nowhere, and are dead letters alone."""
+    """The messages that a state or a final window lacks: by their own times, which the judge has listed last, and by
+    updates at other times. Failed messages are left out: they count nowhere, and are dead letters alone."""
     offsets = np.setdiff1d(np.concatenate(list(missing.values())), failed)
     if not len(offsets):
         return []

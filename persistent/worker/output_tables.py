@@ -68,8 +68,9 @@ def output_key(state: PersistentState, key_names: Sequence[str], sink: AnySink) 
 
 
 def newest_rows(outputs: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The rows for a sink that keeps one of each key and window: the last of each. The new row of a window comes after
-    the one that takes it back, in whatever order they are given. The others are published once already."""
+    """The rows for a sink that keeps one row per key and window: the last of each. In one revision, the new row of a
+    window counts as later than the row that takes the old one back, whatever their order in ``outputs``. Outputs in
+    which nothing is taken back stay as they are: they have one row per key and window already."""
     names = outputs.schema.names
     takes_back = names[-2:] == [REVISION, RETRACTED] and outputs.schema.field(REVISION).metadata == NUMBERED
     if not takes_back or not pc.any(outputs[RETRACTED]).as_py():

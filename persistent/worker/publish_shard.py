@@ -63,7 +63,7 @@ def stage_differences(node: Node, item: CloseShard, changes: Iterable[RowDiffere
 
 
 def _staged(node: Node, item: CloseShard, outputs: Mapping[str, Sequence[pa.Table]]) -> tuple[Closed, list[FailingKey]]:
-    """The outputs of each sink, staged, and those that a sink can never hold. A sink that is given none stages nothing.
+    """The outputs of each sink, staged, and those that a sink can never hold. A sink without outputs stages nothing.
     InvalidPipeline for a result that a sink refuses, without dead letters in the node."""
     tables = {name: pa.concat_tables(parts) for name, parts in outputs.items() if parts}
     outlets, names = node.outlets(), key_names(node.task)
@@ -86,7 +86,7 @@ def _staged(node: Node, item: CloseShard, outputs: Mapping[str, Sequence[pa.Tabl
 
 
 def _corrected(node: Node, item: CloseShard, outputs: Sequence[pa.Table]) -> int:
-    """How many results that were published these outputs correct: of sessions, how many they take back."""
+    """How many published results these outputs correct; of sessions, how many they take back."""
     is_session = isinstance(node.state.window, SessionWindow)
     if not (is_session or item.corrected):
         return 0

@@ -50,8 +50,8 @@ def from_nothing(node: Node, item: CloseShard) -> CloseShard:
 
 
 def _windows(node: Node, item: CloseShard, *, both_signs: bool) -> Iterator[Comparison]:
-    """The windows with ``closed < end <= close_at``, of which nothing is published. Those that are final take nothing
-    of the step, although they may share panes with others that do. Then the windows that the delta corrects."""
+    """First the windows with ``closed < end <= close_at``, of which nothing is published. The final ones take nothing
+    of the step, although they may share panes with windows that do. Then the windows that the delta corrects."""
     window, groups = node.state.window, (item.low, item.high)
     assert window is not None
     between = min(max(item.closed, item.final), item.close_at)
@@ -129,8 +129,7 @@ def due_count(node: Node, item: CloseShard) -> int:
 
 
 def unpublished_count(node: Node, item: CloseShard) -> int:
-    """Of how many sessions with ``final < end <= close_at``, of the keys of a shard that are due, something is in the
-    delta."""
+    """How many sessions with ``final < end <= close_at``, of the due keys of a shard, hold an entry of the delta."""
     window, kept = node.state.window, node.state.monoid
     assert isinstance(window, SessionWindow)
     panes = (window.start_of(window.first_number(min(item.final, item.closed))), FOR_EVER)

@@ -37,7 +37,7 @@ class RowsAside:
     records: Records
     checkpoint: int
     partly: dict[str, Integers] = field(default_factory=dict)
-    """The offsets of those that are partly late by their own time, by the name of the state that lacks them."""
+    """By the name of a state: the offsets of the records that it lacks because of their own time."""
 
     def rows(self, chosen: Integers, reasons: str | Sequence[str]) -> pa.RecordBatch:
         """These rows of the batch."""
@@ -98,8 +98,8 @@ def stage_aside(job: Job, attempt: Attempt, batches: Sequence[pa.RecordBatch]) -
 def stage_late(
     job: Job, attempt: Attempt, batches: Sequence[pa.RecordBatch]
 ) -> tuple[Staged | None, list[pa.RecordBatch]]:
-    """Late records for their sink; None without one, or if there are none. Returns also those that the sink can never
-    hold, as dead letters. InvalidPipeline for one, without dead letters in the job."""
+    """Stage the late records for their sink; None without a sink or late records. Also returns, as dead letters, the
+    records that the sink can never hold. If the job has no dead letters, InvalidPipeline for the first of these."""
     if job.late_sink is None or not batches:
         return None, []
     place, late = job.all_outlets()[LATE_SINK], _together(batches)
