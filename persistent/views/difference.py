@@ -3,12 +3,12 @@
  replace       each new row; a row is taken back only if it has ended
  both signs    the old row, then the new one; neither where they are equal
 
-Readers hold the rows of the view before the step. A row *ends* if it is no longer in the view. What is folded follows
-from keys and times alone: for readers that replace, no old row but one that ends.
+Readers hold the rows of the view before the step. A row *ends* if it is no longer in the view. Which rows are folded
+follows from keys and times alone: for readers that replace rows, the only old rows folded are those that end.
 
-Isolation finds the rows for which a computation raises, by halves, and computes all others. A fold is isolated by the
-rows of a view: which entries are in the sum of each row follows from keys and times alone, and their numbers are summed
-up in place of the values.
+Isolation finds the rows for which a computation raises, by halves, and computes all others. To isolate a fold, the
+numbers of the entries are summed up in place of their values: so each row of the view lists the entries in its sum,
+which follow from keys and times alone.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class StateView(Protocol):
         """Which of these rows are published. ``marks``: those with an entry of the delta."""
 
     def published_parts(self, before: list[GroupSums], delta: list[GroupSums]) -> list[GroupSums]:
-        """The parts of which the view before the step may differ."""
+        """The parts of the view before the step in which it may differ from the view after the step."""
 
     def published(self, kept: Monoid[Any], parts: Sequence[GroupSums], rows: GroupSums) -> Iterator[GroupSums]:
-        """The rows of the view before the step, in pieces, that may stand where these rows do, or have ended."""
+        """The rows of the view before the step, in pieces, that these rows may replace, or that have ended."""
 
     def same(self, first: GroupSums, second: GroupSums) -> tuple[Integers, Integers]:
         """The row numbers in both of the rows that replace each other."""
@@ -244,8 +244,8 @@ Made = TypeVar("Made")
 def isolated(
     make: Callable[[SomeRows], Made], rows: SomeRows, alone: Callable[[SomeRows, Exception], Iterable[Made]]
 ) -> Iterator[Made]:
-    """What is made of the rows, in pieces. If that raises, they are halved; ``alone``: what is made of a single row for
-    which it raises."""
+    """What ``make`` makes of the rows, in pieces. If ``make`` raises, the rows are halved; for a single row, ``alone``
+    stands in for ``make``."""
     try:
         made = make(rows)
     except NOT_OF_A_ROW:
@@ -264,8 +264,8 @@ def isolated(
 def isolated_differences(
     comparison: Comparison, kept: Monoid[Any], alone: Callable[[Placed, Exception], Iterable[Placed]]
 ) -> Iterator[RowDifference]:
-    """The ``differences`` if a fold raises, without the rows whose fold raises: what was published at their places is
-    taken back. ``alone`` is told of each new one, without a value: it yields nothing."""
+    """The ``differences`` without the rows whose fold raises: what was published at their places is taken back.
+    ``alone`` receives each new row whose fold raises, without a value, and yields nothing."""
     if not (comparison.before or comparison.delta):
         return
     values, parts = numbered(kept, [*comparison.before, *comparison.delta])
@@ -281,7 +281,7 @@ def isolated_differences(
 def _folded(
     kept: Monoid[Any], values: Columns, placed: Placed, alone: Callable[[Placed, Exception], Iterable[Placed]]
 ) -> Placed:
-    """The rows, whose entries are numbers of values, with the sums of these."""
+    """The rows with sums of ``values``, in place of the sets of value numbers in their entries."""
 
     def fold_each(piece: Placed) -> Placed:
         sets = NUMBERS.present_columns(result_columns(over(kept, NUMBERS), piece.rows.columns))

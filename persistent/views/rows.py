@@ -92,8 +92,8 @@ def concat_rows(parts: Sequence[GroupSums]) -> GroupSums:
 
 
 def same_rows(first: GroupSums, second: GroupSums, step: int) -> tuple[Integers, Integers]:
-    """The row numbers in both of each key and pane that both have: each has it once, in the order (hash, key, pane).
-    ``step``: a divisor of all panes."""
+    """For each key and pane in both: its row number in ``first`` and in ``second``. Each has a key and pane once, in
+    the order (hash, key, pane). ``step``: a divisor of all panes."""
     if not (len(first) and len(second)):
         return _NO_ROWS, _NO_ROWS
     matches = None
@@ -111,7 +111,8 @@ def _key_types(rows: GroupSums) -> list[pa.DataType]:
 
 
 def _same_by_sum(first: GroupSums, second: GroupSums, step: int) -> tuple[Integers, Integers]:
-    """The same, if two keys share a hash: the sum over the number of one row, counted from one, is the row."""
+    """``same_rows`` if two keys share a hash, or key types differ. Each side sums its row numbers, counted from one, by
+    key and pane: the sum over one row is its number."""
     numbers = [np.arange(1, len(rows) + 1) for rows in (first, second)]
     nothing = [np.zeros(len(rows), np.int64) for rows in (first, second)]
     sums = fold(

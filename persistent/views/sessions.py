@@ -2,11 +2,11 @@
 
 A record can make a session longer, open it again, or join it with others. So a session that was published can end: the
 row of its borders is then in the view before the record, and not in the view after it. Which sessions these are follows
-from times alone. Only keys with a record from before ``closed`` were published otherwise than they now are; where open
-sessions are published too, the keys of the delta.
+from times alone. A published session can have changed only if the delta has a record of its key from before ``closed``;
+where open sessions are published too, only if the delta has any record of its key.
 
 A session that is published while it is open can have ended long before it is joined to a later one. So where open
-sessions are published, ``since`` is None, and a session is settled only if the one that it has become is.
+sessions are published, ``since`` is None, and a session is settled only once the session that it was joined to is.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class SessionView:
 
 
 def late_hashes(parts: Sequence[GroupSums], closed: int) -> Words:
-    """The hashes of the keys with a stretch that begins before the clock, ascending: no other can meet a session that
-    was closed."""
+    """The hashes of the keys with a stretch that begins before the clock, ascending: only such a stretch can meet a
+    closed session."""
     hashes = [np.zeros(0, np.uint64)]
     for part in parts:
         (table,) = part.columns

@@ -128,7 +128,7 @@ def _window_pieces(kept: Monoid[Any], rows: GroupSums, windows: WindowRange) -> 
 
 
 def _within(sums: PaneSums, low: int, high: int) -> Iterator[PaneSums]:
-    """The windows in a range of numbers, each of which is one pane: however far apart the numbers of two are."""
+    """The windows in a range of numbers, where each window is one pane. Gaps between the numbers cost nothing."""
     inside = (sums.panes >= low) & (sums.panes <= high)
     if inside.any():
         yield sums if inside.all() else sums.take(np.flatnonzero(inside))
