@@ -21,7 +21,8 @@ _SHOWN: Final = 60
 
 
 def from_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """An array cast to a type. ``pa.ArrowInvalid`` if a value is none of it; a decimal is named if it is alone.
+    """The array, cast to the type. ``pa.ArrowInvalid`` if a value is not of the type; it names a decimal only if that
+    is the array's single value.
 
     >>> from_text(pa.array(["-44", None, "12e-1"]), pa.decimal128(38, 30)).cast(pa.decimal128(3, 1)).to_pylist()
     [Decimal('-44.0'), None, Decimal('1.2')]
@@ -43,7 +44,8 @@ def from_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def exact(text: str, kind: pa.DataType) -> Decimal:
-    """The number in a text, with the scale of a decimal type. ``InvalidOperation`` or ``Inexact`` if it has no such.
+    """The number in a text, with the scale of a decimal type. ``InvalidOperation`` or ``Inexact`` if the type does not
+    hold it exactly.
 
     >>> exact("1.5e3", pa.decimal128(6, 2))
     Decimal('1500.00')

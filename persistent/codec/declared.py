@@ -91,7 +91,7 @@ class Misfit(ValueError):
 
 
 def no_laws(part: Part) -> None:
-    """For a document whose fields say everything."""
+    """The laws of a document whose fields need no agreement: none."""
 
 
 def format_of(part: Part) -> int:
@@ -120,7 +120,8 @@ def _decoder(kind: type[Part]) -> msgspec.json.Decoder[Any]:
 
 
 def _marked(part: Part, mark: type) -> list[Any]:
-    """Of each field with that mark that is not left out: its value, if it is free; the format that it needs."""
+    """For each field with a mark of this type, unless it has its default: the value of a free field, or the format that
+    the field needs."""
     entries: list[Any] = []
     within: list[Any] = [part]
     while within:
@@ -149,7 +150,8 @@ def _holds(value: Any, words: tuple[str, ...]) -> bool:
 
 @cache
 def _marked_fields(kind: type[Part], mark: type) -> tuple[tuple[str, tuple[Any, ...], bool, Any], ...]:
-    """Name, marks and default of the fields of a part that have such a mark, or hold parts with some."""
+    """Name, marks, whether it holds marked parts, and default: of each field of a part that has such a mark, or holds
+    such parts."""
     marked_fields = []
     for field in _fields(kind):
         within = list(terms(field.type))

@@ -1,8 +1,8 @@
 """Bytes whose SHA-256 was proven once in this process are recognised by their CRC-32, which takes a third of the time.
 
-A file never changes once it is named, and a state of which keys are looked up in each step is read in each of them. Its
+A file never changes once it is named, and a state whose keys are looked up in every step is read in every step. Its
 bytes are still checked every time, before they are used: a disk can fail after the first read, and a file can be
-overwritten. Only bytes that were proven have a checksum, and those that differ from it are judged by their SHA-256.
+overwritten. Only proven bytes have a stored checksum; bytes that differ from it are judged by their SHA-256.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def has_sha256(data: Any, sha256: str) -> bool:
 
 
 def is_recognised(data: Any, sha256: str) -> bool:
-    """The same, where bytes also count that have the length and the CRC-32 of those that this has proven before."""
+    """Whether bytes have this SHA-256, or the length and the CRC-32 of bytes that were proven here to have it."""
     checksum = (len(data), zlib.crc32(data))
     known = _known(sha256)
     if checksum in known:

@@ -52,13 +52,13 @@ class Malformed(ValueError):
 
 
 def read_schema(message: pa.Buffer) -> pa.Schema:
-    """The schema in a message of its own. Malformed for one that our files never have."""
+    """The schema in a message of its own. Malformed if our files never have such a schema."""
     return _read_schema(bytes(message))
 
 
 @lru_cache
 def _read_schema(data: bytes) -> pa.Schema:
-    """Likewise, cached: every run of a state has the same schema, which is checked once."""
+    """``read_schema`` of the bytes, cached: every run of a state has the same schema, which is checked once."""
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(data))
     except (*_REFUSALS, UnicodeDecodeError) as error:
