@@ -15,8 +15,8 @@ FORMAT_PART, MANIFESTS = "FORMAT", "manifests"
 
 @dataclass(frozen=True)
 class Finding:
-    """A ``fault``: something committed is lost or wrong. A ``warning``: a file there is not part of the checkpoint,
-    or may be lost. A ``note``: what was not looked at, or is gone as it may be."""
+    """A ``fault``: something committed is lost or wrong. A ``warning``: a file there is not part of the checkpoint, or
+    may be lost. A ``note``: something was not looked at, or is gone and may be."""
 
     severity: str
     part: str

@@ -68,7 +68,7 @@ def state_table_faults(
 
 
 def _is_of(type_name: str, known: str) -> bool:
-    """Whether type ``type_name`` holds keys of type ``known``: the same type, all null, or wider decimals."""
+    """Whether the type holds keys of type ``known``: the same type, all null, or wider decimals."""
     try:
         return common_key_types([[type_name], [known]]) == (known,)
     except (TypeError, ValueError):

@@ -45,12 +45,12 @@ def verify_sinks(pipeline: Pipeline, *, on_progress: OnProgress | None = None) -
 
 
 def _ignore(done: int, total: int) -> None:
-    """Nobody is shown how far it is."""
+    """Report no progress."""
 
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Compares the sink of a name with the ``newest`` checkpoint, as it was before the sink is asked."""
+    """Compares the sink called ``name`` with the ``newest`` checkpoint, which was read before the sink."""
 
     pipeline: Pipeline
     log: Log
@@ -73,7 +73,7 @@ class _Comparison:
         self.found.note(self.part, self.place, text)
 
     def compare(self, on_progress: OnProgress) -> None:
-        """Look at the sink, and add what there is to say."""
+        """Look at the sink, and add the findings."""
         job, manifest = self.pipeline.job(), self.newest.manifest
         part, sink = part_of(manifest, self.name), job.all_sinks[self.name]
         self.found.parts.setdefault(self.part, Checked())
@@ -123,10 +123,10 @@ class _Comparison:
             self._look_at_waiting(number)
 
     def _compare_published(self, number: int, known: Known) -> None:
-        """Compare the newest number that counts in a sink without a mark that lacks nothing: a rollback of a newer
-        copy of the checkpoint may have taken back what this one has published."""
+        """Compare the newest number that counts in a sink without a mark, if it lacks nothing: a rollback of a newer
+        copy of the checkpoint may have taken back what this copy has published."""
         batch = claim_of(self.pipeline.job(), self.newest.manifest, self.name).shown
-        # It may also be that of a rollback.
+        # ``batch`` may also be the number of a rollback, which published nothing.
         is_published = batch - self.newest.manifest.revision_base in known.published
         is_whole = not self.found.faults_of(self.part) and newest_of(self.log).manifest.id == known.newest
         if number < batch and is_published and is_whole:
@@ -164,7 +164,7 @@ class _Comparison:
         outlet = job.all_outlets()[self.name]
         part, batches = part_of(manifest, self.name), batches_of(job, manifest, self.name, outlet.read)
         if manifest.target is not None or any(batch.before is None for batch in part.unpublished):
-            # A rollback is yet to move it, or it has had no batch before.
+            # A rollback has yet to move the mark, or the sink had no batch before.
             return True
         numbers = {batch.number for batch in batches} | {batch.before for batch in batches}
         return number in (numbers or {manifest.revision_base + (part.last or 0)})
@@ -186,8 +186,8 @@ class _Comparison:
                 self.note(f"not published yet: the job that runs, or the next run, publishes checkpoint {batch.id}")
 
     def _known(self) -> Known:
-        """What kept checkpoints know of the sink. Open is what the newest has still to take back, what was discarded,
-        and what is so old that whoever discarded it is not kept."""
+        """What kept checkpoints know of the sink. A batch is open if the newest checkpoint has still to take it back,
+        if it was discarded, or if it is so old that the checkpoint that discarded it may not be kept."""
         newest = self.newest.manifest
         now = part_of(newest, self.name)
         owed, open = {batch.id for batch in now.owed}, {batch.id for batch in now.unpublished if not batch.staged}
