@@ -79,8 +79,8 @@ def _nodes_agree(manifest: Any) -> None:
 
 
 def plan_agrees(plan: Any) -> None:
-    """A step ends at its start or later, and reads only what lies between, of partitions that existed or join with
-    it."""
+    """A step ends at its start or later. It reads only what lies between, from partitions that existed or join with the
+    step."""
     _check_some("sources", plan.sources)
     _check_some("tasks", plan.tasks)
     for name, source in plan.sources.items():

@@ -2,9 +2,10 @@
 
     the rows before the clock of that checkpoint = the sum of every record before the clock that the job has counted
 
-An older checkpoint that knows the clock may lack some of them: a clock never goes back, so records before it may still
-be counted after it, of a source that joined later, of an idle partition that woke up, or out of order. They are in the
-newer one. Only a record that the job counted after the newest of them, behind the history of the state, is missed.
+An older checkpoint that knows the clock may lack some of these records. A clock never goes back, so the job may count a
+record from before the clock later: of a source that joined, of an idle partition that woke up, or out of order. The
+newer checkpoint holds it. Only a record that the job counted after the newest such checkpoint, behind the history of
+the state, is missed.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def _line_of(newest: Manifest, kept: Mapping[int, Entry]) -> list[Entry]:
 
 
 def _is_replaced(entry: Entry, kept: Sequence[Entry], clock: int) -> bool:
-    """Whether a later restart has read records from before the clock anew, which this checkpoint has as they were."""
+    """Whether a later restart has read records from before the clock anew; this checkpoint has them as first read."""
     since = {name: part.since for name, part in entry.manifest.sources.items()}
     return any(
         part.since is not None and part.since != since.get(name) and part.since < clock

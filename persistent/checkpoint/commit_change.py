@@ -62,8 +62,8 @@ class Manifests:
         return {id: entry.manifest for id, entry in self.entries.items() if id in known}
 
     def keeps(self, target: Manifest) -> bool:
-        """Whether no driver may delete a file of ``target``: kept checkpoints name all of them; or the checkpoint that
-        it is a fence of is kept and damaged, and until that is mended nothing is collected."""
+        """Whether no driver may delete a file of ``target``: kept checkpoints name all its files; or ``target`` is a
+        fence of a kept checkpoint that is damaged, and nothing is collected until the damage is mended."""
         damaged = self.newest.manifest.bases.keys() - self.entries.keys()
         if any(target.base <= id <= target.id for id in damaged):
             return True
@@ -71,8 +71,8 @@ class Manifests:
         return target.files() <= {name for manifest in kept for name in manifest.files()}
 
     def may_lose(self, target: Manifest) -> bool:
-        """Whether a driver that no fence has stopped may be deleting files of ``target``: that of a later manifest
-        which is lost, so that nobody knows what it keeps."""
+        """Whether a driver that no fence has stopped may be deleting files of ``target``: the driver of a later, lost
+        manifest, of which nobody knows what it keeps."""
         return any(id > target.id for id in (*self.newest.manifest.burnt, *self.unreadable, self.above))
 
 

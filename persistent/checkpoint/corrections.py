@@ -1,5 +1,5 @@
-"""A correction puts records into a state, or takes some out, after the fact. Its account stands beside those of the
-sources, because the records are not those of a source.
+"""A correction puts records into a state, or takes some out, after the fact. Its account stands beside the accounts of
+the sources, because its records come from no source.
 
 A manifest keeps the account of every correction under its name, so that none is applied twice.
 """
@@ -18,9 +18,9 @@ from persistent.text.figures import utc_text
 
 class Correction(Part, frozen=True):
     """The account of a correction. ``checkpoint``: the one that it made. ``added``, ``removed``: its records, each of
-    which was processed. ``panes``: the first and the last that it touched. ``sha256``: of
-    its records, by which the same ones are recognised. ``refused``: the states that have not taken all of them, by
-    name, where another one has."""
+    which was processed. ``panes``: the first and the last that it touched. ``sha256``: of its records, by which the
+    same records are recognised. ``refused``: the names of the states that refused a record, or a part of it, which
+    another state took."""
 
     checkpoint: Natural
     added: Natural
@@ -49,8 +49,8 @@ def correction_laws(id: int, kind: str, before: Corrections, after: Corrections)
 
 
 def corrections_before(corrections: Corrections, clock: int, url: str) -> dict[str, Correction]:
-    """The corrections that the state as of a clock holds. One that changed only panes from the clock on is undone, and
-    its name is free again. Refused if one changed panes on both sides: half of it would remain."""
+    """The corrections that the state as of a clock holds. A correction that changed only panes from the clock on is
+    undone, and its name is free again. Refused if a correction changed panes on both sides: half of it would remain."""
     kept = {}
     for name, correction in corrections.items():
         first, last = correction.panes
@@ -91,7 +91,7 @@ def check_read_with(corrections: Corrections, newest: Corrections, clock: int, i
 
 
 def all_corrections(first: Corrections, second: Corrections) -> dict[str, Correction]:
-    """The corrections of two jobs that become one; of a name that both have, the second gets a number.
+    """The corrections of two jobs that become one. If both have a name, the correction of the second job gets a number.
 
     >>> a, b = Correction(3, 1, 0, (0, 0), "a"), Correction(5, 2, 0, (0, 0), "b")
     >>> sorted(all_corrections({"x": a}, {"x": b, "y": b}))

@@ -124,13 +124,13 @@ class Log:
         return FormatFile.decode(self.storage.read(FORMAT_NAME).to_pybytes(), place).job
 
     def kept(self, newest: Manifest, known: Mapping[int, Manifest] = MappingProxyType({})) -> dict[int, Manifest]:
-        """The kept manifests that name files of their own, and ``newest``, by id: a fence names only those of its base.
-        ``known``: not read again."""
+        """By id: the kept manifests that name files of their own, and ``newest``. Other fences are left out, because a
+        fence names only the files of its base. ``known``: manifests that are not read again."""
         known = {**known, newest.id: newest}
         return {id: known[id] if id in known else self.read(id).manifest for id in self.kept_ids(newest)}
 
     def kept_ids(self, newest: Manifest) -> list[int]:
-        """Their ids, ascending."""
+        """The ids of the ``kept`` manifests, ascending."""
         return sorted({*newest.bases, newest.id})
 
     def put(self, manifest: Manifest) -> Entry:

@@ -135,7 +135,7 @@ class Manifest(Part, frozen=True):
 
     @property
     def accounts(self) -> Accounts:
-        """The same by partition; with several sources, partitions have the names that ``partition_name`` gives them."""
+        """The ``inputs`` by partition; with several sources, by the names that ``partition_name`` gives them."""
         return _by_partition(self.inputs)
 
     @property
@@ -153,7 +153,7 @@ class Manifest(Part, frozen=True):
 
     @property
     def quiet_ms(self) -> int:
-        """How long every partition had been at its end when the clock of a node last moved on by that."""
+        """The longest that all partitions had been at their ends when the clock of a node last moved on by that."""
         return max(node.clock.quiet_ms for node in self.nodes.values())
 
     def state_runs(self) -> list[Run]:

@@ -68,8 +68,8 @@ def undoable(sinks: Mapping[str, SinkPart]) -> set[str]:
 
 
 def named_after(sinks: Mapping[str, SinkPart], nodes: Collection[str]) -> dict[str, SinkPart]:
-    """The sinks, of which each names one of these nodes: the state of the same name, if its task was renamed. It keeps
-    its node if no state has that name."""
+    """The sinks, each with a node among these: if the task was renamed, the node of the state with the same name. A
+    sink keeps its old node if no state has that name."""
     names = {state_name(node): node for node in nodes}
     return {
         name: sink
@@ -80,10 +80,11 @@ def named_after(sinks: Mapping[str, SinkPart], nodes: Collection[str]) -> dict[s
 
 
 class Inheritance(Part, frozen=True):
-    """The place in a sink that a job takes over from the one whose savepoint it started from: the ``number`` of the
-    newest batch there, and the ``jobs`` that may hold the place. ``node``: that the sink took in that job, whose task
-    may have had another name; None for the sink of late records. ``here``: the number in the sink's mark when this job
-    took it over, 0 in a new place; None before, and without a mark. ``empty``: a rollback had emptied it."""
+    """The place in a sink that a job takes over from the job whose savepoint it started from: the ``number`` of the
+    newest batch there, and the ``jobs`` that may hold the place. ``node``: the node that the sink took in that job,
+    whose task may have had another name; None for the sink of late records. ``here``: the number in the sink's mark
+    when this job took it over, 0 in a new place; None before the job has, and for a sink without a mark. ``empty``: a
+    rollback had emptied it."""
 
     jobs: Annotated[tuple[ShortText, ...], Meta(max_length=1_000)]
     number: Natural

@@ -45,7 +45,7 @@ NodeName = Annotated[
 """The name of a node: of its task, or ``task/state`` if the states of the task have names."""
 RunList = Annotated[tuple[Run, ...], Meta(max_length=MANY)]
 NOTHING = -1
-"""Of runs, published: a number below that of every run."""
+"""``published`` of a node that is to publish everything: below the number of every run."""
 _MODULUS = 1 << 64
 _FOREIGN = re.compile(r"[^A-Za-z0-9._=@+-]+")
 _NAME_LENGTH_MAX = 200
@@ -172,7 +172,7 @@ class NodeClock(Part, frozen=True):
         return NodeClock(clock.watermark, clock.closed, clock.end_of_input)
 
     def quiet_from(self, reached: int) -> int:
-        """Where it stood when its sources went quiet: at what they ``reached``; at itself, if none has a record."""
+        """The clock when the sources went quiet: what they ``reached``; its own watermark then, without a record."""
         return reached or self.watermark - self.quiet_ms
 
 
@@ -239,8 +239,8 @@ class NodePart(Part, frozen=True):
         return self.clock.closed if self.final_at is None else self.final_at
 
     def shown_to(self, runs: Sequence[Run]) -> int | None:
-        """The clock up to which the sinks know which keys of these of its runs have expired; None if no sink has any of
-        them."""
+        """The clock up to which the sinks know which keys of these ``runs`` have expired; None if no sink has any of
+        the keys."""
         return self.shown_at if self.published <= 0 or any(run.first <= self.published for run in runs) else None
 
     def shown_after(self, closed: int, *, publishes: bool) -> int | None:
@@ -252,8 +252,8 @@ class NodePart(Part, frozen=True):
         return replace(self, published=NOTHING)
 
     def shown_since(self, closed: int) -> NodePart:
-        """The same node, whose sinks keep later outputs: with a time to live they may know keys that expire after
-        ``closed``, and none that had expired before, unless they knew it before."""
+        """The same node, whose sinks keep later outputs. With a time to live, the sinks may know keys that expire after
+        ``closed``, but no key that had expired by then: so ``shown_at`` is ``closed``, unless the node had one."""
         begins = self.shown_at is None and self.has_time_to_live
         return replace(self, shown_at=closed) if begins else self
 

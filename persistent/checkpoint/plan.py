@@ -98,8 +98,8 @@ class StepPlan(Part, frozen=True):
         return any(source.splits for source in self.sources.values())
 
     def task_of(self, node: str, closed: int) -> TaskStep:
-        """What the step does with a node. A plan for one node is for it whatever the name of its task was. A node that
-        was added since the plan was put closes nothing more than it has ``closed``."""
+        """What the step does with a node. A plan for a single node without a state name holds for it even if its task
+        was renamed. A node that was added after the plan closes nothing beyond what it has ``closed``."""
         if len(self.tasks) == 1 and not is_of_several([*self.tasks]) and not is_of_several([node]):
             (renamed,) = self.tasks.values()
             return renamed if node in self.tasks or renamed.close_at >= closed else TaskStep(closed)

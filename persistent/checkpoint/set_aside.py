@@ -66,7 +66,8 @@ def _is_ns(kind: pa.DataType) -> bool:
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The column as that type: nulls for one without values; as text, JSON of values that have none of their own."""
+    """The column as that type: nulls for a column of type null; as text, values without a text of their own are
+    JSON."""
     if column.type == kind:
         return column
     if pa.types.is_null(column.type):

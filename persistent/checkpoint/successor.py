@@ -88,10 +88,10 @@ _FIRST = {
 
 
 def succeed(last: Entry, kind: str, *, id: int | None = None, nonce: str | None = None, **changes: Any) -> Manifest:
-    """The manifest of that kind after ``last``, with the fields that its maker gives.
+    """The manifest of that kind after ``last``, with the fields that its maker sets: the ``changes``.
 
-    ``id`` and ``nonce``: by default the next, and a new one. TypeError if a given field is not for this kind to set, or
-    one is missing; LawBroken if a law between neighbours does not hold.
+    ``id`` and ``nonce``: by default the next id, and a new nonce. TypeError if one of the ``changes`` is no field for
+    this kind to set, or such a field is missing; LawBroken if a law between neighbours does not hold.
     """
     old, rules = last.manifest, TABLE[kind]
     settable = {name for name, rule in rules.items() if rule in (Rule.SET, Rule.MAY)}
@@ -199,7 +199,8 @@ def _node_laws(manifest: Manifest, parent: Manifest, *, goes_on: bool) -> Iterat
 
 
 def _moves_none(manifest: Manifest, parent: Manifest) -> bool:
-    """Whether each node keeps its clock. A new one has that of an old one, of which all windows may be closed."""
+    """Whether each node keeps its clock. A new node has the clock of an old node, or that clock with all windows
+    closed."""
     after, before = ({name: node.clock for name, node in version.nodes.items()} for version in (manifest, parent))
     known = {clock.watermark for clock in before.values()}
     added = {name for name, clock in after.items() if name not in before and clock.closed == clock.watermark in known}
