@@ -67,8 +67,8 @@ def _staged_names(sink: AnySink, storage: Storage, manifest: Manifest) -> list[s
 
 
 def _read(log: Log) -> tuple[Manifest, dict[int, Manifest], StepPlan | None]:
-    """The newest manifest, those whose files are kept, and the pending plan, which must be readable too. The job can
-    run meanwhile: then all are read again, until they are of one time."""
+    """The newest manifest, the manifests whose files are kept, and the pending plan, all of which must be readable. If
+    the job commits meanwhile, all are read again, until they are of one moment."""
     newest = newest_of(log).manifest
     try:
         return newest, log.kept(newest), log.plan(newest.base, newest.replan)

@@ -122,7 +122,7 @@ def _folded_runs(node: Node, attempt: Attempt, part: NodePart, on_progress: OnPr
 
 
 def _over(node: Node, part: NodePart, merge: Merge) -> int:
-    """The clock up to which sessions, or lives, are dropped by a merge that sees all of each."""
+    """The clock up to which a merge drops sessions or lives; it sees every run that holds a part of them."""
     ttl = node.state.time_to_live
     return part.final if ttl is None else ttl.over(part.final, part.shown_to(merge.inputs))
 

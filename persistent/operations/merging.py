@@ -186,8 +186,8 @@ def _check_same_nodes(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) ->
 
 
 def _check_same_limit(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> None:
-    """Refused if the timestamps of one job are limited otherwise than those of the other: under one limit, records of
-    the other would become dead letters, or set the clock ahead again."""
+    """Refused if the two jobs limit timestamps differently: under the limit of one job, records of the other job would
+    become dead letters, or set the clock ahead again."""
     limits = [job.not_after for job in jobs]
     if limits[0] != limits[1]:
         first, second = ("none" if limit is None else utc_text(limit) for limit in limits)

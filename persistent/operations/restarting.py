@@ -5,9 +5,9 @@ has moved), time is all that old and new source share:
 
     the state as of the clock + the records of the source from that clock on = the state of all records
 
-So every record before the clock must be in that state. It is that of the newest checkpoint that knows the clock, and a
-source that was not read up to the clock is refused: its unread records before it would be passed over. A source of
-which nothing was read, or that joined later, is read whole.
+So every record before the clock must be in that state, which comes from the newest checkpoint that knows the clock. A
+source that was not read up to the clock is refused: its unread records from before the clock would be passed over. A
+source that joined later, or of which nothing was read, is read whole.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _check_sessions_close(newest: Manifest, url: str) -> None:
 
 
 def _begins(job: Job, target: Manifest, clock: int) -> dict[str, SourceState]:
-    """The positions to read each source from: those of the clock if it knows them, otherwise the beginning."""
+    """The positions to read each source from: its positions at the clock if it knows them, otherwise the beginning."""
     begins = {}
     for name, before in target.sources.items():
         source = job.sources[name]
@@ -191,7 +191,7 @@ def _as_of(
 
 
 def _in_zones_of(job: Job, manifest: Manifest) -> Job:
-    """The job, whose windows are by the rules that a manifest has."""
+    """The job with windows by the rules of their time zones that the manifest holds."""
     return job.in_zones({name: node.zone for name, node in manifest.nodes.items()})
 
 

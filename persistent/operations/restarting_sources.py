@@ -55,8 +55,8 @@ def check_read(job: Job, target: Manifest, clock: int) -> None:
 
 
 def check_own_times(job: Job, target: Manifest) -> None:
-    """Raise Refused if a state holds an update later than every record. The clock would take it out of the state, and
-    its record, before the clock, would not be read again."""
+    """Raise Refused if a state holds an update later than every record. A restart would cut the update off at the
+    clock, but would not read its record, from before the clock, again."""
     times = [time for part in target.sources.values() for time in (*part.largest.values(), (part.since or 0) - 1)]
     largest = max([0, *times])
     for id, node in job.nodes.items():
@@ -81,8 +81,8 @@ def _is_over(node: Node, times: NodeClock, clock: int) -> bool:
 
 
 def _has_unread(job: Job, target: Manifest, name: str) -> bool:
-    """Whether a source that reads in no order of time has listed something that is not read. Of one source alone, the
-    clock has waited for that; another may have joined when the clock was past it."""
+    """Whether a source that reads in no order of time has listed something that is not read. The clock waits for the
+    records of a single source; a further source may have joined when the clock was past them."""
     source, part = job.sources[name], target.sources[name]
     if not (isinstance(source, ListingSource) and isinstance(source, MeasuredSource)) or has_switched(part.recorded):
         return False

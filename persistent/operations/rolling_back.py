@@ -131,8 +131,8 @@ def _shows_all(node: NodePart) -> bool:
 
 
 def _lacking_places(target: Manifest, sinks: Mapping[str, SinkPart]) -> set[str]:
-    """The sinks that lack what stood there at the target, once what they were given since is taken back by rows: their
-    readers replace, and were given no row that was replaced."""
+    """The sinks that lack what they held at the target, once later outputs are taken back by rows: their readers
+    replace rows, and the sinks never got the old row of a replaced one."""
     return {
         name
         for name, part in sinks.items()
@@ -144,7 +144,7 @@ def _lacking_places(target: Manifest, sinks: Mapping[str, SinkPart]) -> set[str]
 def _lacking(
     target: Manifest, node: str, sinks: Collection[str], turned: Collection[str], *, again: bool
 ) -> frozenset[str] | None:
-    """Those of the sinks of a node that lack every key; None if nothing is published again."""
+    """The sinks of a node that lack every key; None if nothing is published again."""
     parts, state = target.sinks_of(node), target.nodes[node]
     known = {name for name, part in parts.items() if part.last is not None and not part.emptied}
     is_shown = _shows_all(state) or (state.late is not None and not again)
@@ -217,7 +217,7 @@ def _first_undone(manifests: Manifests, target: Manifest) -> int:
 
 
 def check_left_out(manifests: Manifests, target: int, outputs: str, url: str) -> None:
-    """Refused likewise, for a sink that was omitted since the target."""
+    """Refused as in ``check_can_take_back``, for a sink that was omitted since the target."""
     check_can_take_back(replace(manifests.newest.manifest, sinks=_left_out(manifests, target)), outputs, url)
 
 

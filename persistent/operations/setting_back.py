@@ -24,9 +24,9 @@ from persistent.text.figures import clock_text, count_text, utc_text
 @dataclass(frozen=True)
 class Undone:
     """What setting a clock back undoes. ``target``: the checkpoint to return to. ``checkpoints``: the later ones that
-    are kept. ``clock``, ``closed``: from where to where they go back (ms); ``closed`` is None without windows.
-    ``records``: those that are read again. ``outputs``: the rows that the kept ones gave to the ``sinks``, those that
-    were given any."""
+    are kept. ``clock``, ``closed``: their values before and after (ms); ``closed`` is None without windows.
+    ``records``: how many are read again. ``outputs``: the rows that the kept ones of these checkpoints gave to the
+    ``sinks``, which are the sinks that got any."""
 
     target: int
     checkpoints: tuple[int, ...]
@@ -91,7 +91,8 @@ def undone(storage: Location, not_after: Instant) -> Undone:
 
 
 def _given(later: Mapping[int, Manifest]) -> list[tuple[str, SinkBatch]]:
-    """What these checkpoints gave to each sink. The next one names a batch too, as it may still be unpublished."""
+    """The batches of these checkpoints, with the names of their sinks, each once: the next checkpoint lists a batch
+    too, as it may still be unpublished."""
     batches = {
         (name, batch.id): batch
         for manifest in later.values()
