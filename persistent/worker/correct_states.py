@@ -177,8 +177,8 @@ def _refusing(nodes: Mapping[str, Node], judged: Mapping[str, Judged], option: s
 
 
 def _refuse_partly(option: str, part: Records, noted: Any, final: int) -> None:
-    """Refused: updates at another time than that of their records, ``noted`` by their offsets, have missed windows of
-    the only state; the first of the records is named."""
+    """Refused: the task has updated at another time than a record's, and missed a window of its single state.
+    ``noted``: the offsets of such records; the first is named."""
     row = int(np.flatnonzero(part.offsets == noted[0])[0])
     raise Refused(
         f"{option}=: {record_text(part, row)}: the task updates at a time of which a window is final: those that "
@@ -195,8 +195,8 @@ def _taken(
     refused: set[str],
     late: Sequence[Late],
 ) -> CorrectedRows:
-    """The updates that the states take. Refused if one comes too late for its key and no other state takes it, or if
-    no life takes an update at the time of one of the ``late`` records."""
+    """The updates that the states take. Refused if an update comes too late for its key and no other state takes it, or
+    if no life takes an update at the time of one of the ``late`` records."""
     corrected, points = CorrectedRows({}, set(refused)), list[Points]()
     for id, node in nodes.items():
         with monoid_errors(node.task, id):

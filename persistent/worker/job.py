@@ -39,8 +39,8 @@ LateWindows = Mapping[int | None, int]
 
 @dataclass(frozen=True)
 class Node:
-    """A state of a task, and what its work needs. ``id``: its name in the checkpoint. ``sinks``: those that take it, by
-    name."""
+    """A state of a task, and what its work needs. ``id``: its name in the checkpoint. ``sinks``: the sinks that take
+    the state, by name."""
 
     id: str
     task: PersistentTask
@@ -105,11 +105,11 @@ class Job:
 
     @property
     def all_sinks(self) -> dict[str, AnySink]:
-        """The sinks of results, and that of late records."""
+        """The sinks of results, and the sink of late records."""
         return {**self.sinks, **({} if self.late_sink is None else {LATE_SINK: self.late_sink})}
 
     def all_outlets(self) -> dict[str, Outlet]:
-        """Each of these with the place where its outputs wait."""
+        """Each of ``all_sinks`` with the place where its outputs wait."""
         return {name: outlet(sink, self.storage) for name, sink in self.all_sinks.items()}
 
     def in_zones(self, zones: Mapping[str, Zone | None]) -> Job:
@@ -135,8 +135,8 @@ class SplitOfNode:
 @dataclass(frozen=True)
 class MapSplit:
     """Read a split of a source and run the task over it. ``partition``: its name among those of all sources, for the
-    task and for people. ``nodes``: those that it feeds. ``limit``: which timestamps are dead. ``since``: earlier
-    records are duplicates. ``seen``: the seen records, by which copies are recognised; None without deduplication."""
+    task and for people. ``nodes``: the nodes it feeds. ``limit``: which timestamps are dead. ``since``: earlier records
+    are duplicates. ``seen``: the seen records, by which copies are recognised; None without deduplication."""
 
     attempt: Attempt
     source: str
@@ -163,10 +163,10 @@ class CloseShard:
     lives                        ``shown_at``: the clock by which the keys of the ``runs`` are published; None if none
                                  is. A shard that only ``counts`` publishes none
 
-    ``whole``: the sinks that have nothing yet, and get every key; of what closes, windows with ``end > settled``,
-    which could be corrected. ``changes``: what changes are sessions. ``anew``: to
-    sinks that may have these windows, of another job or of before a rollback: nothing is retracted, and of sessions
-    that change all are published."""
+    ``whole``: the sinks that have nothing yet. They get every key; of closing windows, those with ``end > settled``,
+    which could be corrected. ``changes``: what changes are sessions. ``anew``: the sinks may have these windows, from
+    another job or from before a rollback: nothing is retracted, and all sessions are published where sessions
+    change."""
 
     attempt: Attempt
     node: str

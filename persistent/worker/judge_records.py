@@ -49,7 +49,7 @@ class SplitTally:
 
 @dataclass
 class _Fates:
-    """What became of the rows of a batch so far. ``left``: those that nothing has become of; None: all."""
+    """The fates of the rows of a batch so far. ``left``: the rows that have no fate yet; None: all."""
 
     aside: RowsAside
     tally: SplitTally
@@ -76,7 +76,7 @@ class _Fates:
             self.late += self._without(rows)
 
     def are_partly_late(self, rows: Integers, reasons: str | Sequence[str], missing: Mapping[str, Mask]) -> None:
-        """These are shown with the late ones, and are processed all the same. ``missing``: by state, those it lacks."""
+        """List these rows with the late ones; they are processed all the same. ``missing``: by state, what it lacks."""
         if len(rows):
             self.tally.late.append(self.aside.rows(rows, reasons))
             self.aside.partly.update({name: self.records.offsets[lacks] for name, lacks in missing.items()})
@@ -85,7 +85,7 @@ class _Fates:
         self.duplicate += self._without(rows)
 
     def _without(self, rows: Integers) -> int:
-        """The number of these rows, which are left no more."""
+        """Take these rows out of ``left``; returns their number."""
         if not len(rows):
             return 0
         if self.left is None:

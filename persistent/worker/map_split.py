@@ -63,7 +63,7 @@ def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mappe
 def _counting(
     job: Job, item: MapSplit, tally: SplitTally, seen: Duplicates | None
 ) -> Iterator[tuple[Batch, RowsAside]]:
-    """Read a split and judge each record: the batches of those that count, with what is set aside of each."""
+    """Read a split and judge each record; yields the records that count, by batch, with the ``RowsAside`` of each."""
     parts, nodes = item.nodes, job.nodes.items()
     clocks = {id: (_judge_of(node.state), parts[id].final) for id, node in nodes if id in parts}
     paths = {span.ordinal: str(span.at.get("path", "")) for span in item.split.spans}

@@ -62,7 +62,7 @@ def output_names(state: PersistentState, key_names: Sequence[str]) -> list[str]:
 
 
 def output_key(state: PersistentState, key_names: Sequence[str], sink: AnySink) -> tuple[str, ...]:
-    """The columns that identify the rows of a checkpoint that a sink is given: see ``newest_rows``."""
+    """The columns that identify each row that a checkpoint gives to a sink: see ``newest_rows``."""
     retracted = (RETRACTED,) if state.lateness.answer == RETRACT and not replaces(sink) else ()
     return (*key_names, START, END, *retracted) if state.window else (*key_names, *retracted)
 

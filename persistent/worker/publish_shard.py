@@ -56,7 +56,7 @@ def close_shard(node: Node, item: CloseShard) -> Closed:
 
 def stage_differences(node: Node, item: CloseShard, changes: Iterable[RowDifference]) -> Closed:
     """Differences staged as outputs of this item. A row without a result was never published, and is a dead letter
-    already, as is one that a sink refuses."""
+    already; so is a row that a sink refuses."""
     tables = _tables(node, item, changes, Failures(node))
     staged, _ = _staged(node, item, dict.fromkeys(node.sinks, tables))
     return staged
@@ -100,7 +100,7 @@ def _corrected(node: Node, item: CloseShard, outputs: Sequence[pa.Table]) -> int
 
 def _presented(node: Node, item: CloseShard) -> tuple[list[pa.Table], list[FailingKey]]:
     """The outputs of a shard, and the keys that have none because their fold or their value fails. UserCodeError for
-    the first of these, without dead letters in the node."""
+    the first such key, if the node has no dead letters."""
     comparisons, failures = list(comparisons_of(node, item)), Failures(node)
     kept = node.state.monoid
     try:

@@ -69,7 +69,7 @@ def _windows(node: Node, item: CloseShard, *, both_signs: bool) -> Iterator[Comp
 
 
 def _sessions(node: Node, item: CloseShard, window: SessionWindow, *, both_signs: bool) -> Comparison:
-    """Sessions that close, and those that the delta changes: of the keys that may have one."""
+    """The sessions that close, and the sessions that the delta changes, of the keys that may have one."""
     settled, due = min(item.final, item.closed), item.hashes
     changes = bool(item.changes or item.corrected)
     settled = settled if changes else item.closed

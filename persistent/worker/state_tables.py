@@ -123,7 +123,7 @@ def _sums(
     node: Node, manifest: Manifest, groups: tuple[int, int], part: StatePart, failures: Failures
 ) -> Iterator[GroupSums]:
     """The sums of some key groups; with windows, ``panes`` are their starts. Sessions whose fold raises go to
-    ``failures``; if one raises, those that are closed are not folded: they may have raised when they closed."""
+    ``failures``; if a fold raises, closed sessions are not folded: they may have raised when they closed."""
     runs, state, window = manifest.nodes[node.id].runs, node.state, node.state.window
     if window is None:
         folded = fold_keys(node, runs, *groups, part.as_of)
