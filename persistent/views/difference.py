@@ -182,8 +182,8 @@ def marked_rows(
 def between(
     view: StateView, old: Sequence[GroupSums], rows: GroupSums, changed: GroupSums, *, both_signs: bool
 ) -> RowDifference:
-    """The difference of two sets of rows: ``old`` ones, in pieces, and ``rows``, of which those that have ``changed``
-    are published."""
+    """The difference of two sets of rows: ``old``, in pieces, and ``rows``. The rows that have ``changed`` are
+    published."""
     ended, replaced = list[GroupSums](), list[Placed]()
     for piece in old:
         if view.joins:

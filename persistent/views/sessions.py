@@ -34,7 +34,7 @@ FOR_EVER = 1 << 62
 class SessionView:
     """``settled``: sessions that end up to it do not change. ``closed``: up to where sessions were published before;
     ``until``: up to where they are now. ``since``: where both views begin; None: with the first session. ``late``: the
-    hashes of the keys of which a published session may have ended (ascending). ``is_whole``: every session is
+    hashes, ascending, of the keys with a published session that may have ended. ``is_whole``: every session is
     published, changed or not. ``step``: a divisor of all cells."""
 
     window: SessionWindow
