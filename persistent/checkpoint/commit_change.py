@@ -6,9 +6,9 @@
     write    the files of the change, under the epoch and the id of its manifest
     put      the manifest, unless another driver came first
 
-An operation that is refused at first leaves no fence. One that dies leaves the job as it was or as it is to be, and can
-be repeated. No fence is possible over a lost newest manifest: the change is put above every id that was used, and its
-epoch is its id, because epochs never exceed ids.
+An operation that is refused at first leaves no fence. An operation that dies leaves the job as it was or as it is to
+be, and can be repeated. No fence is possible over a lost newest manifest: the change is put above every id that was
+used, and its epoch is its id, because epochs never exceed ids.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Manifests:
     ``newest``: the newest that can be read. ``attempt``: epoch and id of the manifest that the operation would put.
     ``is_lost``: whether a manifest above the newest is damaged, so that no fence is possible. ``entries``: all that can
     be read and are kept, by id; ``unreadable``: the ids of the others, and an id that is never to be used. ``above``:
-    the highest id of which a trace shows that its manifest is lost; -1 if there is none.
+    the highest id whose manifest is lost, as a trace shows; -1 if there is none.
     """
 
     newest: Entry

@@ -1,6 +1,6 @@
 """The parts of a manifest describe each source, task and node, all of them by name.
 
-Those of its outputs are in ``persistent.checkpoint.output_parts``.
+The parts about its outputs are in ``persistent.checkpoint.output_parts``.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ class NodePart(Part, frozen=True):
 
     @property
     def has_windows(self) -> bool:
-        """Whether the clock closes windows of it."""
+        """Whether the clock closes windows of the node."""
         return self.fingerprint.get("window") is not None
 
     @property
@@ -248,7 +248,7 @@ class NodePart(Part, frozen=True):
         return closed if publishes and self.has_time_to_live else self.shown_at
 
     def unpublished(self) -> NodePart:
-        """The same node, of which every key is to be published."""
+        """The same node, with every key to be published."""
         return replace(self, published=NOTHING)
 
     def shown_since(self, closed: int) -> NodePart:

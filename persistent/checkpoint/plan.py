@@ -34,11 +34,10 @@ from persistent.zone import Zone
 
 
 class SourceStep(Part, frozen=True):
-    """What a step reads from a source. ``start``, ``end``: positions before and after; those of a partition that
-    ``joins`` with this step are only in ``end``. ``cap``, ``skipped``: as in ``SourcePlan``; ``idle``: the partitions
-    that the clock does not wait for. ``appended``: runs that this plan adds to the source's index.
-    ``max_out_of_orderness_ms``: how far the clock stays behind the largest timestamp; None: by the option of the
-    source when the plan is run."""
+    """What a step reads from a source. ``start``, ``end``: positions before and after; a partition that ``joins`` with
+    this step is only in ``end``. ``cap``, ``skipped``: as in ``SourcePlan``; ``idle``: the partitions that the clock
+    does not wait for. ``appended``: runs that this plan adds to the source's index. ``max_out_of_orderness_ms``: how
+    far the clock stays behind the largest timestamp; None: by the option of the source when the plan is run."""
 
     start: AnyPositions
     end: AnyPositions
@@ -54,12 +53,11 @@ class SourceStep(Part, frozen=True):
 
 
 class TaskStep(Part, frozen=True):
-    """``close_at``: windows of the task that end at or before it are closed. ``ends``: its input was declared
-    complete. ``zone``: the rules of the time zone of its windows from this step on; None if they are those of the
-    checkpoint that the plan continues, which never change. ``final_at``: windows that end at or before it are final;
-    None if all that are closed are. ``emit``: ``CHANGE`` if the step publishes what it has changed, ``EARLY`` if only
-    where it must; None if it publishes what closes. ``passed``: with early results, the clock of
-    the step."""
+    """``close_at``: windows of the task that end at or before it are closed. ``ends``: its input was declared complete.
+    ``zone``: the rules of the time zone of its windows from this step on; None: the rules of the checkpoint that the
+    plan continues, which never change. ``final_at``: windows that end at or before it are final; None if all that are
+    closed are. ``emit``: ``CHANGE`` if the step publishes what it has changed, ``EARLY`` if only where it must; None if
+    it publishes what closes. ``passed``: with early results, the clock of the step."""
 
     close_at: Whole = 0
     ends: bool = False
@@ -75,10 +73,10 @@ class TaskStep(Part, frozen=True):
 
 
 class StepPlan(Part, frozen=True):
-    """``number``: 0, or the replan. ``wall_ms``: the time of day of the plan; a timestamp is too far ahead of it, or of
-    the clock if that is later. ``sources``: the part of each source, by name; a source that the checkpoint does not
-    know joins with this step. ``tasks``: what it does with each node. ``max_future_ms``: how far ahead of both a
-    timestamp can be; None: by the present option. ``quiet_ms``: for how long every partition has been at its end, if
+    """``number``: 0, or the replan. ``wall_ms``: the time of day of the plan; how far ahead a timestamp is counts from
+    the later of this time and the clock. ``sources``: the part of each source, by name; a source that the checkpoint
+    does not know joins with this step. ``tasks``: what it does with each node. ``max_future_ms``: how far ahead of both
+    a timestamp can be; None: by the present option. ``quiet_ms``: for how long every partition has been at its end, if
     the clock moves on by that. ``not_after``: later timestamps are dead letters; None without that limit."""
 
     job: ShortText

@@ -70,7 +70,7 @@ def running(storage: Storage, epoch: int) -> list[Mark]:
 
 
 def check_none_runs(storage: Storage, epoch: int) -> None:
-    """StillRunning if a driver of this epoch or a later one certainly runs; one that may have died is ignored."""
+    """StillRunning if a driver of this epoch or a later one certainly runs; a driver that may have died is ignored."""
     for mark in marks(storage):
         if mark.runs and mark.epoch >= epoch:
             raise StillRunning(
