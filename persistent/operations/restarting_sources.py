@@ -31,7 +31,7 @@ def check_begins_again(job: Job) -> None:
 
 
 def check_read(job: Job, target: Manifest, clock: int) -> None:
-    """Raise Refused if a source has not been read up to the clock: the clock does not go back for one that joins."""
+    """Raise Refused if a source has not been read up to the clock: the clock never goes back to a source that joins."""
     if all(_is_over(node, target.nodes[id].clock, clock) for id, node in job.nodes.items()):
         return
     for name, part in target.sources.items():

@@ -55,7 +55,7 @@ def savepoint(storage: Location, name: str, *, at: int | None = None, on_progres
 
 
 def _claimed(there: Log, ours: Manifest) -> Manifest:
-    """The manifest of this savepoint: ours, or that of an earlier call."""
+    """The manifest of this savepoint: ours, or the manifest of an earlier call."""
     claim = put_once(there.storage, CLAIM, ours.encode())
     return Manifest.decode(claim, f"{there.storage.url}/{CLAIM}")
 
