@@ -144,7 +144,7 @@ def of_hashes(rows: GroupSums, hashes: Words) -> GroupSums:
 
 
 def _between(hashes: Words, low: int, high: int) -> Words:
-    """Those of ascending hashes with ``low <= hash < high`` (0 to 2**64)."""
+    """The hashes among these, ascending, with ``low <= hash < high`` (0 to 2**64)."""
     start = int(np.searchsorted(hashes, np.uint64(low)))
     return hashes[start : int(np.searchsorted(hashes, np.uint64(high - 1), side="right"))]
 
