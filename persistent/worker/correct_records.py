@@ -90,7 +90,8 @@ class Form:
         source = MemorySource(rows, timestamp=self.timestamp, timestamp_unit=self.timestamp_unit)
         if self.schema is None or not len(rows):
             return source, {}
-        record, known = source.plan(SourceState({}), Budget(_ROWS)).recorded, dict(zip(self.schema.names, self.schema))
+        record = source.plan(SourceState({}), Budget(_ROWS)).recorded
+        known = {column.name: column for column in self.schema}
         columns = [
             known[column.name] if column.name in known and _fits(rows, known[column.name], column.type) else column
             for column in from_json(record["schema"])
