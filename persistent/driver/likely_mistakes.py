@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from persistent.checkpoint.manifest import Manifest
 from persistent.clock import duration_text
 from persistent.dedupe import Dedupe
 from persistent.session_window import SessionWindow
@@ -21,7 +22,7 @@ FOLLOWS = (
     "or run with --end-of-input (end_of_input=True), without --follow"
 )
 """What to do about a state that a run which follows never publishes."""
-_ROWS_MIN = 1_000
+ROWS_MIN = 1_000
 _NAMES_MAX = 10
 _SECONDS = 631_152_000, 4_102_444_800
 """The years 1990 and 2100 in seconds since 1970."""
@@ -86,7 +87,7 @@ def of_records(rows: int, late: int, dead: int, first_dead: str, *, ended: bool)
     >>> dict(of_records(10, 0, 10, "no time", ended=True))["dead"][:59]
     'WARNING: all 10 records read became dead letters and count '
     """
-    if not rows or not (ended or rows >= _ROWS_MIN):
+    if not rows or not (ended or rows >= ROWS_MIN):
         return
     if 2 * dead >= rows:
         yield (
@@ -111,7 +112,7 @@ def of_refused(rows: int, late: int, refused: Mapping[str, int], *, ended: bool)
     >>> [(what, text[:48]) for what, text in of_refused(10, 1, {"hourly": 6, "total": 1}, ended=True)]
     [('late in hourly', '6 of 10 records read came too late for the state')]
     """
-    if not rows or 2 * late >= rows or not (ended or rows >= _ROWS_MIN):
+    if not rows or 2 * late >= rows or not (ended or rows >= ROWS_MIN):
         return
     for name, count in refused.items():
         if 2 * count >= rows:
@@ -140,6 +141,21 @@ def of_ignored(ignored: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             "were inferred from the first records, which have no such field. To read it, give all columns their types "
             "with schema=, which applies to later records, and of CSV and Parquet to files that have all of them",
         )
+
+
+def of_columns(job: Job, manifest: Manifest, valued: Mapping[str, Collection[str]]) -> Iterator[tuple[str, str]]:
+    """The columns that a source of JSON declares, and that none of its records has. ``valued``: by source, the columns
+    in which a record has a value."""
+    for source, columns in valued.items():
+        recorded = manifest.sources[source].recorded
+        if not columns or recorded.get("format") != "json" or getattr(job.sources[source], "infers", False):
+            continue
+        if empty := [repr(name) for name in from_json(recorded["schema"]).names if name not in columns]:
+            yield (
+                f"empty {source}",
+                f"no record of source {source!r} has a field {', '.join(empty[:_NAMES_MAX])}, so it is null in all. "
+                "Correct its name in schema=, unless later records have it",
+            )
 
 
 def of_keys(task: PersistentTask, recorded: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -189,7 +205,7 @@ def of_copies(
     >>> [what for what, _ in of_copies(hourly, 10, 5, {"orders": 1_800_001}, {"orders": 1_800_001}, ended=True)]
     ['copies', 'silence', 'behind']
     """
-    if dedupe and rows and (ended or rows >= _ROWS_MIN) and 2 * duplicates >= rows:
+    if dedupe and rows and (ended or rows >= ROWS_MIN) and 2 * duplicates >= rows:
         is_numbered = any(rule.epoch is None and not rule.by_ids for rule in dedupe.values())
         advice = ". If a sender restarts its numbers, give dedupe its epoch=" if is_numbered else ""
         yield "copies", f"{_share(duplicates, rows)} were copies, and did not count{advice}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import SinkPart
@@ -14,6 +14,7 @@ from persistent.clock import later_of, monotonic_s
 from persistent.driver import likely_mistakes, seen_part
 from persistent.driver.nothing_published import Ended, why
 from persistent.driver.report import Idle, RunReport, StepReport
+from persistent.driver.results import Results
 from persistent.driver.series import Series, SeriesPoint
 from persistent.driver.workbench import NodeBench, Workbench
 from persistent.lateness import CHANGE
@@ -39,6 +40,7 @@ _SUMMED = (
     "expired",
 )
 
+
 _LOGGED: set[tuple[str, str]] = set()
 """The likely mistakes in pipelines that this process has logged, each with its task. They are logged once, because they
 stay the same from run to run; what happens to records is logged in each run. The report of a run has all of them."""
@@ -57,6 +59,7 @@ class Notes:
         self._logged: list[str] = []
         self._first_dead = ""
         self._ignored: dict[str, str] = {}
+        self._valued: dict[str, frozenset[str]] = {}
         self._late_windows: dict[str, LateWindows] = {}
         self._expired_in: Counter[str] = Counter()
         self._idle: Idle | None = None
@@ -84,13 +87,14 @@ class Notes:
         for text in likely_mistakes.of_follow(self._bench.job) if self._bench.options.follow else ():
             self.note(text, text)
 
-    def remember(self, report: StepReport, first_dead: str, ignored: Mapping[str, str], committed: Manifest) -> None:
-        """Add a completed step. ``first_dead``: the reason of its first dead letter; the first one is kept.
-        ``ignored``: its fields without a column, each with the first file that has it."""
+    def remember(self, report: StepReport, results: Results, committed: Manifest) -> None:
+        """Add a completed step."""
         self.steps += 1
         self._idle = None
-        self._first_dead = self._first_dead or first_dead
-        self._ignored = {**ignored, **self._ignored}
+        self._first_dead = self._first_dead or results.first_dead
+        self._ignored = {**results.ignored, **self._ignored}
+        for source, columns in results.valued.items():
+            self._valued[source] = self._valued.get(source, frozenset()) | columns
         self._totals.update({name: getattr(report, name) for name in _SUMMED})
         self._silence_ms = later_of(self._silence_ms, report.silence_ms)
         self._behind_ms = later_of(self._behind_ms, report.behind_ms)
@@ -283,6 +287,9 @@ class Notes:
         """The report at the end of the run."""
         manifest, totals = last.manifest, self._totals
         self._note_fates(ended=True)
+        is_much = self._is_new or totals["rows"] >= likely_mistakes.ROWS_MIN
+        for what, text in likely_mistakes.of_columns(self._bench.job, manifest, self._valued) if is_much else ():
+            self.note(what, text)
         open_windows, reached = self._open_windows(manifest), self._bench.reached(manifest)
         return RunReport(
             engine=self._bench.engine.name,

@@ -129,7 +129,7 @@ class OpenJob:
             step, report = perform(self.bench, step)
         self.last = step.entry
         self._fit(report)
-        self.notes.remember(report, step.results.first_dead, step.results.ignored, step.entry.manifest)
+        self.notes.remember(report, step.results, step.entry.manifest)
         return report
 
     def close(self) -> None:

@@ -70,6 +70,14 @@ class Results:
         """The fields that have no column, each with the first file that has it."""
         return {name: file for result in reversed(self.mapped) for name, file in result.ignored.items()}
 
+    @property
+    def valued(self) -> dict[str, frozenset[str]]:
+        """The columns of each source in which a record has a value."""
+        found: dict[str, frozenset[str]] = {}
+        for result in self.mapped:
+            found[result.source] = found.get(result.source, frozenset()) | result.valued
+        return found
+
     def seen_runs(self, source: str | None = None) -> tuple[Run, ...]:
         """The runs of the records that the splits of a source have seen; by default, of all sources."""
         chosen = (result.seen for result in self.mapped if source is None or result.source == source)

@@ -222,7 +222,8 @@ class MappedNode:
 class Mapped:
     """The result of a split. ``partition``: its name in its source. ``nodes``: what it is to each. ``largest``: the
     largest timestamp processed, None if none. ``late_output``: the late records, staged for their sink. ``ignored``:
-    the fields that have no column, each with the first file that has it."""
+    the fields that have no column, each with the first file that has it. ``valued``: the columns in which a record has
+    a value."""
 
     source: str
     partition: str
@@ -236,6 +237,7 @@ class Mapped:
     seen: SeenAfter | None = None
     late_output: Staged | None = None
     ignored: Mapping[str, str] = field(default_factory=dict)
+    valued: frozenset[str] = frozenset()
 
     def runs(self) -> tuple[Run, ...]:
         """The runs that the split has written, one of each node."""

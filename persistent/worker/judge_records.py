@@ -45,6 +45,14 @@ class SplitTally:
     """By node."""
     ignored: dict[str, str] = field(default_factory=dict)
     """The fields that have no column, each with the first file that has it."""
+    valued: set[str] = field(default_factory=set)
+    """The columns in which a record has a value."""
+
+    def note_columns(self, records: Records, place: str) -> None:
+        """Note what these records, read at ``place``, have no column for, and which columns have a value."""
+        self.ignored = dict.fromkeys(records.ignored, place) | self.ignored
+        columns = zip(records.batch.schema.names, records.batch.columns)
+        self.valued.update(name for name, column in columns if column.null_count < len(column))
 
 
 @dataclass

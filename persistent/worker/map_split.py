@@ -57,6 +57,7 @@ def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mappe
         seen=None if seen is None else _seen_after(job, item, seen),
         late_output=late_output,
         ignored=tally.ignored,
+        valued=frozenset(tally.valued),
     )
 
 
@@ -70,7 +71,7 @@ def _counting(
     key_of = key_columns(job.task)
     for records in job.sources[item.source].read(item.split, item.recorded):
         path = paths.get(records.ordinal, "")
-        tally.ignored = dict.fromkeys(records.ignored, path or item.partition) | tally.ignored
+        tally.note_columns(records, path or item.partition)
         aside = RowsAside(item.partition, path, records, item.attempt.id)
         kept = judge(item, clocks, aside, tally, seen)
         batch = Batch(records.batch, records.timestamps, item.partition, records.ordinal, records.offsets, key_of)

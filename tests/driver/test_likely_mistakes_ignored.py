@@ -131,6 +131,34 @@ def test_a_field_of_a_later_message_is_named() -> None:
         assert (report.rows, report.dead, len(noted(report))) == (1_002, 0, count)
 
 
+def test_a_declared_column_that_no_record_has_is_named(tmp_path: Path) -> None:
+    """A misspelt name was null in every record, without a word."""
+    schema = {"ts": "int64", "page": "string", "prise": "double"}
+    write(tmp_path / "a.jsonl", START, LATER)
+    (note,) = (note for note in run(tmp_path, schema=schema).notes if "no record of source" in note)
+    assert note.startswith("no record of source 'file' has a field 'prise', so it is null in all. Correct its name")
+    for count, row in ((1, {**START, "prise": None}), (0, {**START, "prise": 1.5})):
+        write(tmp_path / "b.jsonl", row)
+        report = run(tmp_path, step_rows=1, schema=schema)
+        assert sum("no record of source" in note for note in report.notes) == count
+    for name, row in (("a", {**START, "prise": 1.5}), ("b", START), ("c", START)):
+        write(tmp_path / f"{name}.jsonl", row)
+    for splits in ({"step_rows": 1}, {"threads": 2}):
+        assert "no record of source" not in str(run(tmp_path, schema=schema, **splits))
+    write(tmp_path / "a.jsonl", {**START, "inferred": None})
+    assert "no record of source" not in str(run(tmp_path))
+    log = SegmentedLog(MemoryStorage(uuid.uuid4().hex))
+    with log.writer() as adding:
+        adding.append(json.dumps(START).encode(), 1)
+    task = Counted(WindowState(Count(), tumbling("1 h")))
+    options = {"checkpoint": f"memory://{uuid.uuid4()}", "discard_closed": True}
+    job = Pipeline(source=LogSource(log, schema=schema), task=task, **options)
+    assert "no record of source 'log' has a field 'prise'" in str(job.run(engine=Embedded(1)))
+    with log.writer() as adding:
+        adding.append(json.dumps(START).encode(), 2)
+    assert "no record of source" not in str(job.run(engine=Embedded(1)))
+
+
 def test_many_fields_are_counted(tmp_path: Path) -> None:
     """A field a user would make a report as long as its input."""
     write(tmp_path / "a.jsonl", START)
