@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from monoids.groupby.cells import Integers
+from monoids.groupby.sorting import Mask
 from persistent.checkpoint.parts import Account
 from persistent.codec import type_of
 from persistent.delta import Delta
 from persistent.errors import UserCodeError
 from persistent.message import Batch
 from persistent.processing import Deltas, TaskFailure, key_columns, process
+from persistent.sources import remedies
+from persistent.sources.layout import columns_of_text
 from persistent.state import PersistentState
 from persistent.task import key_names
 from persistent.time_to_live import Judge
@@ -23,10 +28,13 @@ from persistent.worker.duplicates import Duplicates
 from persistent.worker.job import Job, LateWindows, Mapped, MappedNode, MapSplit, Node, SplitOfNode
 from persistent.worker.judge_records import PARTLY_LATE, SplitTally, judge
 from persistent.worker.merge_runs import monoid_errors, write_run
-from persistent.worker.odd_fields import odd_field
 from persistent.worker.seen_items import SeenAfter
 from persistent.worker.seen_state import SeenCache, seen_node
 from persistent.worker.stage_aside import RowsAside, stage_aside, stage_late
+
+_WHOLE = r"^\s*[+-]?[0-9]+\s*$"
+_NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
+_COLUMN_OF_TEXT = "column of string"
 
 _NONE = np.zeros(0, np.int64)
 
@@ -182,3 +190,38 @@ def _partly_late(missing: Mapping[str, Integers], failed: Integers, aside: RowsA
         for place in np.flatnonzero(np.isin(aside.records.offsets[chosen], state_offsets)).tolist():
             names[place].append(name)
     return [aside.rows(chosen, [f"{PARTLY_LATE} in {', '.join(states)}" for states in names])]
+
+
+def odd_field(error: Exception, batch: Batch, recorded: Mapping[str, Any], aside: RowsAside) -> str:
+    """Why a value that the task does not take is text, if it could be a number; otherwise empty. ``batch``: the message
+    for which the task raised; ``recorded``: of the source, whose columns were inferred."""
+    columns = columns_of_text(recorded) - {recorded.get("timestamp")}
+    if not columns or not isinstance(error, TypeError | ValueError):
+        return ""
+    (message,) = batch.messages()
+    texts = [name for name, value in message.value.items() if name in columns and isinstance(value, str)]
+    reason = str(error)
+    odd = [name for name in texts if _COLUMN_OF_TEXT in reason or repr(message.value[name]) in reason]
+    masks = {name: _numbers(aside.records.batch.column(name)) for name in odd if re.match(_NUMBER, message.value[name])}
+    # The column with the most numbers is the one that may be meant.
+    name = max(masks, key=lambda name: int(masks[name].sum()), default=None)
+    return "" if name is None else _explained(name, masks[name], aside)
+
+
+def _numbers(column: pa.Array) -> Mask:
+    """Which values can be numbers, or are null."""
+    return np.asarray(pc.match_substring_regex(column, _NUMBER).fill_null(True))
+
+
+def _explained(name: str, numbers: Mask, aside: RowsAside) -> str:
+    column, odd = aside.records.batch.column(name), np.flatnonzero(~numbers)
+    whole = pc.match_substring_regex(column.filter(pa.array(numbers)), _WHOLE)
+    kind = "int64" if pc.all(whole, min_count=0).as_py() else "double"
+    cause = "the first lines of the first file have a field that is"
+    if len(odd):
+        offset = int(aside.records.offsets[odd[0]])
+        cause = f"the record at offset {offset} of {aside.path} has {column[int(odd[0])].as_py()[:40]!r}, which is"
+    return (
+        f". Column {name!r} was inferred to be text, as {cause} no number: {remedies.COLUMNS}, this one {kind!r}, and "
+        "such a record is a dead letter"
+    )

@@ -13,7 +13,7 @@ from monoids import Count
 from monoids.groupby.summing import GroupSums
 from monoids.hashing import hash_keys
 from persistent.codec import KEY_GROUPS, Run, encode_run
-from persistent.verify.rows import state_faults
+from persistent.verify.runs import state_faults
 
 PLACE = "d/Visits/run"
 
