@@ -10,6 +10,7 @@ clock of their step, and all others must be counted once. Any difference ends th
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import secrets
@@ -182,7 +183,7 @@ def recoveries(drawn: list[int], starts: list[float], drivers: list[list[dict[st
     """Each kill with the time that the next driver needed to its first checkpoint."""
     found = []
     for number, id in enumerate(drawn, start=1):
-        engine, first = (told["at"] for told in drivers[number][:2])
+        engine, first = [*(told["at"] for told in drivers[number][:2]), math.nan, math.nan][:2]
         found.append(Kill(id, engine - starts[number], first - engine))
     return found
 
@@ -242,8 +243,10 @@ def main(context: click.Context, rows: int, step_rows: int, engine: str, seed: i
     if context.invoked_subcommand is not None:
         return
     begun = time.monotonic()
+    lacks = "" if engine == "embedded" else missing()
+    if lacks and engine == "spark":
+        raise click.ClickException(lacks)
     if engine == "auto":
-        lacks = missing()
         engine = "embedded" if lacks else "spark"
         if lacks:
             click.echo(f"{lacks}: on the embedded engine instead of Spark")

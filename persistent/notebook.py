@@ -126,7 +126,7 @@ def frame_of(table: pa.Table, library: str) -> Any:
     try:
         frames = import_module(library)
     except ImportError as error:
-        raise InvalidPipeline(f"state_frame({library!r}): it is not installed: pip install {library}") from error
+        raise InvalidPipeline(f"state_frame({library!r}) cannot import it ({error}): pip install {library}") from error
     if library == "pandas":
         return table.to_pandas(types_mapper=frames.ArrowDtype)
     return frames.from_arrow(_narrow(table))

@@ -42,25 +42,13 @@ _LOCAL: _SparkConf = {
 
 
 def missing() -> str:
-    """What a local Spark lacks here: PySpark, a Spark in it, or Java; "" if it lacks nothing."""
-    if find_spec("pyspark") is None:
-        return "no PySpark found"
-    require_pyspark()
-    from pyspark.util import is_remote_only
-
-    if is_remote_only():
-        return "the installed PySpark is a client of Spark Connect, without a Spark of its own"
-    return "" if _java_found() else "no Java found (in JAVA_HOME or on the path)"
+    """What a local Spark lacks here: PySpark, pandas, a Spark of its own, or Java; "" if it lacks nothing."""
+    return _lack()[0] or _local_lack()[0]
 
 
 def require_pyspark() -> None:
     """InvalidPipeline unless this Python has a PySpark that the engine can use."""
-    if find_spec("pyspark") is None:
-        raise InvalidPipeline(f"no PySpark found: {_INSTALL}; or {_EMBEDDED}")
-    from pyspark import __version__ as version
-
-    if int(version.partition(".")[0]) < _OLDEST:
-        raise InvalidPipeline(f"PySpark is {version} here, and has to be {_OLDEST}.0 or later: {_INSTALL}")
+    _require(*_lack())
 
 
 def local_session(cores: int | None = None, app_name: str = "persistent") -> SparkSession:
@@ -142,18 +130,43 @@ def _configured(key: str) -> str:
     return str(SparkConf().get(key, ""))
 
 
-def _java_found() -> bool:
-    """Whether Spark finds Java here."""
+def _lack() -> tuple[str, str]:
+    """What the engine lacks in this Python, and the remedy; both "" if nothing."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        return "no PySpark found", _INSTALL
+    try:
+        from pyspark import __version__ as version
+    except Exception as error:
+        return f"PySpark cannot be imported ({type(error).__name__}: {error})", f"repair it, or {_INSTALL}"
+    if int(version.partition(".")[0]) < _OLDEST:
+        return f"PySpark is {version} here, and has to be {_OLDEST}.0 or later", f"in another environment, {_INSTALL}"
+    if find_spec("pandas") is None:
+        return "no pandas found, which PySpark needs", "pip install 'pandas>=2.2,<3'"
+    return "", ""
+
+
+def _local_lack() -> tuple[str, str]:
+    """Likewise what a local Spark lacks where there is a PySpark."""
+    from pyspark.util import is_remote_only
+
+    if is_remote_only():
+        what = "the installed PySpark is a client of Spark Connect, without a Spark of its own"
+        return what, f"name a server with --master sc://host:15002; or {_INSTALL}"
     home = os.environ.get("JAVA_HOME")
-    return shutil.which("java", path=os.path.join(home, "bin") if home else None) is not None
+    if shutil.which("java", path=os.path.join(home, "bin") if home else None) is None:
+        what = "no Java found (in JAVA_HOME or on the path)"
+        return what, "install Java 17 or 21 (Debian: apt-get install openjdk-17-jre-headless)"
+    return "", ""
 
 
 def _require_local() -> None:
     require_pyspark()
-    if what := missing():
-        remedy = "install Java 17 or 21 (Debian: apt-get install openjdk-17-jre-headless)"
-        if "Java" not in what:
-            remedy = f"name a server with --master sc://host:15002; or {_INSTALL}"
+    _require(*_local_lack())
+
+
+def _require(what: str, remedy: str) -> None:
+    if what:
         raise InvalidPipeline(f"{what}: {remedy}; or {_EMBEDDED}")
 
 

@@ -320,15 +320,14 @@ class FileSource:
             if self._schema is not None:
                 return self._checked(layout_options.layout(name, self._schema, folders), file.where)
             try:
-                if (schema := attempted(file, self._formats[name].infer)) is not None:
-                    layout = layout_options.layout(name, with_folders(schema, folders), folders)
-                    if fault := layout.misfit(schema.names):
-                        raise Unreadable(fault)
-                    return self._checked(layout, file.where)
+                schema = attempted(file, self._formats[name].infer)
             except Unreadable as error:
                 last_fault = bad_file(file, str(error))
                 if self._bad_file_raises:
                     raise last_fault from error
+                continue
+            if schema is not None:
+                return self._checked(layout_options.layout(name, with_folders(schema, folders), folders), file.where)
         if last_fault is not None:
             raise last_fault
         return None

@@ -33,6 +33,7 @@ _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 _LONG_INTEGER = re.compile(rb"[:,\[\s-][0-9]{16,}+(?![.eE])")
 _MISTYPED = re.compile(r"Failed to convert JSON|changed from|decimal|^column ")
 _TOO_BIG = "Number too big to be stored"
+_NOT_NULL = re.compile(r"Column\(/(.*)\) changed from null to ")
 _COLUMN = re.compile(r"Column\(/([^/)]*)")
 _SHAPES = bytes.maketrans(b"E123456789", b"e000000000")
 _MINUTE_SHAPES = (b"e-00", b"0" * 30 + b"e-0")
@@ -187,7 +188,7 @@ def _parse(text: memoryview | bytes, schema: pa.Schema | None, unexpected: str =
 
 def _reason(message: str, line: Block, schema: pa.Schema, of_folders: Sequence[str]) -> str:
     """Why a line is no record, from the parser's message about it."""
-    if (field := _COLUMN.search(message)) and field[1] in of_folders:
+    if (field := _NOT_NULL.search(message)) and field[1] in of_folders:
         return of_folder_too([field[1]])
     if _TOO_BIG in message:
         record = _record(line.line(0), _number) or {}

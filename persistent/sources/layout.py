@@ -11,7 +11,7 @@ All but the first two are refused if they differ from before.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -74,7 +74,8 @@ class Layout:
     def require_folders(self, path: str) -> None:
         """Raise ``Unreadable`` unless a file's folders name exactly the folder columns."""
         values = folder_values(path)
-        if twice := [name for name, count in Counter(name for name, _ in _pairs(path)).items() if count > 1]:
+        names = Counter(name for name, _ in _pairs(path) if name in self.schema.names)
+        if twice := [name for name, count in names.items() if count > 1]:
             raise Unreadable(f"two of its folders name the column {_listed(twice)}: rename one")
         if set(values) != set(self.folders):
             raise Unreadable(f"its folders name {_listed(values)}, where the first file's name {_listed(self.folders)}")
@@ -89,7 +90,7 @@ class Layout:
 
     def misfit(self, fields: Iterable[str]) -> str | None:
         """Why a file with these fields, or a record, does not fit: its folders name one of them as well."""
-        both = [name for name in fields if name in self.of_folders]
+        both = dict.fromkeys(name for name in fields if name in self.of_folders)
         return of_folder_too(both) if both else None
 
     @property
@@ -188,12 +189,12 @@ def _pairs(path: str) -> Iterator[tuple[str, str]]:
             yield unquote(name), value
 
 
-def of_folder_too(names: Sequence[str]) -> str:
+def of_folder_too(names: Collection[str]) -> str:
     """Why a file, or a record, with columns that its folders name as well cannot be read."""
-    return (
-        f"{_listed(names)} is both a column of the file and the name of a folder; give schema= without it, or rename "
-        "the folder"
-    )
+    each = "is both a column of the file and the name of a folder; give schema= without it, or rename the folder"
+    if len(names) > 1:
+        each = "are both columns of the file and names of folders; give schema= without them, or rename the folders"
+    return f"{_listed(names)} {each}"
 
 
 def with_folders(schema: pa.Schema, folders: Sequence[str]) -> pa.Schema:
@@ -210,5 +211,5 @@ def _folder_scalar(value: str | None, field: pa.Field) -> pa.Scalar:
         raise Unreadable(f"its folder {field.name}={value} is not of type {field.type}: {error}") from error
 
 
-def _listed(names: Mapping[str, Any] | Sequence[str]) -> str:
+def _listed(names: Collection[str]) -> str:
     return ", ".join(map(repr, names)) or "no column"

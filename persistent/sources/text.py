@@ -153,7 +153,8 @@ class Text:
             if len(numbers):
                 # A record whose names cannot be inferred says nothing about the file.
                 with suppress(Unreadable):
-                    return [*self._dialect.infer(block[numbers[:1]], names).names]
+                    schema = self._dialect.infer(block[numbers[:1]], names)
+                    return [field.name for field in schema if not pa.types.is_null(field.type)]
                 break
         return names
 

@@ -7,6 +7,7 @@ different texts, and ``numpy.datetime64`` reads them.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, Final
 
 import numpy as np
@@ -28,11 +29,14 @@ def readable_list(values: Any) -> list[Any]:
     """
     if isinstance(values, pa.RecordBatch):
         values = pa.Table.from_batches([values])
+    kinds = values.schema.types if isinstance(values, pa.Table) else [values.type]
     try:
-        return python_list(values)
+        if not any(map(_is_of_pandas, kinds)):
+            return python_list(values)
     except _NO_VALUE:
-        if not isinstance(values, pa.Table):
-            return [readable(value) for value in values]
+        pass
+    if not isinstance(values, pa.Table):
+        return [readable(value) for value in values]
     columns = [readable_list(column) for column in values.columns]
     return [dict(zip(values.column_names, row)) for row in zip(*columns)]
 
@@ -40,13 +44,24 @@ def readable_list(values: Any) -> list[Any]:
 def readable(value: pa.Scalar) -> Any:
     """An Arrow scalar as a value."""
     try:
-        return python_value(value)
+        return _as_text(value) if _is_of_pandas(value.type) else python_value(value)
     except _NO_VALUE:
         return _as_text(value)
 
 
+def _is_of_pandas(kind: pa.DataType) -> bool:
+    """Whether values of a type, or in it, are those of pandas where it is installed, with texts of their own."""
+    return bool(
+        kind == pa.duration("ns") or any(_is_of_pandas(kind.field(place).type) for place in range(kind.num_fields))
+    )
+
+
 def _as_text(value: pa.Scalar) -> Any:
     kind, types = value.type, pa.types
+    if not value.is_valid:
+        return None
+    if kind == pa.duration("ns") and value.value % 1_000 == 0:
+        return timedelta(microseconds=value.value // 1_000)
     if types.is_timestamp(kind):
         return instant(value.value, kind.unit) + ("+00:00" if kind.tz else "")
     if types.is_date(kind):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from persistent.errors import EngineError, InvalidPipeline
+
+ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.spark
 
@@ -74,10 +77,38 @@ def test_a_missing_pyspark_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_pyspark_that_is_too_old_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of its data frames it would be the first step that has no method toArrow."""
     from persistent.engines.spark import Spark
+    from persistent.engines.spark_session import missing
 
     monkeypatch.setattr("pyspark.__version__", "3.5.9")
-    with pytest.raises(InvalidPipeline, match=r"PySpark is 3\.5\.9 here, and has to be 4\.0 or later"):
+    assert missing() == "PySpark is 3.5.9 here, and has to be 4.0 or later"
+    with pytest.raises(InvalidPipeline, match=r"PySpark is 3\.5\.9 here.*; or run with --engine embedded"):
         Spark(object())
+
+
+def test_a_missing_pandas_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark said so in the first step, without a word of how to get it."""
+    from persistent.engines.spark_session import local_session, missing
+
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert missing() == "no pandas found, which PySpark needs"
+    with pytest.raises(InvalidPipeline, match=r"pip install 'pandas>=2\.2,<3'"):
+        local_session()
+
+
+def test_what_is_left_of_a_pyspark_is_none(tmp_path: Path) -> None:
+    """An uninstalled package leaves a folder of its name, and one may be broken: both were a traceback."""
+    found = {}
+    for name, text in (("left", None), ("broken", "import nothere")):
+        (tmp_path / name / "pyspark").mkdir(parents=True)
+        if text:
+            (tmp_path / name / "pyspark" / "__init__.py").write_text(text)
+        code = f"import sys; sys.path[:] = [{str(tmp_path / name)!r}, "
+        code += "*(path for path in sys.path if 'site-packages' not in path)]\n"
+        code += "from persistent.engines.spark_session import missing; print(missing())"
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+        found[name] = done.stdout.strip() or done.stderr
+    broken = "PySpark cannot be imported (ModuleNotFoundError: No module named 'nothere')"
+    assert found == {"left": "no PySpark found", "broken": broken}
 
 
 def test_a_client_of_spark_connect_has_no_spark_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

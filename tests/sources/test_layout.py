@@ -110,12 +110,15 @@ def test_a_record_with_a_field_that_its_folder_names_too_is_a_dead_letter(tmp_pa
     assert found.values == [{"ts": 1, "shop": "bern"}, {"ts": 3, "shop": "bern"}]
     clash = "'shop' is both a column of the file and the name of a folder"
     assert [record.reason.partition(";")[0] for record in found.dead] == [clash, clash]
-    with pytest.raises(SourceError, match=f"x.jsonl.*{clash}"):
-        drain(FileSource(tmp_path / "in", **options))
+    for content in (path.read_text(), '{"ts": 0, "shop": null}\n' + path.read_text()):
+        path.write_text(content)
+        found = drain(FileSource(tmp_path / "in", **options))
+        assert {row["shop"] for row in found.values} == {"bern"} and len(found.values) == content.count("\n") - 2
+        assert [record.reason.partition(";")[0] for record in found.dead] == [clash, clash]
     (tmp_path / "in" / "shop=a").mkdir()
     (tmp_path / "in" / "shop=a" / "x.jsonl").write_text('{"ts": 0}\n')
     found = drain(FileSource(tmp_path / "in", **options))
-    assert [row["shop"] for row in found.values] == ["a", "bern", "bern"]
+    assert [row["shop"] for row in found.values] == ["a", "bern", "bern", "bern"]
     assert [record.reason.partition(";")[0] for record in found.dead] == [clash, clash]
 
 
@@ -140,6 +143,26 @@ def test_a_column_that_two_folders_name_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "in" / "shop=a" / "shop=b" / "x.csv", rows(0, 1))
     with pytest.raises(SourceError, match="two of its folders name the column 'shop': rename one"):
         drain(FileSource(tmp_path / "in", timestamp="ts"))
+    assert drain(FileSource(tmp_path / "in", timestamp="ts", schema={"ts": "string"})).values
+
+
+def test_files_that_all_have_a_column_of_their_folder_are_dead_letters_if_asked(tmp_path: Path) -> None:
+    """The run ended, with the advice to give the option that was given."""
+    for name in ("a.csv", "b.csv"):
+        write(tmp_path / "in" / "v=1" / name, rows(0, 2))
+    found = drain(FileSource(tmp_path / "in", timestamp="ts", on_bad_file="dead-letter"))
+    assert found.values == [] and len(found.dead) == 2
+
+
+def test_a_name_with_a_slash_is_no_field_of_a_record(tmp_path: Path) -> None:
+    """A value of another type was told as one that the folder names, or the reverse."""
+    path = tmp_path / "in" / "shop=bern" / "a%2Fb=1" / "x.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"ts": 1, "shop/x": "text"}\n{"ts": 2, "a/b": 1}\n')
+    schema = {"ts": "int64", "shop": "string", "a/b": "string", "shop/x": "int64"}
+    found = drain(FileSource(tmp_path / "in", timestamp="ts", timestamp_unit="s", schema=schema))
+    first, second = (record.reason for record in found.dead)
+    assert "both a column" not in first and "'a/b' is both a column of the file" in second
 
 
 def test_a_first_record_whose_names_cannot_be_told_is_no_fault_of_its_file(tmp_path: Path) -> None:

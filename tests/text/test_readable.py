@@ -51,3 +51,14 @@ def test_only_a_value_that_python_has_not_is_a_text(column: pa.Array, values: li
     """One date of the year 10000 ended what shows records, or made texts of all dates beside it."""
     assert readable_list(column) == values == [readable(value) for value in column]
     assert readable_list(pa.table({"x": column})) == [{"x": value} for value in values]
+
+
+def test_intervals_of_nanoseconds_have_one_text_with_and_without_pandas() -> None:
+    """A sink of late records held other texts where pandas was installed."""
+    intervals = pa.array([2_000, 1_001, None], pa.duration("ns"))
+    expected = [dt.timedelta(microseconds=2), "1001 ns", None]
+    assert readable_list(intervals) == [readable(value) for value in intervals] == expected
+    nested = pa.table({"l": [[2_000]], "s": [{"d": 1_001}]}).cast(
+        pa.schema([("l", pa.list_(pa.duration("ns"))), ("s", pa.struct([("d", pa.duration("ns"))]))])
+    )
+    assert readable_list(nested) == [{"l": expected[:1], "s": {"d": "1001 ns"}}]
