@@ -449,7 +449,7 @@ def _is_command(node: ast.FunctionDef) -> bool:
 
 
 def test_variables_are_named_by_what_they_hold() -> None:
-    """A sink, a run and a record were all called ``one``. What is left is told by a protocol, or has no room in a line."""
+    """A sink, a run and a record were all called ``one``. What is left is of a protocol, or has no room in a line."""
     pronouns = {"one", "other", "found", "held", "given", "told", "shown", "some", "mine", "own", "most"}
     bound = [
         name

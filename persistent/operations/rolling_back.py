@@ -105,9 +105,9 @@ def _begun_again(target: Manifest, newest: Manifest) -> Manifest:
 def _published_to_all(
     target: Manifest, sinks: Mapping[str, SinkPart], *, again: bool
 ) -> tuple[Manifest, frozenset[str]]:
-    """The target, and the ``sinks`` that joined after it, so that nothing they were given counts any more. These sinks
-    get every key of a state without windows, or of a state that is published as it changes, or every window that could
-    be corrected.
+    """The target, and the ``sinks`` that have nothing of it: they joined after it, or taking back by rows leaves them
+    without what stood there. These sinks get every key of a state without windows, or of a state that is published as
+    it changes, or every window that could be corrected.
 
     ``again``: the sinks keep later outputs, which every key must replace, in all of them."""
     taking = {name: {sink for sink, part in sinks.items() if part.node == name} for name in target.nodes}
