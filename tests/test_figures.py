@@ -20,7 +20,7 @@ from tests.figures import (
 )
 
 MEASURED = Path(__file__).parents[1] / "docs" / "measured.md"
-MODULES_MAX = {"monoids": 95, "persistent": 339}
+MODULES_MAX = {"monoids": 95, "persistent": 343}
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 58
 

@@ -127,6 +127,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.worker.map_split",
         "persistent.worker.failing_keys",
         "persistent.worker.stage_aside",
+        "persistent.worker.correct_lives",
         "persistent.worker.shard_views",
         "persistent.worker.publish_shard",
         "persistent.worker.dispatch",

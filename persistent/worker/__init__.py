@@ -8,7 +8,7 @@
  stage_aside      makes and stages the rows of late records and dead letters
  publish_shard    stages what a step publishes of some key groups: the difference of two views (``persistent.views``)
  shard_views      reads the parts of these views
- correct_records  reads the records of a correction by hand; correct_states sums them up
+ correct_records  reads the records of a correction by hand; correct_states, correct_lives: sum them up
  merge_runs       reads, folds and writes the runs whose sum is the state
  state_tables     folds a whole state, for readers
  output_tables    presents sums as rows

@@ -12,7 +12,7 @@ from persistent import MemorySink, NonWindowState, PersistentTask, Refused, Wind
 from persistent.state_rows import OPEN_PANE
 from persistent.verify import verify
 from tests.lives import Run
-from tests.worker.test_correct_states_lives import correct, newest, row
+from tests.worker.test_correct_lives import correct, newest, row
 
 
 class Several(PersistentTask):

@@ -1,0 +1,96 @@
+"""What was read of each source decides whether a restart is possible at a clock.
+
+records before the clock: all of a source are in the state, or none
+updates before the clock: those of these records, and no others
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import NodeClock
+from persistent.clock import bound_of
+from persistent.driver.run_cache import RunCache
+from persistent.errors import Refused
+from persistent.sources.halves import has_switched
+from persistent.sources.protocol import ListingSource, MeasuredSource, SourceState
+from persistent.text.figures import utc_text
+from persistent.worker.job import Job, Node
+
+
+def check_begins_again(job: Job) -> None:
+    """Raise Refused if a source is read through a journal, which has only what no checkpoint has counted."""
+    for name, source in job.sources.items():
+        if not getattr(source, "begins_again", True):
+            raise Refused(
+                f"{job.storage.url}: the source {name!r}, {source!r}, reads a journal, which can be read neither from "
+                "its beginning nor from a clock. Nothing was changed. Go back to a checkpoint instead (persistent "
+                "rollback)"
+            )
+
+
+def check_read(job: Job, target: Manifest, clock: int) -> None:
+    """Raise Refused if a source has not been read up to the clock: the clock never goes back to a source that joins."""
+    if all(_is_over(node, target.nodes[id].clock, clock) for id, node in job.nodes.items()):
+        return
+    for name, part in target.sources.items():
+        awake = dict.fromkeys(partition for partition in part.partitions if partition not in part.idle)
+        reached = bound_of(part.largest, awake, job.sources[name].max_out_of_orderness)
+        if len(target.sources) > 1 and was_read(target, name) and _has_unread(job, target, name):
+            raise Refused(
+                f"{job.storage.url}: the source {name!r} has files in checkpoint {target.id} that are not read, and "
+                f"may hold records from before clock {utc_text(clock)}: they would be passed over. Nothing was "
+                "changed. Run the job until all that is there has been read; or go back to a checkpoint (persistent "
+                "rollback)"
+            )
+        if reached is None or max(reached, part.since or 0) >= clock or not was_read(target, name):
+            continue
+        raise Refused(
+            f"{job.storage.url}: the source {name!r} has been read up to {utc_text(max(reached, part.since or 0))} in "
+            f"checkpoint {target.id}, not up to clock {utc_text(clock)}: its records between would be passed over. "
+            "Nothing was changed. Run the job until the source has come there (with end_of_input=True if the input is "
+            "complete; idle_timeout= is for partitions without records), or restart as of an earlier clock"
+        )
+
+
+def check_own_times(job: Job, target: Manifest) -> None:
+    """Raise Refused if a state holds an update later than every record. A restart would cut the update off at the
+    clock, but would not read its record, from before the clock, again."""
+    times = [time for part in target.sources.values() for time in (*part.largest.values(), (part.since or 0) - 1)]
+    largest = max([0, *times])
+    for id, node in job.nodes.items():
+        part = target.nodes[id]
+        pane = int(node.state.stored_panes(np.array([largest]), part.clock.watermark)[0])
+        added = [correction.panes[1] for correction in target.corrections.values()]
+        last = max((run.pane_max for run in part.runs), default=pane)
+        if last > max([pane, *added]):
+            raise Refused(
+                f"{job.storage.url}: the state of {id} holds an update at {utc_text(last)} or later in "
+                f"checkpoint {target.id}, and the last record that was read is of {utc_text(largest)}: the task "
+                "updates at other times than those of its messages. Of a message before the clock, an update after it "
+                "would be lost. Nothing was changed. Go back to a checkpoint ('persistent rollback'), or read the "
+                "source into a new checkpoint and sink"
+            )
+
+
+def _is_over(node: Node, times: NodeClock, clock: int) -> bool:
+    """Whether nothing is left to read, or all that is left before the clock is late, for one node."""
+    window = node.state.window
+    return times.ended or (window is not None and window.last_end(clock - 1) <= times.watermark)
+
+
+def _has_unread(job: Job, target: Manifest, name: str) -> bool:
+    """Whether a source that reads in no order of time has listed something that is not read. The clock waits for the
+    records of a single source; a further source may have joined when the clock was past them."""
+    source, part = job.sources[name], target.sources[name]
+    if not (isinstance(source, ListingSource) and isinstance(source, MeasuredSource)) or has_switched(part.recorded):
+        return False
+    index = RunCache(job.storage, None).index(target, name)
+    return not source.reached(SourceState(part.positions, part.recorded, index, part.largest)).is_all
+
+
+def was_read(target: Manifest, source: str) -> bool:
+    """Whether the state holds anything of a source."""
+    accounts = target.inputs.get(source, {})
+    return target.sources[source].since is not None or any(account.read for account in accounts.values())
