@@ -124,13 +124,6 @@ def _seen(manifest: Manifest) -> Iterator[NodePart]:
             yield NodePart({}, key_names=names, key_types=types, runs=source.seen.runs)
 
 
-def state_faults(
-    data: pa.Buffer, run: Run, place: str, key_names: Sequence[str], key_types: Sequence[str]
-) -> Iterator[str]:
-    """The faults of a run of state rows, after reading every byte. CorruptCheckpoint if it cannot be read."""
-    yield from state_table_faults(decode_table(data, run.sha256, place), data, run, place, key_names, key_types)
-
-
 def state_table_faults(
     table: pa.Table,
     data: pa.Buffer,

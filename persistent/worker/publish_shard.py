@@ -54,14 +54,6 @@ def close_shard(node: Node, item: CloseShard) -> Closed:
     return replace(staged, dead=dead, corrected=_corrected(node, item, changed), expired=expired)
 
 
-def stage_differences(node: Node, item: CloseShard, changes: Iterable[RowDifference]) -> Closed:
-    """Differences staged as outputs of this item. A row without a result was never published, and is a dead letter
-    already; so is a row that a sink refuses."""
-    tables = _tables(node, item, changes, Failures(node))
-    staged, _ = _staged(node, item, dict.fromkeys(node.sinks, tables))
-    return staged
-
-
 def _staged(node: Node, item: CloseShard, outputs: Mapping[str, Sequence[pa.Table]]) -> tuple[Closed, list[FailingKey]]:
     """The outputs of each sink, staged, and those that a sink can never hold. A sink without outputs stages nothing.
     InvalidPipeline for a result that a sink refuses, without dead letters in the node."""

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from monoids import Count
 from monoids.groupby.summing import GroupSums
 from monoids.hashing import hash_keys
-from persistent.codec import KEY_GROUPS, Run, encode_run
-from persistent.verify.runs import state_faults
+from persistent.codec import KEY_GROUPS, Run, decode_table, encode_run
+from persistent.verify.runs import state_table_faults
 
 PLACE = "d/Visits/run"
 
@@ -32,7 +32,8 @@ def sound(pages: list[str]) -> tuple[Any, pa.Array]:
 
 
 def found_in(data: pa.Buffer, run: Run) -> str:
-    return "\n".join(state_faults(data, run, PLACE, ["page"], ["string"]))
+    table = decode_table(data, run.sha256, PLACE)
+    return "\n".join(state_table_faults(table, data, run, PLACE, ["page"], ["string"]))
 
 
 def test_sound_rows_pass() -> None:
