@@ -35,7 +35,7 @@ from monoids import Count, Max, Min, Sum, record
 from monoids.groupby import summing
 from monoids.groupby.sliding import PaneSums, slide
 from monoids.groupby.summing import GroupSums
-from persistent.state_rows import fold
+from persistent.state.rows import fold
 
 PANES = 60
 MINUTE = 60_000

@@ -24,7 +24,7 @@ from benchmarks import engines, measure
 from monoids import Count, Max, record
 from persistent import MemorySource, NonWindowState, PersistentTask, Pipeline, Retention
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
-from persistent.checkpoint.names import manifest_name, new_nonce
+from persistent.names import manifest_name, new_nonce
 
 TARGET_MS = 300
 KEY = "user-000000007"
@@ -79,8 +79,8 @@ def grow(place: Path, checkpoints: int) -> None:
 
 def views(pipeline: Pipeline, key: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
     """What is asked, by name: the address of a view, and its query."""
-    from persistent.serve import Shown
-    from persistent.serve.time_line import kept
+    from persistent.tools.serve import Shown
+    from persistent.tools.serve.time_line import kept
 
     ids = [id for id, _ in kept(Shown("job", "", pipeline.storage))["kept"]]
     earlier, one = ids[len(ids) // 2], json.dumps([key])
@@ -110,7 +110,7 @@ def cold_ms(pipeline: Pipeline, place: Path, view: str, asked: Mapping[str, Any]
     of the processor."""
     from starlette.testclient import TestClient
 
-    from persistent.serve import Shown, application
+    from persistent.tools.serve import Shown, application
 
     client = TestClient(
         application({"job": Shown("job", "job", pipeline.storage, pipeline)}), base_url="http://127.0.0.1"

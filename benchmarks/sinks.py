@@ -26,10 +26,10 @@ import pyarrow as pa
 
 from benchmarks import measure
 from persistent import KafkaSink, PostgresSink, SqliteSink
-from persistent.checkpoint.names import Staged
-from persistent.sinks.json_lines import json_rows, with_revision
-from persistent.sinks.postgres_columns import csv_pieces
-from persistent.sinks.protocol import Claim, OutputBatch
+from persistent.connect.formats.json_rows import json_rows, with_revision
+from persistent.connect.postgres.columns import csv_pieces
+from persistent.connect.sink import Claim, OutputBatch
+from persistent.names import Staged
 from tests.servers.kafka import KafkaServer, kafka_server
 from tests.servers.postgres import PostgresServer, postgres_server
 

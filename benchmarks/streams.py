@@ -22,7 +22,7 @@ from benchmarks import measure
 from benchmarks.kafka import Counts
 from benchmarks.sinks import deliver, tables
 from persistent import Pipeline, RabbitStreamSink, RabbitStreamSource
-from persistent.sinks.json_lines import json_rows
+from persistent.connect.formats.json_rows import json_rows
 from tests.servers.rabbit import PASSWORD, USER, RabbitServer, rabbit_server
 from tests.servers.streams import LOGIN, Streams
 

@@ -42,20 +42,18 @@ from monoids.comparing.arg_extremes import First, Last, MaxBy, MinBy
 from monoids.comparing.extremes import Max, Min
 from monoids.comparing.reservoir import Reservoir
 from monoids.comparing.top import BottomK, TopK
-from monoids.containers.bags import Bag
+from monoids.containers.bags import Bag, ListConcat
 from monoids.containers.histogram import ExponentialHistogram, Histogram
-from monoids.containers.lists import ListConcat
 from monoids.containers.mappings import mapping
 from monoids.containers.ranges import Ranges
 from monoids.containers.sets import SetIntersection, SetUnion
 from monoids.fixed import FixedWidth
 from monoids.monoid import Group, Monoid
-from monoids.numbers.bits import BitAnd, BitOr, BitXor
 from monoids.numbers.booleans import All, Any, CountIf
-from monoids.numbers.covariance import Correlation, Covariance
 from monoids.numbers.decayed import Decayed
 from monoids.numbers.exact import ExactSum
-from monoids.numbers.moments import Moments
+from monoids.numbers.integers import BitAnd, BitOr, BitXor
+from monoids.numbers.moments import Correlation, Covariance, Moments
 from monoids.numbers.products import Product
 from monoids.numbers.sums import Count, Mean, Sum
 from monoids.optional import option

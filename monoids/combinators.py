@@ -30,7 +30,7 @@ def dual(monoid: Monoid[Any]) -> Monoid[Any]:
     So a list grows at its head, and "the first wins" becomes "the last wins". The dual of a Group is a Group. A
     commutative monoid is its own dual, and the dual of a dual is the original monoid.
 
-    >>> from monoids.containers.lists import ListConcat
+    >>> from monoids.containers.bags import ListConcat
     >>> newest_first = dual(ListConcat(int))
     >>> newest_first.fold([newest_first.lift(n) for n in (1, 2, 3)])
     (3, 2, 1)

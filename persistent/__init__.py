@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING
 from persistent.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from persistent.assigned_window import Assigner, assigned
-    from persistent.calendar_window import calendar
     from persistent.checkpoint.corrections import Correction
     from persistent.checkpoint.manifest import Retention
-    from persistent.clients.rabbit_topology import Binding, Exchange, Queue, Topology
-    from persistent.dedupe import Dedupe
+    from persistent.connect.rabbitmq.topology import Binding, Exchange, Queue, Topology
+    from persistent.connect.then import then
     from persistent.driver.evolution import Evolution
     from persistent.driver.report import RunReport, StepReport
     from persistent.engines import Embedded
@@ -46,13 +44,12 @@ if TYPE_CHECKING:
         UnsupportedStore,
         UserCodeError,
     )
-    from persistent.log import LogPosition, SegmentedLog
-    from persistent.message import Batch, Message
+    from persistent.messaging.log.frames import LogPosition
+    from persistent.messaging.log.segmented import SegmentedLog
+    from persistent.messaging.offsets import LevelDbOffsets, SqliteOffsets, StoredOffsets
     from persistent.metrics import OtelMetrics, PrometheusMetrics
-    from persistent.offsets import LevelDbOffsets, SqliteOffsets, StoredOffsets
     from persistent.pipeline import Pipeline
     from persistent.requests import PostgresRequestLog, SqliteRequestLog
-    from persistent.session_window import session
     from persistent.sinks import (
         FileSink,
         FunctionSink,
@@ -75,20 +72,24 @@ if TYPE_CHECKING:
         RabbitStreamSource,
         TopicSource,
     )
-    from persistent.sources.then import then
-    from persistent.state import NonWindowState, PersistentState, WindowState
-    from persistent.task import PersistentTask, State
-    from persistent.window import Window, sliding, tumbling
+    from persistent.state.state import NonWindowState, PersistentState, WindowState
+    from persistent.task.dedupe import Dedupe
+    from persistent.task.message import Batch, Message
+    from persistent.task.task import PersistentTask, State
+    from persistent.time.assigned_window import Assigner, assigned
+    from persistent.time.calendar_window import calendar
+    from persistent.time.session_window import session
+    from persistent.time.window import Window, sliding, tumbling
 else:
     __getattr__, __dir__ = on_demand(
         __name__,
         {
-            "persistent.assigned_window": "Assigner assigned",
-            "persistent.calendar_window": "calendar",
+            "persistent.time.assigned_window": "Assigner assigned",
+            "persistent.time.calendar_window": "calendar",
             "persistent.checkpoint.corrections": "Correction",
             "persistent.checkpoint.manifest": "Retention",
-            "persistent.clients.rabbit_topology": "Binding Exchange Queue Topology",
-            "persistent.dedupe": "Dedupe",
+            "persistent.connect.rabbitmq.topology": "Binding Exchange Queue Topology",
+            "persistent.task.dedupe": "Dedupe",
             "persistent.driver.evolution": "Evolution",
             "persistent.driver.report": "RunReport StepReport",
             "persistent.engines": "Embedded",
@@ -98,20 +99,20 @@ else:
             "SourceChanged SourceError StagedMissing StillRunning Stopped "
             "StorageError UnknownCheckpoint UnsupportedStore UserCodeError",
             "persistent.log": "LogPosition SegmentedLog",
-            "persistent.message": "Batch Message",
+            "persistent.task.message": "Batch Message",
             "persistent.metrics": "OtelMetrics PrometheusMetrics",
             "persistent.offsets": "LevelDbOffsets SqliteOffsets StoredOffsets",
             "persistent.pipeline": "Pipeline",
             "persistent.requests": "PostgresRequestLog SqliteRequestLog",
-            "persistent.session_window": "session",
+            "persistent.time.session_window": "session",
             "persistent.sinks": "FileSink FunctionSink KafkaSink LogSink MemorySink PostgresSink "
             "RabbitQueueSink RabbitStreamSink SqliteSink",
             "persistent.sources": "Avro FileSource KafkaSource LogSource MemorySource QueueEvent "
             "RabbitQueueSource RabbitStreamSource TopicSource",
-            "persistent.sources.then": "then",
-            "persistent.state": "NonWindowState PersistentState WindowState",
-            "persistent.task": "PersistentTask State",
-            "persistent.window": "Window sliding tumbling",
+            "persistent.connect.then": "then",
+            "persistent.state.state": "NonWindowState PersistentState WindowState",
+            "persistent.task.task": "PersistentTask State",
+            "persistent.time.window": "Window sliding tumbling",
         },
     )
 

@@ -19,7 +19,7 @@ def main() -> None:
     if before is signal.default_int_handler:
         # Another handler, or none in the background of a script, stays.
         signal.signal(signal.SIGINT, _end)
-    from persistent.cli import main as command_line
+    from persistent.tools.cli import main as command_line
 
     signal.signal(signal.SIGINT, before)
     command_line(prog_name="persistent")

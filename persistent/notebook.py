@@ -24,18 +24,18 @@ from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.running import running
-from persistent.clock import monotonic_s
+from persistent.connect.source import Reached
 from persistent.driver.report import Idle, StepReport
 from persistent.errors import CorruptCheckpoint, InvalidPipeline, UnknownCheckpoint
-from persistent.plots import Point, plotted
 from persistent.progress import Progress, RunFigures, progress
-from persistent.sources.protocol import Reached
-from persistent.stopping import StopRequest, heard
 from persistent.storage import Storage
 from persistent.storage.failures import without_secrets
-from persistent.task import key_names, task_name
+from persistent.task.task import key_names, task_name
 from persistent.text.figures import bytes_text, clock_text, count_text, span_text, utc_text
 from persistent.text.fingerprints import part_text
+from persistent.text.plots import Point, plotted
+from persistent.time.clock import monotonic_s
+from persistent.time.stopping import StopRequest, heard
 from persistent.worker.job import Job
 
 _WAIT_SECONDS: Final = 5.0

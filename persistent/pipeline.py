@@ -8,25 +8,31 @@ from typing import Any
 
 import pyarrow as pa
 
-from persistent import dedupe as copies
 from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.copies import checkpoint_at, read_while_running
 from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Retention, check_name
-from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.set_aside import read_aside
-from persistent.checkpoint.subfolder import open_checkpoint
 from persistent.checkpoint.successor import Entry
-from persistent.clock import Duration, Instant, bare, instant_ms
 from persistent.codec import canonical_json
-from persistent.dedupe import Dedupe
+from persistent.connect.promises import Guarantee
+from persistent.connect.sink import AnySink
+from persistent.connect.source import Source
 from persistent.driver.commit import first_manifest
 from persistent.driver.correction import Asked, correct
-from persistent.driver.destinations import check_every_destination, check_not_read_back, check_reach
 from persistent.driver.evolution import Evolution, Evolutions, checked_evolutions, checked_names
-from persistent.driver.job_guarantee import guarantee_of_job
-from persistent.driver.naming import checked_job_name, checked_late_sink, named_sinks, named_sources, sinks_by_state
+from persistent.driver.naming import (
+    check_every_destination,
+    check_not_read_back,
+    check_reach,
+    checked_job_name,
+    checked_late_sink,
+    guarantee_of_job,
+    named_sinks,
+    named_sources,
+    sinks_by_state,
+)
 from persistent.driver.open_job import Driver
 from persistent.driver.options import Options, check_choices, checked_ms, positive_ms
 from persistent.driver.report import Idle, RunReport, StepReport
@@ -38,14 +44,16 @@ from persistent.errors import InvalidPipeline, PersistentError, explanation
 from persistent.explain import Explanation
 from persistent.explain.of_job import explained
 from persistent.metrics import AnyMetrics, shown
+from persistent.names import new_nonce
 from persistent.notebook import Told, frame_of, pipeline_html, plotted_history
-from persistent.promises import Guarantee
-from persistent.sinks.protocol import AnySink
-from persistent.sources.protocol import Source
-from persistent.state import PersistentState
+from persistent.state.state import PersistentState
 from persistent.storage import Storage, is_proved, open_storage
-from persistent.task import PersistentTask, check_task, named_states, node_name, task_name
+from persistent.storage.subfolder import open_checkpoint
+from persistent.task import dedupe as copies
+from persistent.task.dedupe import Dedupe
+from persistent.task.task import PersistentTask, check_task, named_states, node_name, task_name
 from persistent.text.spelling import spelled
+from persistent.time.clock import Duration, Instant, bare, instant_ms
 from persistent.worker.job import Job, Node
 from persistent.worker.requirements import process, say_where
 from persistent.worker.state_tables import WHOLE, StatePart, empty_table, folded_tables

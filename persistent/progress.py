@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TextIO
 
-from persistent.clock import monotonic_s
+from persistent.connect.source import Reached
 from persistent.driver.report import Idle, StepReport, reached_text
-from persistent.sources.protocol import Reached
-from persistent.task import state_name
+from persistent.task.task import state_name
 from persistent.text.figures import bytes_text, clock_text, count_text, span_text, utc_text
+from persistent.time.clock import monotonic_s
 
 _RATE_SECONDS = 10.0
 _LINE_SECONDS = 1.0

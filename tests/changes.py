@@ -12,7 +12,7 @@ from monoids import Count, Max, Sum, record
 from persistent import MemorySink, MemorySource, NonWindowState, PersistentTask, Pipeline, WindowState
 from persistent.engines import Embedded
 from persistent.storage import MemoryStorage
-from persistent.window import Window
+from persistent.time.window import Window
 
 Row = dict[str, Any]
 Place = tuple[str, int | None]

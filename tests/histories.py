@@ -16,7 +16,7 @@ from persistent import (
     Retention,
 )
 from persistent.errors import UnknownCheckpoint
-from persistent.state import PersistentState
+from persistent.state.state import PersistentState
 
 ROWS = [
     {"ts": 3 * number if number % 7 else 3 * number - 8, "page": "abc"[number % 3], "n": number}

@@ -13,7 +13,7 @@ from typing import Any
 from monoids import Count, Max, Sum, record
 from persistent import MemorySink, MemorySource, PersistentTask, Pipeline, WindowState
 from persistent.storage import MemoryStorage
-from persistent.window import Window, tumbling
+from persistent.time.window import Window, tumbling
 
 Row = dict[str, Any]
 KEYS = ("a", "b", "c")

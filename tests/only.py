@@ -1,7 +1,7 @@
 """What is checked of one module: its style, its types, and the tests that mirror it.
 
-``make test ONLY=persistent/sources/text.py``: the tests are those that ``tests.mirrors`` computes (``test_text*.py``),
-so that a change can be tried in seconds; and those of the house, its bounds and its floors.
+``make test ONLY=persistent/connect/formats/text.py``: the tests are those that ``tests.mirrors`` computes
+(``test_text*.py``), so that a change can be tried in seconds; and those of the house, its bounds and its floors.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     for argument in arguments:
         module = Path(argument)
         if not (ROOT / module).is_file() or module.suffix != ".py":
-            print(f"ONLY={argument}: no such module; give a path as persistent/sources/text.py")
+            print(f"ONLY={argument}: no such module; give a path as persistent/connect/formats/text.py")
             return 2
         for command in commands(module):
             print(f"$ {' '.join(command)}", flush=True)

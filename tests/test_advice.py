@@ -33,7 +33,7 @@ from persistent import (
     tumbling,
 )
 from persistent.metrics import PrometheusMetrics
-from tests.cli.visits import command
+from tests.tools.cli.visits import command
 
 ROWS = [{"ts": 1_700_000_000_000 + 1_000 * n, "page": "aab"[n % 3], "n": n} for n in range(6)]
 RIGHT = {"a": 4, "b": 2}

@@ -41,8 +41,8 @@ from persistent import (
     tumbling,
 )
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import manifest_name
-from persistent.codec.declared import FORMAT
+from persistent.codec.documents import FORMAT
+from persistent.names import manifest_name
 from persistent.operations import rollback
 from persistent.storage import LocalStorage, MemoryStorage
 from tests.checkpoint.samples import body_of, document

@@ -60,7 +60,7 @@ def test_the_start_page_runs_from_the_wheel(dist: Path, tmp_path: Path) -> None:
         if not (packages / path.name).exists() and path.suffix != ".pth":
             (packages / path.name).symlink_to(path)
     program = environment / "bin" / "persistent"
-    program.write_text(f"#!{environment}/bin/python\nfrom persistent.cli import main\nmain()\n")
+    program.write_text(f"#!{environment}/bin/python\nfrom persistent.tools.cli import main\nmain()\n")
     program.chmod(0o755)
     (tmp_path / "start").mkdir()
     assert distribution.run_start_page(environment / "bin" / "python", tmp_path / "start") >= 7

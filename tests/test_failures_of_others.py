@@ -12,7 +12,7 @@ import pytest
 from monoids import Count, Sum, record
 from persistent import MemorySink, MemorySource, PersistentTask, Pipeline, WindowState, tumbling
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import plan_name
+from persistent.names import plan_name
 from persistent.storage import MemoryStorage
 from persistent.testing import ManualClock
 from persistent.testing.clock import START_MS
@@ -26,18 +26,18 @@ FAILURES = {
     ),
     "a poisoned watermark": (
         ("tests/test_failures_of_others.py", "test_a_poisoned_watermark"),
-        ("tests/cli/test_clock.py", "test_it_says_what_it_would_undo_and_asks"),
+        ("tests/tools/cli/test_clock.py", "test_it_says_what_it_would_undo_and_asks"),
     ),
-    "late data is dropped silently": (("tests/test_lateness.py", "test_late_data_dropped_silently"),),
+    "late data is dropped silently": (("tests/time/test_lateness.py", "test_late_data_dropped_silently"),),
     "a session loses its bridge": (
-        ("tests/test_session_window.py", "test_a_session_that_loses_its_bridge"),
+        ("tests/time/test_session_window.py", "test_a_session_that_loses_its_bridge"),
         ("tests/worker/test_merge_runs_of_sessions.py", "test_a_fold_of_some_runs_drops_no_fragment"),
     ),
     "a session is published, and then again as a part of another": (
-        ("tests/test_session_window_lateness.py", "test_a_late_record_joins_two_published_sessions"),
-        ("tests/test_session_window_lateness.py", "test_a_late_record_opens_a_published_session_again"),
+        ("tests/time/test_session_window_lateness.py", "test_a_late_record_joins_two_published_sessions"),
+        ("tests/time/test_session_window_lateness.py", "test_a_late_record_opens_a_published_session_again"),
         ("tests/crash/test_sessions_with_lateness.py", "test_a_run_killed_anywhere_equals_the_run_that_was_not"),
-        ("tests/test_session_window_changes.py", "test_a_record_between_two_open_sessions_takes_both_back"),
+        ("tests/time/test_session_window_changes.py", "test_a_record_between_two_open_sessions_takes_both_back"),
     ),
     "an idle partition pins everything": (
         (_QUIET, "test_an_idle_partition_pins_nothing_and_a_quiet_stream_moves_on_from_there"),

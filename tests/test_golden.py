@@ -15,11 +15,11 @@ from monoids import Count, Max, Sum, record
 from persistent import FileSink, NewerFormat, PersistentTask, Pipeline, WindowState, tumbling
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import KINDS
-from persistent.cli import main
-from persistent.codec.declared import FIRST_FORMAT, FORMAT
+from persistent.codec.documents import FIRST_FORMAT, FORMAT
 from persistent.driver.evolution import Evolution
 from persistent.errors import Refused
 from persistent.storage import LocalStorage
+from persistent.tools.cli import main
 from persistent.verify import verify, verify_sinks
 from tests.checkpoint.samples import body_of, document
 from tests.golden.make import GOLDEN, TASKS, Visits, pipeline, shown, write_input

@@ -34,13 +34,13 @@ def test_the_tests_of_a_name_come_first() -> None:
 
 def test_one_module_is_checked_with_its_own_tests() -> None:
     """Without it ONLY= would run nothing, and say that all is well."""
-    ran = commands(Path("persistent/sources/text.py"))
-    assert ["ruff", "check", "persistent/sources/text.py"] in ran
+    ran = commands(Path("persistent/connect/formats/text.py"))
+    assert ["ruff", "check", "persistent/connect/formats/text.py"] in ran
     (tests,) = (words for words in ran if "--doctest-modules" in words)
-    assert tests[-1] == "tests/sources/test_text.py" and (ROOT / tests[-1]).exists()
+    assert tests[-1] == "tests/connect/formats/test_text.py" and (ROOT / tests[-1]).exists()
     assert ran[-1] == ["pytest", "-q", "tests/test_house.py", "tests/test_figures.py"]
-    changed = commands(Path("tests/sources/test_text.py"))
-    assert changed[-1] == ["pytest", "-q", "tests/sources/test_text.py"]
+    changed = commands(Path("tests/connect/formats/test_text.py"))
+    assert changed[-1] == ["pytest", "-q", "tests/connect/formats/test_text.py"]
 
 
 @pytest.mark.check
@@ -48,9 +48,9 @@ def test_a_module_without_tests_of_its_own_passes(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """pytest ends with 5 where it finds none, and a contributor would look for what is wrong with the module."""
-    ran = [words for words in commands(Path("persistent/driver/observer.py")) if "--doctest-modules" in words]
+    ran = [words for words in commands(Path("persistent/driver/options.py")) if "--doctest-modules" in words]
     monkeypatch.setattr("tests.only.commands", lambda module: ran)
-    assert main(["persistent/driver/observer.py"]) == 0
-    assert "persistent/driver/observer.py has no tests of its own" in capfd.readouterr().out
+    assert main(["persistent/driver/options.py"]) == 0
+    assert "persistent/driver/options.py has no tests of its own" in capfd.readouterr().out
     ran.append(["pytest", "-q", "no such file"])
-    assert main(["persistent/driver/observer.py"]) != 0
+    assert main(["persistent/driver/options.py"]) != 0

@@ -35,7 +35,7 @@ from persistent import (
     tumbling,
 )
 from persistent.testing import verify_task
-from tests.cli.visits import command
+from tests.tools.cli.visits import command
 
 ROWS = [{"ts": 1_700_000_000_000 + 1_000 * n, "page": "ab"[n % 2], "n": n} for n in range(20)]
 CSV = ["time,page,n", *(f"2024-05-06T10:00:{n:02}Z,{'ab'[n % 2]},{n}" for n in range(20))]

@@ -21,11 +21,11 @@ from persistent import (
     Retention,
     WindowState,
     sliding,
-    stopping,
 )
-from persistent.checkpoint.names import manifest_name
 from persistent.checkpoint.running import put_mark
+from persistent.names import manifest_name
 from persistent.storage import MemoryStorage
+from persistent.time import stopping
 from tests.driver.shop import Shop, Visits
 from tests.monoids.test_html import SAFE, Page
 

@@ -10,9 +10,9 @@ import pytest
 
 from persistent import InvalidPipeline
 from persistent import notebook as cell
+from persistent.connect.source import Reached
 from persistent.driver.report import Idle, StepReport
 from persistent.notebook import Told, is_notebook
-from persistent.sources.protocol import Reached
 from tests.driver.shop import Shop
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from persistent import CorruptCheckpoint, NoCheckpoint, Retention, UnknownCheckpoint, notebook
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import manifest_name
+from persistent.names import manifest_name
 from persistent.notebook import line
 from persistent.operations import rollback
 from persistent.storage import LocalStorage

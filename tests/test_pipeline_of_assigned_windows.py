@@ -25,20 +25,20 @@ from persistent import (
     assigned,
     tumbling,
 )
-from persistent.assigned_window import AssignedWindow
 from persistent.checkpoint.log import Log
-from persistent.cli import main
-from persistent.clock import instant_ms
 from persistent.driver import step
 from persistent.operations import compact, rollback, savepoint
 from persistent.testing import verify_task
+from persistent.time.assigned_window import AssignedWindow
+from persistent.time.clock import instant_ms
+from persistent.tools.cli import main
 from persistent.verify import verify
 from tests.changes import World
 from tests.changes import expected as expected_after_each_step
 from tests.late import Run, disordered, expected, run_of
-from tests.test_assigned_window import HOUR, Cycle
-from tests.test_lateness import Published
 from tests.test_pipeline_of_calendar_windows import Usage
+from tests.time.test_assigned_window import HOUR, Cycle
+from tests.time.test_lateness import Published
 
 WINDOWS = tuple(assigned(one) for one in (Cycle(10), Cycle(3, 17, 1), Cycle(7, 20, first=-3), Cycle(2, 500, first=30)))
 

@@ -31,24 +31,24 @@ from persistent import (
     WindowState,
     calendar,
 )
-from persistent import zone as zone_module
-from persistent.calendar_window import CalendarWindow
 from persistent.checkpoint.log import Log
-from persistent.cli import main
-from persistent.clock import instant_ms
 from persistent.engines import Embedded
 from persistent.operations import compact, merge, restart, rollback, savepoint
 from persistent.reading import diff, place, state_table
 from persistent.storage import MemoryStorage, open_storage
 from persistent.testing import verify_task
+from persistent.time import zone as zone_module
+from persistent.time.calendar_window import CalendarWindow
+from persistent.time.clock import instant_ms
+from persistent.time.zone import FIRST_S, Zone
+from persistent.tools.cli import main
 from persistent.verify import verify
-from persistent.zone import FIRST_S, Zone
 from tests import faults
 from tests.faults import DEATHS, FaultyStorage, Operations
 from tests.few import examples, one_in
 from tests.operations.test_merging import Named
 from tests.single import only
-from tests.test_calendar_window import plain
+from tests.time.test_calendar_window import plain
 
 _HOUR_S = 3_600
 Rows = Sequence[dict[str, Any]]

@@ -27,10 +27,10 @@ from persistent import (
     SqliteSink,
 )
 from persistent.checkpoint.log import Log
-from persistent.cli import main
 from persistent.operations import rollback
 from persistent.reading import diff, place
 from persistent.testing import verify_task
+from persistent.tools.cli import main
 from persistent.verify import verify
 from tests.few import examples
 

@@ -16,10 +16,10 @@ from rich.cells import cell_len
 from monoids import Count
 from persistent import FileSource, MemorySource, NonWindowState, PersistentTask, Pipeline, StepReport
 from persistent import progress as progress_module
+from persistent.connect.source import Reached
 from persistent.driver.report import Idle
 from persistent.engines.embedded import Embedded
 from persistent.progress import RunFigures, fitting, progress
-from persistent.sources.protocol import Reached
 
 MEGABYTE = 1 << 20
 

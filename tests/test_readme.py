@@ -161,7 +161,7 @@ def public_errors() -> dict[str, type[Exception]]:
 
 def test_every_error_has_its_remedy() -> None:
     """Without it an error could be added and nobody told what to do about it, or one that is gone be explained."""
-    from persistent.cli.exits import exit_code
+    from persistent.tools.cli.options import exit_code
 
     page, errors = PAGES["errors.md"], public_errors()
     sections = dict(re.findall(r"^### (\w+)\n\n(.*?)(?=^##|\Z)", page, re.M | re.S))
@@ -176,7 +176,7 @@ def test_every_error_has_its_remedy() -> None:
 
 def test_the_drawn_step_is_that_of_the_code() -> None:
     """Without it the picture could show an order of effects that was once."""
-    from persistent.driver.effects import EFFECTS
+    from persistent.driver.step import EFFECTS
 
     drawn = re.findall(r'class="effect"[^>]*>([^<]*)<', (ROOT / "docs" / "step.svg").read_text(encoding="utf-8"))
     assert drawn == [effect.value for effect in EFFECTS]
@@ -184,7 +184,7 @@ def test_the_drawn_step_is_that_of_the_code() -> None:
 
 def test_all_commands_are_in_the_docs() -> None:
     """Without it a command could be added and nobody told."""
-    from persistent.cli import main
+    from persistent.tools.cli import main
 
     for name in main.commands:
         assert f"persistent {name} " in COMMANDS, name

@@ -13,8 +13,8 @@ import pytest
 
 from monoids import Count
 from persistent import FileSource, MemorySource, NonWindowState, PersistentTask, Pipeline
-from persistent.sources import remedies
-from persistent.sources.protocol import Source
+from persistent.connect import remedies
+from persistent.connect.source import Source
 
 
 class Counts(PersistentTask):

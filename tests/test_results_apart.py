@@ -15,8 +15,8 @@ from persistent import (
     UserCodeError,
 )
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import manifest_name
 from persistent.driver.evolution import Evolution
+from persistent.names import manifest_name
 from persistent.operations import compact, savepoint
 from tests.totals import HIGH, Totals, newest, pipeline, published, rows, run
 

@@ -20,11 +20,12 @@ SECONDS_MAX = 3.0
 """Of the processor: six times what a quiet machine needs, so that a busy one passes."""
 SECONDS_OF_A_LIST_MAX = 1.0
 """Of the processor: ten times what a quiet machine needs."""
-HELP = "import sys; sys.argv = ['persistent', '--help']; from persistent.cli import main; main(standalone_mode=False)"
+HELP = """
+import sys; sys.argv = ["persistent", "--help"]; from persistent.tools.cli import main; main(standalone_mode=False)"""
 COMPLETE = """
 import os, sys
 os.environ |= {"COMP_WORDS": "persistent ", "COMP_CWORD": "1", "_PERSISTENT_COMPLETE": "bash_complete"}
-from persistent.cli import main
+from persistent.tools.cli import main
 try:
     main(prog_name="persistent")
 except SystemExit:

@@ -23,7 +23,7 @@ from persistent import (
     tumbling,
 )
 from persistent.testing import verify_task
-from tests.cli.visits import command, json_of
+from tests.tools.cli.visits import command, json_of
 
 COLUMNS = {
     "years 10000 and 0": (pa.array([2_932_897, 1, -719_529, 2], pa.date32()), "10000-01-01", "-0001-12-31"),

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from persistent.clients.kept_offsets import Kept
+from persistent.connect.offsets import Kept, OffsetPlans
+from persistent.connect.source import Budget, Positions, Records, SourcePlan, SourceState, Split
 from persistent.errors import RetentionGap
-from persistent.sources.offsets import OffsetPlans
-from persistent.sources.protocol import Budget, Positions, Records, SourcePlan, SourceState, Split
 
 _SCHEMA = pa.schema([("ts", pa.int64()), ("page", pa.string())])
 

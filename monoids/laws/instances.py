@@ -62,7 +62,7 @@ from monoids import (
 from monoids import Any as AnyTrue
 from monoids.containers.sessions import Sessions
 from monoids.monoid import Group, Monoid
-from monoids.numbers.entries import EntrySum
+from monoids.numbers.integers import EntrySum
 
 INTEGERS = st.none() | st.integers(-(10**6), 10**6) | st.booleans()
 FLOATS = st.none() | st.floats()

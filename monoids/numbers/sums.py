@@ -25,8 +25,8 @@ from monoids.groupby.segments import (
 )
 from monoids.monoid import Group, Monoid, check_schema
 from monoids.numbers.decimals import DecimalSum
-from monoids.numbers.floats import FloatMonoid, float_column
 from monoids.numbers.integers import decoded_as, decoded_float, int64
+from monoids.numbers.products import FloatMonoid, float_column
 from monoids.numbers.unbounded import UnboundedSum
 from monoids.numbers.wide import WideIntegers, add_wide, is_wide, narrow
 from monoids.scalars import is_missing, may_be_missing

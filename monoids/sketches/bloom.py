@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column, Columns, Ragged
-from monoids.numbers.bits import BitOr
+from monoids.numbers.integers import BitOr
 from monoids.ordered import IntegerKeys
 from monoids.sketches.hashed_inputs import hash_column, key_hash
 from monoids.table import Table

@@ -29,8 +29,7 @@ from monoids.column import Column, Columns, Ragged
 from monoids.groupby.cells import Integers, segment_starts
 from monoids.hashing import hash_key, hash_keys, key_column
 from monoids.monoid import Group, is_column
-from monoids.numbers.entries import EntrySum
-from monoids.numbers.integers import decoded_as
+from monoids.numbers.integers import EntrySum, decoded_as
 from monoids.ordered import IntegerKeys, Ordered
 from monoids.pairs import Names, pair, pair_columns
 from monoids.scalars import is_missing, scalar

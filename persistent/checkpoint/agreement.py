@@ -11,8 +11,8 @@ from typing import Any
 
 from persistent.checkpoint.positions import CODECS
 from persistent.codec import type_of
-from persistent.codec.declared import Misfit
-from persistent.lateness import EARLY
+from persistent.codec.documents import Misfit
+from persistent.time.lateness import EARLY
 
 
 def manifest_agrees(manifest: Any) -> None:

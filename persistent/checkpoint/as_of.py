@@ -20,8 +20,8 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.successor import Entry
 from persistent.codec import canonical_json
 from persistent.errors import CorruptCheckpoint, FingerprintChanged, UnknownCheckpoint
-from persistent.state import NonWindowState, PersistentState
-from persistent.task import PersistentTask, key_names, node_name, state_name, task_name
+from persistent.state.state import NonWindowState, PersistentState
+from persistent.task.task import PersistentTask, key_names, node_name, state_name, task_name
 from persistent.text.figures import utc_text
 
 

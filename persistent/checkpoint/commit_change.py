@@ -22,12 +22,12 @@ from typing import Any
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log, Trace
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import Attempt, new_nonce
 from persistent.checkpoint.running import check_not_running
-from persistent.checkpoint.subfolder import open_checkpoint
 from persistent.checkpoint.successor import Entry, succeed
 from persistent.errors import CorruptCheckpoint, NewerFormat
+from persistent.names import Attempt, new_nonce
 from persistent.storage import Storage
+from persistent.storage.subfolder import open_checkpoint
 
 logger = logging.getLogger("persistent.operations")
 

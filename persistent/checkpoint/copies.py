@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import NodePart, SourcePart
 from persistent.checkpoint.runs import write_new
 from persistent.checkpoint.successor import Entry
 from persistent.codec import Run, decode_table
 from persistent.errors import CorruptCheckpoint, NoCheckpoint, Refused, UnknownCheckpoint
+from persistent.names import Attempt
 from persistent.storage import Storage
 
 _TRIES_MAX = 10

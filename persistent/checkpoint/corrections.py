@@ -11,8 +11,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from persistent.codec.fields import MANY, PARTS_MAX, Name, Natural, Part, Sha256, Whole
 from persistent.errors import Refused, UnknownCheckpoint
-from persistent.fields import MANY, PARTS_MAX, Name, Natural, Part, Sha256, Whole
 from persistent.text.figures import utc_text
 
 

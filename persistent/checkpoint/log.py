@@ -18,7 +18,12 @@ from typing import Any
 
 from monoids.hashing import VERSION as HASH_VERSION
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
-from persistent.checkpoint.names import (
+from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.successor import Entry, succeed
+from persistent.codec import KEY_GROUPS, documents
+from persistent.codec.fields import Part, Positive, ShortText
+from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, StorageError
+from persistent.names import (
     DEAD,
     FORMAT_NAME,
     LATE,
@@ -29,13 +34,8 @@ from persistent.checkpoint.names import (
     plan_name,
     published_id,
 )
-from persistent.checkpoint.plan import StepPlan
-from persistent.checkpoint.successor import Entry, succeed
-from persistent.codec import KEY_GROUPS, declared
-from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, StorageError
-from persistent.fields import Part, Positive, ShortText
 from persistent.storage import Storage, put_or_read
-from persistent.text.shell import shell_word
+from persistent.text.figures import shell_word
 
 _PUT_TRIES_MAX = 5
 
@@ -58,7 +58,7 @@ class FormatFile(Part, frozen=True):
     @staticmethod
     def decode(data: bytes, place: str) -> FormatFile:
         """CorruptCheckpoint, NewerFormat."""
-        return declared.read(FormatFile, data, place, "a FORMAT", declared.no_laws)
+        return documents.read(FormatFile, data, place, "a FORMAT", documents.no_laws)
 
 
 class Log:
@@ -347,4 +347,4 @@ def _nonce(data: bytes) -> str:
 
 
 def _format_of(job: str) -> bytes:
-    return declared.write(FormatFile(job, KEY_GROUPS, HASH_VERSION), FORMAT_NAME, declared.no_laws)
+    return documents.write(FormatFile(job, KEY_GROUPS, HASH_VERSION), FORMAT_NAME, documents.no_laws)

@@ -21,7 +21,6 @@ from msgspec import Meta
 
 from persistent.checkpoint.agreement import manifest_agrees
 from persistent.checkpoint.corrections import Corrections
-from persistent.checkpoint.names import runs_folder
 from persistent.checkpoint.output_parts import Aside, Inheritance, SinkPart
 from persistent.checkpoint.parts import (
     Accounts,
@@ -31,10 +30,11 @@ from persistent.checkpoint.parts import (
     TaskPart,
     partition_name,
 )
-from persistent.clock import Clock
-from persistent.codec import Run, declared
+from persistent.codec import Run, documents
+from persistent.codec.fields import MANY, PARTS_MAX, Name, Natural, Part, Sha256, ShortText, Whole
 from persistent.errors import InvalidPipeline
-from persistent.fields import MANY, PARTS_MAX, Name, Natural, Part, Sha256, ShortText, Whole
+from persistent.names import runs_folder
+from persistent.time.clock import Clock
 
 T = TypeVar("T")
 
@@ -206,13 +206,13 @@ class Manifest(Part, frozen=True):
 
     def encode(self) -> bytes:
         """Its bytes. LawBroken if they could not be read back."""
-        return declared.write(self, f"manifest {self.id}", manifest_agrees)
+        return documents.write(self, f"manifest {self.id}", manifest_agrees)
 
     @staticmethod
     def decode(data: bytes, place: str) -> Manifest:
         """The manifest in these bytes. CorruptCheckpoint, naming ``place``, if they are not a manifest; NewerFormat if
         they need a newer release."""
-        return declared.read(Manifest, data, place, "a manifest", manifest_agrees)
+        return documents.read(Manifest, data, place, "a manifest", manifest_agrees)
 
 
 def _by_partition(sources: Mapping[str, Mapping[str, T]]) -> dict[str, T]:

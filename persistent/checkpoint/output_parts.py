@@ -8,10 +8,10 @@ from typing import Annotated, Final
 from msgspec import Meta
 from msgspec.structs import replace
 
-from persistent.checkpoint.names import Staged
 from persistent.checkpoint.parts import NodeName
-from persistent.fields import MANY, Name, Natural, Part, ShortText
-from persistent.task import state_name
+from persistent.codec.fields import MANY, Name, Natural, Part, ShortText
+from persistent.names import Staged
+from persistent.task.task import state_name
 
 LATE_SINK: Final = "late"
 """The name of the sink of late records."""

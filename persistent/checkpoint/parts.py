@@ -14,10 +14,9 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from persistent.checkpoint.positions import CODECS, ORDINAL_OFFSET, Codec
-from persistent.clock import Clock
 from persistent.codec import Run
 from persistent.codec.documents import canonical_json
-from persistent.fields import (
+from persistent.codec.fields import (
     INT64_MAX,
     MANY,
     PARTS_MAX,
@@ -34,9 +33,10 @@ from persistent.fields import (
     Times,
     Whole,
 )
-from persistent.lateness import Answer, Emission
-from persistent.sources.protocol import Position
-from persistent.zone import Zone
+from persistent.connect.source import Position
+from persistent.time.clock import Clock
+from persistent.time.lateness import Answer, Emission
+from persistent.time.zone import Zone
 
 NodeName = Annotated[
     str,

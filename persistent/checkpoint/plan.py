@@ -13,8 +13,8 @@ from msgspec import Meta
 from persistent.checkpoint.agreement import plan_agrees
 from persistent.checkpoint.parts import NodeName, RunList, SourcePart
 from persistent.checkpoint.positions import CODECS, ORDINAL_OFFSET, Codec
-from persistent.codec import declared
-from persistent.fields import (
+from persistent.codec import documents
+from persistent.codec.fields import (
     MANY,
     PARTS_MAX,
     AnyPositions,
@@ -27,10 +27,10 @@ from persistent.fields import (
     ShortText,
     Whole,
 )
-from persistent.lateness import Emission
-from persistent.sources.protocol import Positions, Split
-from persistent.task import is_of_several
-from persistent.zone import Zone
+from persistent.connect.source import Positions, Split
+from persistent.task.task import is_of_several
+from persistent.time.lateness import Emission
+from persistent.time.zone import Zone
 
 
 class SourceStep(Part, frozen=True):
@@ -123,9 +123,9 @@ class StepPlan(Part, frozen=True):
 
     def encode(self) -> bytes:
         """Its bytes. LawBroken if no driver would run it."""
-        return declared.write(self, f"the plan of the step after {self.base}", plan_agrees)
+        return documents.write(self, f"the plan of the step after {self.base}", plan_agrees)
 
     @staticmethod
     def decode(data: bytes, place: str) -> StepPlan:
         """The plan in these bytes."""
-        return declared.read(StepPlan, data, place, "a plan", plan_agrees)
+        return documents.read(StepPlan, data, place, "a plan", plan_agrees)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol, get_args
 
+from persistent.connect.source import Position, Source
 from persistent.errors import InvalidPipeline
-from persistent.sources.protocol import Position, Source
 
 Codec = Literal["ordinal-offset/1", "offset/1"]
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from persistent.checkpoint.names import DRIVERS, driver_epoch, driver_name
-from persistent.clock import wall_ms
-from persistent.codec import declared
+from persistent.codec import documents
+from persistent.codec.fields import Natural, Part, ShortText, Whole
 from persistent.errors import CorruptCheckpoint, StillRunning
-from persistent.fields import Natural, Part, ShortText, Whole
-from persistent.process import Process, this_process
+from persistent.names import DRIVERS, driver_epoch, driver_name
 from persistent.storage import Storage
+from persistent.storage.process import Process, this_process
 from persistent.text.figures import utc_text
+from persistent.time.clock import wall_ms
 
 
 class Mark(Part, frozen=True):
@@ -49,7 +49,7 @@ class Mark(Part, frozen=True):
 def put_mark(storage: Storage, epoch: int, nonce: str) -> str:
     """Put the mark of this process; returns its name."""
     mark = Mark(epoch, nonce, this_process(), wall_ms())
-    storage.put_if_absent(mark.name, declared.write(mark, "the mark of this driver", declared.no_laws))
+    storage.put_if_absent(mark.name, documents.write(mark, "the mark of this driver", documents.no_laws))
     return mark.name
 
 
@@ -57,7 +57,7 @@ def marks(storage: Storage, names: Sequence[str] | None = None) -> Iterator[Mark
     """All marks, or those of these names. An unreadable mark is skipped: its driver was killed while putting it."""
     for name in [f"{DRIVERS}/{listed}" for listed in storage.list(DRIVERS)] if names is None else names:
         try:
-            mark = declared.read(Mark, storage.read(name), f"{storage.url}/{name}", "a mark", declared.no_laws)
+            mark = documents.read(Mark, storage.read(name), f"{storage.url}/{name}", "a mark", documents.no_laws)
         except (FileNotFoundError, CorruptCheckpoint):
             continue
         if mark.name == name:

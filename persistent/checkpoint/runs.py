@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 from msgspec.structs import replace
 
-from persistent.checkpoint.names import Attempt, Staged, run_name, runs_folder
 from persistent.codec import KEY_GROUPS, Run, decode_table, encode_table
 from persistent.errors import CorruptCheckpoint
+from persistent.names import Attempt, Staged, run_name, runs_folder
 from persistent.storage import Storage
-from persistent.text.shell import shell_word
+from persistent.text.figures import shell_word
 
 
 class with_recovery_advice:

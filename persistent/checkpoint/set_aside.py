@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from monoids.encoding import to_json
 from persistent.checkpoint.aside_columns import ASIDE_SCHEMA
-from persistent.checkpoint.names import RETRACTED, is_retracted, retractions
 from persistent.codec import decode_table
-from persistent.sources.schemas import widens
+from persistent.connect.formats.schemas import widens
+from persistent.names import RETRACTED, is_retracted, retractions
 from persistent.storage import Storage
 from persistent.text.readable import readable_list
 

@@ -18,11 +18,11 @@ from msgspec.structs import fields, replace
 
 from persistent.checkpoint.corrections import correction_laws
 from persistent.checkpoint.manifest import KINDS, SETS, Manifest
-from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.output_parts import named_after
 from persistent.checkpoint.parts import Account, NodePart, SourcePart, TaskPart
 from persistent.checkpoint.positions import CODECS
 from persistent.errors import LawBroken
+from persistent.names import new_nonce
 
 
 @dataclass(frozen=True)

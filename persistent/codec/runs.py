@@ -20,9 +20,9 @@ from monoids.groupby.summing import GroupSums
 from monoids.monoid import check_schema
 from monoids.text import Words
 from persistent.codec import sealed
+from persistent.codec.fields import PATH_LENGTH_MAX, Part, Sha256, Whole
 from persistent.codec.sealed import SealedIndex, open_sealed, read_index, seal
 from persistent.errors import CorruptCheckpoint
-from persistent.fields import PATH_LENGTH_MAX, Part, Sha256, Whole
 
 KEY_GROUPS = 1024
 _GROUP_SHIFT = 54

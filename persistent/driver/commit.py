@@ -8,22 +8,22 @@ from typing import Any
 from msgspec.structs import replace
 
 from persistent.checkpoint.manifest import Manifest, Retention, check_name, commits_of
-from persistent.checkpoint.names import Staged
 from persistent.checkpoint.output_parts import LATE_SINK, Aside, SinkBatch, SinkPart
 from persistent.checkpoint.parts import Account, Accounts, NodeClock, NodePart, SourcePart, TaskPart, readings_after
 from persistent.checkpoint.plan import SourceStep, StepPlan
 from persistent.checkpoint.positions import codec_of
 from persistent.checkpoint.successor import first, succeed
-from persistent.clock import bound_of, later_of
 from persistent.codec import Run, common_key_types
-from persistent.dedupe import Dedupe
+from persistent.connect.outlet import abilities
+from persistent.connect.sink import AnySink
 from persistent.driver.results import NodeResults, Results, runs_after
 from persistent.driver.seen_part import begun, kinds_read, seen_after, seen_of
 from persistent.driver.step import NodeStep, Step
 from persistent.errors import InvalidPipeline
-from persistent.sinks.outlet import abilities
-from persistent.sinks.protocol import AnySink
-from persistent.task import key_names, task_name
+from persistent.names import Staged
+from persistent.task.dedupe import Dedupe
+from persistent.task.task import key_names, task_name
+from persistent.time.clock import bound_of, later_of
 from persistent.worker.job import Job, MappedNode, Node
 
 

@@ -14,12 +14,10 @@ from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, check_name
-from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.parts import NodePart
 from persistent.checkpoint.plan import StepPlan, TaskStep
 from persistent.checkpoint.running import check_not_running, running
 from persistent.checkpoint.successor import Entry, succeed
-from persistent.clock import wall_ms
 from persistent.driver.commit import (
     aside_of,
     first_manifest,
@@ -39,12 +37,14 @@ from persistent.driver.step import NodeStep, Step, time_limit_of
 from persistent.driver.workbench import NodeBench, Workbench
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, NoCheckpoint, Refused
-from persistent.lateness import EARLY
+from persistent.names import new_nonce
+from persistent.time.clock import wall_ms
+from persistent.time.lateness import EARLY
+from persistent.time.zone import Zone
 from persistent.worker.correct_records import NOTHING, Form, Given, digest, given_records
 from persistent.worker.correct_states import CorrectedRows, Judged, corrected_rows
 from persistent.worker.job import Job, MappedNode, Node
 from persistent.worker.merge_runs import write_run
-from persistent.zone import Zone
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,11 @@ from persistent.codec import canonical_json
 from persistent.driver.same_job import changed_parts, check_same_job
 from persistent.driver.seen_part import check_seen
 from persistent.errors import FingerprintChanged, InvalidPipeline
-from persistent.lateness import CHANGES, EARLY, RETRACT
-from persistent.state import PersistentState
-from persistent.task import STATE, Declared, is_of_several, named_states, state_name
+from persistent.state.state import PersistentState
+from persistent.task.task import STATE, Declared, is_of_several, named_states, state_name
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import change_text, changes_text
+from persistent.time.lateness import CHANGES, EARLY, RETRACT
 
 
 @dataclass(frozen=True)

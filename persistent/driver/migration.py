@@ -19,15 +19,15 @@ from monoids.monoid import check_schema
 from monoids.record import RecordMonoid
 from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.manifest import Manifest, commits_of
-from persistent.checkpoint.names import Attempt, garbage, runs_folder
 from persistent.checkpoint.parts import NodePart
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice, write_new
 from persistent.codec import Run, is_wide
 from persistent.codec.sealed import open_sealed, read_index, seal
 from persistent.driver.evolution import Evolution, Evolutions, column_sources, fields_of, is_same
 from persistent.errors import CorruptCheckpoint, UserCodeError
-from persistent.state import PersistentState
-from persistent.state_rows import OPEN_PANE
+from persistent.names import Attempt, garbage, runs_folder
+from persistent.state.rows import OPEN_PANE
+from persistent.state.state import PersistentState
 from persistent.worker.job import Job, Node
 from persistent.worker.merge_runs import fold_runs, key_text, write_run
 

@@ -1,4 +1,10 @@
-"""The next step follows from the newest manifest and the sources: the plan that was put, or a new one."""
+"""The next step follows from the newest manifest and the sources: the plan that was put, or a new one.
+
+A partition that is too far ahead of the slowest one waits, so that the state need not hold what it would bring.
+
+The clock waits for the slowest partition, and the windows of a fast one stay open until then. The rule depends on the
+timestamps that were read alone, and the slowest partition with something to read is always read, so a job never stands.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +19,51 @@ import pyarrow.compute as pc
 from msgspec import structs
 
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import new_nonce, plan_name
 from persistent.checkpoint.parts import NodePart, SourcePart
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.successor import Entry
-from persistent.clock import monotonic_s, wall_ms
 from persistent.codec import canonical_json
+from persistent.connect.offsets import place_id
+from persistent.connect.source import Budget, CorrectedSource, ListingSource, Source, SourcePlan
 from persistent.driver.commit import watermark_after
-from persistent.driver.drift import too_far_ahead
-from persistent.driver.effects import Effect
 from persistent.driver.output_batches import lacks_changes, lacks_totals
 from persistent.driver.publish import joining_sinks
 from persistent.driver.put_plan import check_belongs, check_options, has_forgotten
 from persistent.driver.seen_part import check_names
-from persistent.driver.step import Step
+from persistent.driver.step import Effect, Step
 from persistent.driver.workbench import NodeBench, Workbench
 from persistent.errors import InvalidPipeline
-from persistent.sources.offsets import place_id
-from persistent.sources.protocol import Budget, CorrectedSource, ListingSource, Source, SourcePlan
-from persistent.task import check_key
-from persistent.zone import Zone
+from persistent.names import new_nonce, plan_name
+from persistent.task.task import check_key
+from persistent.time.clock import monotonic_s, wall_ms
+from persistent.time.zone import Zone
+
+
+def too_far_ahead(
+    planned: Mapping[str, SourcePlan],
+    parts: Mapping[str, SourcePart],
+    lag_ms: Mapping[str, int],
+    watermark: int,
+    max_drift_ms: int,
+) -> dict[str, frozenset[str]]:
+    """The partitions, by source, whose clock is more than ``max_drift_ms`` ahead of the slowest that has something to
+    read. ``lag_ms``: the disorder of each source.
+
+    The clock of a partition is its largest timestamp less the disorder. One that is behind the ``watermark`` counts as
+    being there: its records are late however fast they are read.
+    """
+    at = {
+        (name, partition): max(parts[name].largest.get(partition, 0) - lag_ms[name], watermark)
+        for name, plan in planned.items()
+        for partition in plan.unread
+    }
+    slowest = min(at.values(), default=0)
+    ahead: dict[str, set[str]] = {}
+    for (name, partition), reached in at.items():
+        if reached - slowest > max_drift_ms:
+            ahead.setdefault(name, set()).add(partition)
+    return {name: frozenset(partitions) for name, partitions in ahead.items()}
+
 
 logger = logging.getLogger("persistent.driver")
 

@@ -10,18 +10,17 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import SinkPart
 from persistent.checkpoint.parts import NodePart
 from persistent.checkpoint.successor import Entry
-from persistent.clock import later_of, monotonic_s
-from persistent.driver import likely_mistakes, seen_part
-from persistent.driver.nothing_published import Ended, why
-from persistent.driver.report import Idle, RunReport, StepReport
+from persistent.connect.source import Reached
+from persistent.driver import cautions, seen_part
+from persistent.driver.cautions import Ended, why
+from persistent.driver.report import Idle, RunReport, Series, SeriesPoint, StepReport
 from persistent.driver.results import Results
-from persistent.driver.series import Series, SeriesPoint
 from persistent.driver.workbench import NodeBench, Workbench
-from persistent.lateness import CHANGE
-from persistent.session_window import SessionWindow
-from persistent.sources.protocol import Reached
-from persistent.task import STATE, is_of_several, state_name
+from persistent.task.task import STATE, is_of_several, state_name
 from persistent.text.figures import utc_text
+from persistent.time.clock import later_of, monotonic_s
+from persistent.time.lateness import CHANGE
+from persistent.time.session_window import SessionWindow
 from persistent.worker.job import LateWindows
 from persistent.worker.judge_records import added
 
@@ -82,9 +81,9 @@ class Notes:
                 "the record that had set it ahead is read again, lift the limit: 'persistent clock "
                 f"{self._bench.job.storage.url} --not-after none'",
             )
-        for text in likely_mistakes.of_job(self._bench.job, self._bench.options.bare) if manifest.base == 0 else ():
+        for text in cautions.of_job(self._bench.job, self._bench.options.bare) if manifest.base == 0 else ():
             self.note(text, text, once=True)
-        for text in likely_mistakes.of_follow(self._bench.job) if self._bench.options.follow else ():
+        for text in cautions.of_follow(self._bench.job) if self._bench.options.follow else ():
             self.note(text, text)
 
     def remember(self, report: StepReport, results: Results, committed: Manifest) -> None:
@@ -104,7 +103,7 @@ class Notes:
         self._series.add(_point(report, committed, monotonic_s() - self._began_s))
         logger.debug("step %s", report)
         self._note_fates(ended=False)
-        for what, text in likely_mistakes.of_skipped(_skipped(committed) - self._skipped_before):
+        for what, text in cautions.of_skipped(_skipped(committed) - self._skipped_before):
             self.note(what, text)
         if self._is_new:
             self._note_first(committed)
@@ -127,24 +126,22 @@ class Notes:
 
     def _note_fates(self, *, ended: bool) -> None:
         totals = self._totals
-        fates = likely_mistakes.of_records(
-            totals["rows"], totals["late"], totals["dead"], self._first_dead, ended=ended
-        )
+        fates = cautions.of_records(totals["rows"], totals["late"], totals["dead"], self._first_dead, ended=ended)
         counts = {name: sum(missed.values()) for name, missed in self._late_windows.items()}
         refused = {state_name(name): count for name, count in counts.items()} if len(self._bench.nodes) > 1 else {}
-        partly = likely_mistakes.of_refused(totals["rows"], totals["late"], refused, ended=ended)
+        partly = cautions.of_refused(totals["rows"], totals["late"], refused, ended=ended)
         dedupe, times = self._bench.job.dedupe, (self._silence_ms, self._behind_ms)
-        seen = likely_mistakes.of_copies(dedupe, totals["rows"], totals["duplicates"], *times, ended=ended)
-        for what, text in (*fates, *partly, *seen, *likely_mistakes.of_ignored(self._ignored)):
+        seen = cautions.of_copies(dedupe, totals["rows"], totals["duplicates"], *times, ended=ended)
+        for what, text in (*fates, *partly, *seen, *cautions.of_ignored(self._ignored)):
             self.note(what, text)
 
     def _note_first(self, committed: Manifest) -> None:
         """Note the sources whose times probably have another unit than declared, and keys that are probably text."""
         for source in committed.sources.values():
-            for what, text in likely_mistakes.of_keys(self._bench.job.task, source.recorded):
+            for what, text in cautions.of_keys(self._bench.job.task, source.recorded):
                 self.note(what, text)
         largest = {name: max(source.largest.values(), default=0) for name, source in committed.sources.items()}
-        for what, text in likely_mistakes.of_times(largest):
+        for what, text in cautions.of_times(largest):
             self.note(what, text)
 
     def note_sink(self, manifest: Manifest) -> None:
@@ -287,8 +284,8 @@ class Notes:
         """The report at the end of the run."""
         manifest, totals = last.manifest, self._totals
         self._note_fates(ended=True)
-        is_much = self._is_new or totals["rows"] >= likely_mistakes.ROWS_MIN
-        for what, text in likely_mistakes.of_columns(self._bench.job, manifest, self._valued) if is_much else ():
+        is_much = self._is_new or totals["rows"] >= cautions.ROWS_MIN
+        for what, text in cautions.of_columns(self._bench.job, manifest, self._valued) if is_much else ():
             self.note(what, text)
         open_windows, reached = self._open_windows(manifest), self._bench.reached(manifest)
         return RunReport(

@@ -8,7 +8,7 @@ job.step()               commits and publishes what can be read; None if that is
 job.close()              deletes the mark
 
 A driver steps it until nothing is left to do. The effects of a step, and their order, are in
-``persistent.driver.effects``.
+``persistent.driver.step``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,9 @@ from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Self
 
-from persistent import stopping
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.running import put_mark, sweep_dead_marks, sweep_marks
 from persistent.checkpoint.successor import Entry
-from persistent.clock import monotonic_s
 from persistent.driver.commit import check_can_begin
 from persistent.driver.next_step import next_step
 from persistent.driver.notes import Notes
@@ -39,7 +37,9 @@ from persistent.driver.step_effects import perform
 from persistent.driver.workbench import Workbench
 from persistent.engines.protocol import Engine
 from persistent.errors import Stopped, StorageError
-from persistent.stopping import StopRequest
+from persistent.time import stopping
+from persistent.time.clock import monotonic_s
+from persistent.time.stopping import StopRequest
 from persistent.worker.job import Job
 
 logger = logging.getLogger("persistent.driver")

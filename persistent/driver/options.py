@@ -1,17 +1,31 @@
-"""The options of a driver: the user's choices besides the job itself."""
+"""The options of a driver: the user's choices besides the job itself.
+
+An observer sees what a run commits, as it commits it. Nothing waits for it, and nothing depends on it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from persistent.checkpoint.manifest import Retention
-from persistent.clock import Duration, duration_ms
+from persistent.checkpoint.manifest import Manifest, Retention
 from persistent.driver.evolution import Evolutions
-from persistent.driver.observer import Observer
 from persistent.driver.report import Idle, StepReport
 from persistent.errors import InvalidPipeline
+from persistent.time.clock import Duration, duration_ms
+
+
+class Observer(Protocol):
+    """Called by the thread of the driver, so each call returns at once: it keeps what it is given."""
+
+    def begin(self, manifest: Manifest, pauses: Callable[[], int]) -> None:
+        """A run begins, or has taken over, at this checkpoint. ``pauses``: how often it has waited for a server so far;
+        any thread can ask."""
+
+    def step(self, report: StepReport, manifest: Manifest) -> None:
+        """A step is committed and published."""
+
 
 ROWS_FIRST = 1_000_000
 ROWS_MAX = 4_000_000
@@ -26,8 +40,8 @@ class Options:
     ``step_rows``: exactly this many rows per step; None: steps adapt. ``max_future_ms``: how far ahead of both the
     plan's time of day and the clock a timestamp can be. ``retention``: which checkpoints to keep. ``evolve``,
     ``dropped``: how to migrate existing state. ``bare``: the durations among these without a unit, from
-    ``persistent.clock.bare``. ``quiet_after_ms``: after so long without a record the clock moves on by the time that
-    passes; None: it stands. ``max_drift_ms``: how far a partition can be ahead of the slowest, and still be read; None:
+    ``persistent.time.clock.bare``. ``quiet_after_ms``: after so long without a record the clock moves on by the time
+    that passes; None: it stands. ``max_drift_ms``: how far a partition can be ahead of the slowest, and still be read; None:
     as far as it is. ``observers``: see each checkpoint of the run.
     """
 

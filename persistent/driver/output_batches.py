@@ -19,16 +19,16 @@ from msgspec.structs import replace
 from persistent.checkpoint.aside_columns import LATE_KEY, LATE_SCHEMA
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import Staged
 from persistent.checkpoint.output_parts import LATE_SINK, Inheritance, SinkBatch, SinkPart
 from persistent.codec import Run, type_of
+from persistent.connect.outlet import abilities
+from persistent.connect.sink import BatchSink, Claim, OutputBatch, Retreat, replaces
 from persistent.driver.undoing import adds_up, batches_since, undoing_rows
 from persistent.errors import InvalidPipeline, SinkMismatch
-from persistent.lateness import CHANGE
-from persistent.sinks.outlet import abilities
-from persistent.sinks.protocol import BatchSink, Claim, OutputBatch, Retreat, replaces
-from persistent.task import STATE, key_names, state_name
-from persistent.text.shell import shell_word
+from persistent.names import Staged
+from persistent.task.task import STATE, key_names, state_name
+from persistent.text.figures import shell_word
+from persistent.time.lateness import CHANGE
 from persistent.worker.job import Job, Node
 from persistent.worker.output_tables import RETRACTED, empty_outputs, marks_of, newest_rows, output_key
 

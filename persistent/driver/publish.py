@@ -2,7 +2,7 @@
 
 Taking back is the opposite, after a rollback. A mark makes it last, even if a fenced driver sleeps in the middle of a
 publication. Collecting deletes what no kept manifest names and no driver works on. A driver that takes over does all
-three, in the order of ``persistent.driver.effects``.
+three, in the order of ``persistent.driver.step``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,23 @@ from msgspec.structs import replace
 
 from persistent.checkpoint.log import Log, Trace
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import (
+from persistent.checkpoint.output_parts import LATE_SINK, Inheritance, SinkPart, undoable
+from persistent.checkpoint.plan import StepPlan
+from persistent.connect.outlet import Outlet
+from persistent.connect.sink import AnySink, BatchSink, OutputBatch
+from persistent.driver.output_batches import (
+    batches_of,
+    check_inherits,
+    check_named_as_before,
+    check_takes_as_before,
+    claim_of,
+    has_nothing,
+    holder,
+    part_of,
+    retreat_of,
+)
+from persistent.errors import CorruptCheckpoint, Fenced, InvalidPipeline, PersistentError, SinkMismatch, StagedMissing
+from persistent.names import (
     DEAD,
     LATE,
     MANIFESTS,
@@ -30,24 +46,8 @@ from persistent.checkpoint.names import (
     retraction_name,
     retractions,
 )
-from persistent.checkpoint.output_parts import LATE_SINK, Inheritance, SinkPart, undoable
-from persistent.checkpoint.plan import StepPlan
-from persistent.driver.output_batches import (
-    batches_of,
-    check_inherits,
-    check_named_as_before,
-    check_takes_as_before,
-    claim_of,
-    has_nothing,
-    holder,
-    part_of,
-    retreat_of,
-)
-from persistent.errors import CorruptCheckpoint, Fenced, InvalidPipeline, PersistentError, SinkMismatch, StagedMissing
-from persistent.sinks.outlet import Outlet
-from persistent.sinks.protocol import AnySink, BatchSink, OutputBatch
 from persistent.storage import Storage, delete_all, put_once
-from persistent.text.shell import shell_word
+from persistent.text.figures import shell_word
 from persistent.worker.job import Job, Node
 
 _ASIDE = (LATE, DEAD)

@@ -23,15 +23,15 @@ import numpy as np
 
 from monoids.groupby.cells import Integers
 from monoids.text import Words
-from persistent.driver.agenda_cache import LifeCache, SessionCache, of_shard
 from persistent.driver.commit import key_types
 from persistent.driver.output_batches import lacks_all, told_anew
 from persistent.driver.publish import joining_sinks
+from persistent.driver.run_cache import LifeCache, SessionCache, of_shard
 from persistent.driver.step import NodeStep, in_shards
 from persistent.driver.workbench import NodeBench
-from persistent.lateness import CHANGE, EARLY
-from persistent.session_window import SessionWindow
-from persistent.window import AnyWindow
+from persistent.time.lateness import CHANGE, EARLY
+from persistent.time.session_window import SessionWindow
+from persistent.time.window import AnyWindow
 from persistent.worker.job import Closed, CloseShard, MappedNode, Node
 
 _EVER = -(1 << 62)
@@ -276,7 +276,7 @@ def touched(
     """The numbers of the windows with ``final < end <= closed`` (None: any later end) that hold one of these panes, in
     ranges from first to last. ``panes``: of each run, ascending.
 
-    >>> from persistent.window import sliding, tumbling
+    >>> from persistent.time.window import sliding, tumbling
     >>> touched(tumbling(10), [np.array([0, 10, 20, 40]), np.array([50, 60])], 10, 60)
     ((1, 2), (4, 5))
     >>> touched(sliding(10, every=5), [np.array([10])], 15, 60)

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Mapping
 
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import plan_name
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.positions import CODECS
+from persistent.connect.source import ForgettingSource, Positions
 from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint
-from persistent.sources.protocol import ForgettingSource, Positions
+from persistent.names import plan_name
 
 logger = logging.getLogger("persistent.driver")
 

@@ -10,11 +10,9 @@ from typing import Any
 
 from persistent.checkpoint.commit_change import Decision, after, put_change
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import Attempt, manifest_name
 from persistent.checkpoint.running import marks
 from persistent.checkpoint.successor import Entry
 from persistent.driver.commit import with_sources
-from persistent.driver.effects import TAKING_OVER, Effect
 from persistent.driver.evolution import adapted, adopted, changes, check_emission
 from persistent.driver.migration import migrated
 from persistent.driver.notes import Notes
@@ -31,9 +29,11 @@ from persistent.driver.publish import (
     taken_over,
 )
 from persistent.driver.put_plan import plan_number
+from persistent.driver.step import TAKING_OVER, Effect
 from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint, FingerprintChanged, NewerFormat
-from persistent.text.shell import shell_word
+from persistent.names import Attempt, manifest_name
+from persistent.text.figures import shell_word
 from persistent.worker.job import Job
 
 logger = logging.getLogger("persistent.driver")

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from persistent.checkpoint.compaction import replaced
-from persistent.checkpoint.names import Staged
 from persistent.codec import Run
+from persistent.names import Staged
 from persistent.worker.job import Closed, Folded, FoldRuns, Mapped, MappedNode
 
 Runs = tuple[Run, ...]

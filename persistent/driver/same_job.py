@@ -9,7 +9,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodePart, SourcePart
 from persistent.codec import canonical_json
 from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob, UnknownCheckpoint
-from persistent.task import STATE, node_name, task_name
+from persistent.task.task import STATE, node_name, task_name
 from persistent.text.fingerprints import changes_text
 from persistent.worker.job import Job, Node
 

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SeenColumns, SeenPart
 from persistent.checkpoint.plan import StepPlan
-from persistent.dedupe import Dedupe, check_columns, kinds_of
+from persistent.connect.files.layout import columns_of_text
+from persistent.connect.offsets import UNCONFIRMED
 from persistent.driver.results import Fold, Runs, runs_after
 from persistent.errors import FingerprintChanged
-from persistent.sources.layout import columns_of_text
-from persistent.sources.offsets import UNCONFIRMED
+from persistent.task.dedupe import Dedupe, check_columns, kinds_of
 from persistent.worker.job import Job
 from persistent.worker.seen_items import SeenBefore
 

@@ -12,12 +12,12 @@ from persistent.checkpoint.copies import Target, copied_while_running, renumbere
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import Inheritance
-from persistent.clock import wall_ms
 from persistent.driver.commit import check_can_begin
 from persistent.driver.evolution import Evolutions, adapted, adopted
 from persistent.driver.same_job import check_same_job
 from persistent.errors import NoCheckpoint, OtherJob
 from persistent.storage import Storage
+from persistent.time.clock import wall_ms
 
 logger = logging.getLogger("persistent.driver.start_from")
 

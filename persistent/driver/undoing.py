@@ -21,11 +21,11 @@ from monoids.groupby.sorting import Integers
 from persistent.checkpoint.commit_change import Manifests
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import STAGED
 from persistent.checkpoint.output_parts import SinkBatch, SinkPart
 from persistent.checkpoint.parts import NodePart
 from persistent.codec import canonical_json, decode_table
-from persistent.lateness import RETRACT
+from persistent.names import STAGED
+from persistent.time.lateness import RETRACT
 from persistent.worker.output_tables import RETRACTED, REVISION
 
 

@@ -10,18 +10,9 @@ from msgspec import structs
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.parts import NodePart
-from persistent.clock import monotonic_s
 from persistent.codec import Run
-from persistent.driver.agenda_cache import LifeCache, SessionCache
-from persistent.driver.commit import first_manifest
-from persistent.driver.options import Options
-from persistent.driver.results import Results, unfolded
-from persistent.driver.run_cache import RunCache
-from persistent.engines.protocol import Engine
-from persistent.session_window import SessionWindow
-from persistent.sources.protocol import (
+from persistent.connect.source import (
     ConfirmingSource,
     LosingSource,
     MeasuredSource,
@@ -31,9 +22,17 @@ from persistent.sources.protocol import (
     SourceState,
     together,
 )
+from persistent.driver.commit import first_manifest
+from persistent.driver.options import Options
+from persistent.driver.results import Results, unfolded
+from persistent.driver.run_cache import LifeCache, RunCache, SessionCache
+from persistent.engines.protocol import Engine
+from persistent.names import new_nonce
+from persistent.time.clock import monotonic_s
+from persistent.time.session_window import SessionWindow
+from persistent.time.zone import Zone
 from persistent.worker.dispatch import Work
 from persistent.worker.job import Folded, Job, MappedNode, Node
-from persistent.zone import Zone
 
 logger = logging.getLogger("persistent.driver")
 

@@ -12,8 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from persistent.errors import InvalidPipeline
 from persistent.metrics.board import Board
-from persistent.metrics.otel import OtelMetrics
-from persistent.metrics.prometheus import PrometheusMetrics
+from persistent.metrics.exporters import OtelMetrics, PrometheusMetrics
 
 __all__ = ["Metrics", "OtelMetrics", "PrometheusMetrics"]
 

@@ -16,14 +16,14 @@ from typing import Final
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import Account, NodeClock, NodePart
-from persistent.clock import wall_ms
+from persistent.connect.source import Reached
 from persistent.driver.report import StepReport
 from persistent.errors import InvalidPipeline
 from persistent.metrics.table import BOUNDS_SECONDS, BY_NAME, Metric
-from persistent.sources.protocol import Reached
 from persistent.storage.failures import without_secrets
-from persistent.storage.short_names import lasting_name
-from persistent.task import state_name
+from persistent.storage.places import lasting_name
+from persistent.task.task import state_name
+from persistent.time.clock import wall_ms
 
 PARTITIONS_MAX: Final = 200
 """How many partitions of a source, in the order in which they joined, have values of their own."""

@@ -19,10 +19,9 @@ operation, and can be repeated; the next run collects its leftovers.
 from persistent.operations.collection import collect_garbage
 from persistent.operations.compaction import compact
 from persistent.operations.merging import merge
-from persistent.operations.pinning import pin
 from persistent.operations.restarting import restart
 from persistent.operations.rolling_back import rollback
-from persistent.operations.savepoints import savepoint
+from persistent.operations.savepoints import pin, savepoint
 from persistent.operations.setting_back import Undone, lift_limit, set_back, undone
 
 __all__ = [

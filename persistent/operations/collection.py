@@ -11,16 +11,16 @@ from persistent.checkpoint.commit_change import Decision, Location, commit_chang
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import STAGED
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.running import fenced_marks, running
+from persistent.connect.outlet import outlet
+from persistent.connect.sink import AnySink, Claim
 from persistent.driver.naming import named_sinks
 from persistent.driver.publish import collectable, sweepable
 from persistent.errors import CorruptCheckpoint, NewerFormat
-from persistent.sinks.outlet import outlet
-from persistent.sinks.protocol import AnySink, Claim
+from persistent.names import STAGED
 from persistent.storage import Storage
-from persistent.text.shell import shell_word
+from persistent.text.figures import shell_word
 
 
 def collect_garbage(

@@ -14,13 +14,13 @@ from persistent.checkpoint.compaction import Merge, beside, shards
 from persistent.checkpoint.copies import OnProgress
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, commits_of
-from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import NodePart, SourcePart
 from persistent.checkpoint.runs import fold_index
 from persistent.checkpoint.successor import Entry
 from persistent.codec import KEY_GROUPS, Run
 from persistent.driver.commit import first_manifest, known_from
 from persistent.driver.same_job import check_same_job
+from persistent.names import Attempt
 from persistent.pipeline import Pipeline
 from persistent.worker.job import FoldRuns, Job, Node
 from persistent.worker.merge_runs import compact_runs

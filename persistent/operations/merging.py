@@ -13,19 +13,19 @@ from persistent.checkpoint.copies import Target, copied, newest_of, renumbered_s
 from persistent.checkpoint.corrections import all_corrections
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import Attempt, new_nonce
 from persistent.checkpoint.parts import Accounts, NodeClock, NodePart, SourcePart, TaskPart
 from persistent.checkpoint.running import marks
 from persistent.checkpoint.successor import Entry, first
-from persistent.clock import wall_ms
 from persistent.codec import canonical_json, common_key_types
+from persistent.connect.formats.schemas import from_json
+from persistent.connect.halves import halves_of
+from persistent.connect.offsets import place_id
 from persistent.driver.same_job import check_same_job
 from persistent.errors import Refused, StillRunning
-from persistent.sources.halves import halves_of
-from persistent.sources.offsets import place_id
-from persistent.sources.schemas import from_json
+from persistent.names import Attempt, new_nonce
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import changes_text
+from persistent.time.clock import wall_ms
 
 
 def merge(first: Location, second: Location, into: Location) -> Entry:

@@ -22,18 +22,26 @@ from persistent.checkpoint.commit_change import Decision, Manifests, commit_chan
 from persistent.checkpoint.corrections import check_holds, corrections_before
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import Account, NodeClock, SeenPart, TaskPart
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
-from persistent.clock import Instant, instant_ms
 from persistent.codec import Run
+from persistent.connect.source import ContinuingSource, SourceState
 from persistent.driver.commit import first_manifest
 from persistent.driver.evolution import with_nodes
 from persistent.driver.same_job import check_same_job
 from persistent.errors import Refused, UnknownCheckpoint
-from persistent.operations.restarting_seen import check_cuts, check_remembers, rows_between, seen_until
-from persistent.operations.restarting_sources import check_begins_again, check_own_times, check_read, was_read
+from persistent.names import Attempt
+from persistent.operations.restarting_sources import (
+    check_begins_again,
+    check_cuts,
+    check_own_times,
+    check_read,
+    check_remembers,
+    rows_between,
+    seen_until,
+    was_read,
+)
 from persistent.operations.rolling_back import (
     check_can_take_back,
     check_left_out,
@@ -41,8 +49,8 @@ from persistent.operations.rolling_back import (
     rolled_back,
 )
 from persistent.pipeline import Pipeline
-from persistent.sources.protocol import ContinuingSource, SourceState
 from persistent.text.figures import utc_text
+from persistent.time.clock import Instant, instant_ms
 from persistent.worker.job import Job
 from persistent.worker.merge_runs import write_run
 

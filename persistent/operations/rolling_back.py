@@ -14,14 +14,13 @@ from persistent.checkpoint.manifest import Manifest, commits_of
 from persistent.checkpoint.output_parts import SinkPart, named_after
 from persistent.checkpoint.parts import Account, Accounts, NodePart, SourcePart, TaskPart
 from persistent.checkpoint.successor import Entry
-from persistent.clock import Instant, instant_ms, wall_ms
+from persistent.connect.offsets import begun, begun_anew, gone_back
 from persistent.driver.evolution import to_tell_anew
 from persistent.driver.output_batches import has_nothing
 from persistent.driver.undoing import adds_up, why_not
 from persistent.errors import CorruptCheckpoint, NewerFormat, Refused, UnknownCheckpoint
-from persistent.sources.offsets import begun, begun_anew, gone_back
-from persistent.text.figures import utc_text
-from persistent.text.shell import shell_word
+from persistent.text.figures import shell_word, utc_text
+from persistent.time.clock import Instant, instant_ms, wall_ms
 
 _OUTPUTS = ("retract", "again")
 

@@ -1,18 +1,23 @@
-"""A savepoint is a self-contained copy of one checkpoint: a folder to keep, move, read, or start a job from."""
+"""A savepoint is a self-contained copy of one checkpoint: a folder to keep, move, read, or start a job from.
+
+Pinning keeps a checkpoint, and every file that it names, until it is unpinned.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from msgspec.structs import replace
 
-from persistent.checkpoint.commit_change import Location, log_of
+from persistent.checkpoint.commit_change import Decision, Location, Manifests, commit_change, log_of
 from persistent.checkpoint.copies import OnProgress, Target, checkpoint_at, copied_while_running, newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, check_name
-from persistent.checkpoint.names import CLAIM, Attempt, new_nonce
-from persistent.checkpoint.subfolder import savepoint_folder
 from persistent.checkpoint.successor import Entry
-from persistent.errors import Fenced, Refused
+from persistent.errors import CorruptCheckpoint, Fenced, Refused, UnknownCheckpoint
+from persistent.names import CLAIM, Attempt, new_nonce
 from persistent.storage import delete_all, put_once
+from persistent.storage.subfolder import savepoint_folder
 
 
 def savepoint(storage: Location, name: str, *, at: int | None = None, on_progress: OnProgress | None = None) -> str:
@@ -124,3 +129,36 @@ def _sweep(there: Log, won: Manifest) -> None:
     for folder in sorted(won.folders() | won.index_folders()):
         names = [f"{folder}/{name}" for name in there.storage.list(folder)]
         delete_all(there.storage, [name for name in names if name not in files])
+
+
+def _why_none(log: Log, id: int) -> str:
+    """Why there is no checkpoint of that id to pin, though the history may list it."""
+    manifest = None
+    with suppress(CorruptCheckpoint):
+        manifest = log.read(id).manifest if id in log.ids() else None
+    if manifest is None or manifest.base == id:
+        return f"{log.storage.url} keeps no checkpoint {id}"
+    what = f"{id} is a {manifest.kind} of checkpoint {manifest.base}, and no checkpoint of its own"
+    return f"{log.storage.url}: {what}"
+
+
+def pin(storage: Location, id: int, *, remove: bool = False, take_over: bool = False) -> Entry:
+    """Keep checkpoint ``id`` whatever the retention policy; ``remove``: unpin it.
+
+    Pins survive steps, fences and rollbacks. The next collection deletes unpinned files. If nothing changes, returns
+    the newest manifest. Raises UnknownCheckpoint with the kept ids; StillRunning.
+    """
+    log = log_of(storage)
+
+    def decide(manifests: Manifests) -> Decision | None:
+        manifest = manifests.newest.manifest
+        if remove and id not in manifest.pins:
+            there = ", ".join(map(str, manifest.pins)) or "none"
+            raise UnknownCheckpoint(f"{log.storage.url}: checkpoint {id} is not pinned; pinned: {there}")
+        if not remove and id not in manifest.bases:
+            kept = ", ".join(map(str, sorted(manifest.bases)))
+            raise UnknownCheckpoint(f"{_why_none(log, id)}; it keeps {kept}")
+        pins = {*manifest.pins} - {id} if remove else {*manifest.pins, id}
+        return None if pins == {*manifest.pins} else Decision("fence", {"pins": tuple(sorted(pins))})
+
+    return commit_change(log, decide, take_over=take_over)

@@ -15,10 +15,10 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import SinkBatch
 from persistent.checkpoint.successor import Entry
-from persistent.clock import Instant, instant_ms
 from persistent.errors import Refused
 from persistent.operations.rolling_back import check_outputs, go_back, was_taken_back
 from persistent.text.figures import clock_text, count_text, utc_text
+from persistent.time.clock import Instant, instant_ms
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodePart, partition_name
 from persistent.checkpoint.plan import StepPlan
-from persistent.clock import bound_of
 from persistent.errors import CorruptCheckpoint
 from persistent.storage import Storage
+from persistent.time.clock import bound_of
 
 _AHEAD_MS = 60_000
 """A clock further ahead than this was moved by a record, not by a clock that runs a little fast."""

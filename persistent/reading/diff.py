@@ -20,9 +20,9 @@ from persistent.checkpoint.parts import partition_name
 from persistent.codec import Run
 from persistent.pipeline import Pipeline
 from persistent.reading.place import Place, checked_node, read_place
-from persistent.session_window import SessionWindow
-from persistent.task import key_names
+from persistent.task.task import key_names
 from persistent.text.fingerprints import shown_text, window_text
+from persistent.time.session_window import SessionWindow
 from persistent.worker.job import Node
 from persistent.worker.output_tables import END, START, equal_values
 from persistent.worker.state_tables import StatePart, empty_table, folded_tables

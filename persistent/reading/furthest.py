@@ -20,10 +20,10 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SourcePart, partition_name
 from persistent.checkpoint.plan import SourceStep
 from persistent.checkpoint.positions import CODECS
+from persistent.connect.source import Budget, Position, Source, SourceState, Span, Split
 from persistent.driver.run_cache import RunCache
 from persistent.errors import CorruptCheckpoint, Refused, RetentionGap, UnknownCheckpoint
 from persistent.pipeline import Pipeline
-from persistent.sources.protocol import Budget, Position, Source, SourceState, Span, Split
 from persistent.storage import Storage
 from persistent.text.readable import readable_list
 

@@ -12,16 +12,16 @@ from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.copies import checkpoint_at, read_while_running
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.successor import Entry
-from persistent.clock import Instant, instant_ms
 from persistent.codec import type_of
 from persistent.codec.decimals import from_text
 from persistent.errors import InvalidPipeline
 from persistent.pipeline import Pipeline
 from persistent.reading.place import Place, checked_node, place
-from persistent.session_window import SessionWindow
-from persistent.task import key_names
+from persistent.task.task import key_names
 from persistent.text.figures import utc_text
-from persistent.window import AnyWindow
+from persistent.time.clock import Instant, instant_ms
+from persistent.time.session_window import SessionWindow
+from persistent.time.window import AnyWindow
 from persistent.worker.job import Node
 from persistent.worker.state_tables import OneKey, StatePart, empty_table, folded_tables
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
-from persistent.clients.postgres_session import Patiences, Session, settings_of
-from persistent.clock import Duration, duration_ms
+from persistent.connect.postgres.session import Patiences, Session, settings_of
 from persistent.errors import StorageError
 from persistent.requests.protocol import TABLE, Answered, checked_reply, checked_request, digest_of, is_answered
+from persistent.time.clock import Duration, duration_ms
 
 T = TypeVar("T")
 

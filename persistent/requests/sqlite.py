@@ -15,10 +15,10 @@ from contextlib import closing, contextmanager, suppress
 from typing import Any, cast
 from weakref import WeakSet
 
-from persistent.clients.sqlite_file import connected
-from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline, StorageError
 from persistent.requests.protocol import TABLE, Answered, checked_reply, checked_request, digest_of, is_answered
+from persistent.storage.sqlite_file import connected
+from persistent.time.clock import Duration, duration_ms
 
 _TABLE = f"main.{TABLE}"
 """The work may have a temporary table of the same name, which would be found first."""

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from persistent.clock import monotonic_s
 from persistent.errors import StorageError
 from persistent.storage.fsspec_storage import FsspecStorage
 from persistent.storage.opening import leave_evidence, open_storage, withdraw_evidence
 from persistent.storage.protocol import Put, Storage
+from persistent.time.clock import monotonic_s
 
 _FOLDER = ".doctor"
 _ROUNDS = 300

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
-from persistent import stopping
-from persistent.clock import monotonic_s
 from persistent.errors import Stopped, StorageError
+from persistent.time import stopping
+from persistent.time.clock import monotonic_s
 
 _REMEDIES = {
     errno.ENOSPC: "The disk is full: free some space and run again; the last checkpoint is good.",

@@ -13,16 +13,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from persistent.clock import wall_ms
 from persistent.codec import decode_document, encode_document
 from persistent.errors import CorruptCheckpoint, InvalidPipeline, StorageError, UnsupportedStore
 from persistent.storage.failures import Patience
-from persistent.storage.fsspec_storage import FsspecStorage
-from persistent.storage.generic import GenericRequests
+from persistent.storage.fsspec_storage import FsspecStorage, GenericRequests
 from persistent.storage.local import LocalStorage
 from persistent.storage.memory import MemoryStorage
 from persistent.storage.places import local_path
 from persistent.storage.protocol import Put, Storage
+from persistent.time.clock import wall_ms
 
 
 def open_storage(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sys
 
-from persistent.clock import monotonic_s
 from persistent.errors import StorageError
 from persistent.storage.opening import open_storage
+from persistent.time.clock import monotonic_s
 
 
 def race(url: str) -> None:

@@ -18,8 +18,7 @@ sink_suite.py  sink_driver.py                                                   
 """
 
 from persistent.testing.clock import ManualClock
-from persistent.testing.faults import FaultyStorage, Killed, Operations
-from persistent.testing.interleaving import AskingStorage, Once
+from persistent.testing.faults import AskingStorage, FaultyStorage, Killed, Once, Operations
 from persistent.testing.scripted import CRASH, IDLE, PAUSE, ScriptedSource
 from persistent.testing.simulating import FAULTS, Simulated, SimulationFailed, simulate
 from persistent.testing.sink_suite import SinkSuite

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from persistent import clock
-from persistent.clock import Duration, duration_ms
+from persistent.time import clock
+from persistent.time.clock import Duration, duration_ms
 
 START_MS = 1_900_000_000_000
 """The first time of a manual clock: 17 March 2030."""
@@ -16,7 +16,7 @@ class ManualClock:
 
     Code that reads the time from Python itself still sees the true time.
 
-    >>> from persistent.clock import wall_ms
+    >>> from persistent.time.clock import wall_ms
     >>> with ManualClock(1_000) as manual:
     ...     manual.advance("1 min")
     ...     wall_ms()
@@ -49,7 +49,7 @@ class ManualClock:
     def __exit__(self, *raised: object) -> None:
         setattr(clock, "time", self._before.pop())  # noqa: B010
 
-    # Called by ``persistent.clock``.
+    # Called by ``persistent.time.clock``.
 
     def _read(self, name: str) -> int | float:
         ms = self.now_ms if name.startswith("time") else self._passed_ms

@@ -22,17 +22,16 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from persistent.connect.memory import MemorySink, MemorySource
+from persistent.connect.source import Budget, SourcePlan, SourceState
+from persistent.connect.source import Records as Read
 from persistent.driver.report import StepReport
 from persistent.engines.embedded import Embedded
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline
 from persistent.pipeline import Pipeline
-from persistent.sinks.memory import MemorySink
-from persistent.sources.memory import MemorySource
-from persistent.sources.protocol import Budget, SourcePlan, SourceState
-from persistent.sources.protocol import Records as Read
 from persistent.storage import MemoryStorage
-from persistent.task import STATE, PersistentTask, named_states
+from persistent.task.task import STATE, PersistentTask, named_states
 from persistent.testing.clock import START_MS, ManualClock
 from persistent.testing.faults import Killed
 from persistent.testing.outcome import Outcome, all_states, outcome_of

@@ -20,11 +20,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from persistent.clock import Duration
+from persistent.connect.memory import MemorySource
+from persistent.connect.source import Budget, Positions, Records, SourcePlan, SourceState, Span, Split
 from persistent.errors import InvalidPipeline
-from persistent.sources.memory import MemorySource
-from persistent.sources.protocol import Budget, Positions, Records, SourcePlan, SourceState, Span, Split
 from persistent.testing.faults import Killed
+from persistent.time.clock import Duration
 
 
 class Event(Enum):

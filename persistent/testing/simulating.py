@@ -26,19 +26,29 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from persistent.clock import wall_ms
+from persistent.connect.files.sink import FileSink
 from persistent.driver.report import RunReport
 from persistent.errors import Fenced, InvalidPipeline, StorageError
 from persistent.pipeline import Pipeline
-from persistent.sinks.file import FileSink
 from persistent.storage import MemoryStorage, Storage
-from persistent.task import named_states, task_name
+from persistent.task.task import named_states, task_name
 from persistent.testing.clock import ManualClock
-from persistent.testing.faults import FaultyStorage, Killed, Operations
-from persistent.testing.interleaving import AskingStorage, Before, Interleaving, Once, choose, draw, run_both
+from persistent.testing.faults import (
+    AskingStorage,
+    Before,
+    FaultyStorage,
+    Interleaving,
+    Killed,
+    Once,
+    Operations,
+    choose,
+    draw,
+    run_both,
+)
 from persistent.testing.outcome import Difference, Outcome, all_outputs, all_states, first_difference, outcome_of
 from persistent.testing.running import Calling, maker, user_time
 from persistent.text.readable import readable_list
+from persistent.time.clock import wall_ms
 from persistent.worker.job import Node
 
 FAULTS = ("crash", "lost answer", "error", "pause", "second driver", "torn")

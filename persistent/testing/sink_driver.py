@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from persistent.checkpoint.names import Staged, attempt_name
-from persistent.sinks.outlet import outlet
-from persistent.sinks.protocol import AnySink, Claim, OutputBatch, Retreat
+from persistent.connect.outlet import outlet
+from persistent.connect.sink import AnySink, Claim, OutputBatch, Retreat
+from persistent.names import Staged, attempt_name
 from persistent.storage import Storage
-from persistent.testing.interleaving import AskingStorage
+from persistent.testing.faults import AskingStorage
 
 KEY = ("page", "window_start", "window_end")
 _TIME = pa.timestamp("ms", "UTC")

@@ -19,9 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from persistent.connect.promises import AT_LEAST_ONCE, promise_of
+from persistent.connect.sink import AnySink, BatchSink
 from persistent.errors import Fenced, PersistentError, StagedMissing, StorageError
-from persistent.promises import AT_LEAST_ONCE, promise_of
-from persistent.sinks.protocol import AnySink, BatchSink
 from persistent.storage import MemoryStorage
 from persistent.testing.faults import Killed
 from persistent.testing.sink_driver import OnOperation, SinkDriver

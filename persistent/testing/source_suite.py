@@ -26,8 +26,7 @@ from msgspec.structs import replace
 from monoids import Count
 from persistent.checkpoint.parts import SourcePart
 from persistent.checkpoint.positions import codec_of
-from persistent.pipeline import Pipeline
-from persistent.sources.protocol import (
+from persistent.connect.source import (
     NO_TIMESTAMP,
     Budget,
     Records,
@@ -37,9 +36,10 @@ from persistent.sources.protocol import (
     Split,
     TimedSource,
 )
-from persistent.state import NonWindowState, PersistentState
+from persistent.pipeline import Pipeline
+from persistent.state.state import NonWindowState, PersistentState
 from persistent.storage import MemoryStorage
-from persistent.task import PersistentTask
+from persistent.task.task import PersistentTask
 from persistent.testing.faults import FaultyStorage, Killed, Operations
 
 _BUDGETS = (

@@ -19,14 +19,13 @@ from types import ModuleType
 import cloudpickle
 import pyarrow as pa
 
+from persistent.connect.source import Budget, SourceState
 from persistent.errors import EngineError, InvalidPipeline
-from persistent.message import Batch
-from persistent.processing import key_columns
-from persistent.session_window import values_of
-from persistent.sources.protocol import Budget, SourceState
-from persistent.task import PersistentTask, named_states, node_name
+from persistent.task.message import Batch
+from persistent.task.processing import key_columns
+from persistent.task.task import PersistentTask, named_states, node_name
 from persistent.testing.clock import START_MS
-from persistent.testing.interleaving import draw
+from persistent.testing.faults import draw
 from persistent.testing.outcome import Outcome
 from persistent.testing.running import (
     Calling,
@@ -41,6 +40,7 @@ from persistent.testing.running import (
 )
 from persistent.testing.watching import draws_lots
 from persistent.text.readable import readable_list
+from persistent.time.session_window import values_of
 
 LATER_MS = START_MS + 100 * 86_400_000 + 12_345_678
 _PARALLEL = (1, 3, 2, 5)

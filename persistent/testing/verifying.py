@@ -11,11 +11,9 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline, PersistentError
-from persistent.session_window import values_of
-from persistent.state import PersistentState
-from persistent.task import STATE, PersistentTask, check_task, named_states, task_name
+from persistent.state.state import PersistentState
+from persistent.task.task import STATE, PersistentTask, check_task, named_states, task_name
 from persistent.testing.outcome import (
     ENDED,
     NOTHING,
@@ -31,7 +29,9 @@ from persistent.testing.running import InputRecords, MakeTask, Settings, at_once
 from persistent.testing.variations import OtherProcess, Variation, variations_of
 from persistent.testing.watching import Changed, Seen, law_broken, watch
 from persistent.text.readable import readable_list
-from persistent.window import AnyWindow
+from persistent.time.clock import Duration, duration_ms
+from persistent.time.session_window import values_of
+from persistent.time.window import AnyWindow
 from persistent.worker.output_tables import START
 
 Expected = Mapping[Any, Any]

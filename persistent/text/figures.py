@@ -1,7 +1,15 @@
-"""Times, sizes and rates as text for people."""
+"""Times, sizes and rates as text for people.
+
+An address is where a server of ours listens: a host and a port, as one text.
+
+A shell word is a place as a command in a message names it, quoted so that the command can be copied and run.
+"""
 
 from __future__ import annotations
 
+import ipaddress
+import shlex
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -75,3 +83,84 @@ def span_text(span_ms: int) -> str:
         if seconds >= unit:
             return f"{seconds / unit:.1f} {name}"
     return f"{seconds:.1f} s"
+
+
+_NAMES = frozenset({"localhost"})
+_PORT_MAX = 65_535
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """``port``: 0 asks for a free one.
+
+    >>> str(Endpoint("::1", 9464)), str(Endpoint("127.0.0.1", 0))
+    ('[::1]:9464', '127.0.0.1:0')
+    """
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def address_of(text: str) -> Endpoint:
+    """The address in ``HOST:PORT``, ``[HOST]:PORT`` or ``PORT``, which means loopback. ValueError for another text.
+
+    >>> address_of("127.0.0.1:9464"), address_of("[::1]:9464"), address_of("9464")
+    (Endpoint(host='127.0.0.1', port=9464), Endpoint(host='::1', port=9464), Endpoint(host='127.0.0.1', port=9464))
+    """
+    host, colon, port = text.strip().rpartition(":")
+    host = host if colon else "127.0.0.1"
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        host = ""
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > _PORT_MAX:
+        raise ValueError(f"{text!r} is not HOST:PORT: give for example 127.0.0.1:9464, [::1]:9464, or 9464")
+    return Endpoint(host, int(port))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches that host.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    try:
+        return host in _NAMES or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def shell_word(text: str) -> str:
+    """``text`` as one word of a shell: bare if possible, otherwise in double quotes, since a message has the command
+    itself in single quotes.
+
+    >>> shell_word("s3://bucket/job"), shell_word("my job/checkpoint"), shell_word("a $5 job")
+    ('s3://bucket/job', '"my job/checkpoint"', "'a $5 job'")
+    """
+    quoted = shlex.quote(text)
+    return f'"{text}"' if quoted != text and not set(text) & set('"$`\\!') else quoted
+
+
+DURATION_UNITS = (
+    (1, ("ms", "millisecond", "milliseconds")),
+    (1_000, ("s", "sec", "second", "seconds")),
+    (60_000, ("min", "minute", "minutes")),
+    (3_600_000, ("h", "hour", "hours")),
+    (86_400_000, ("d", "day", "days")),
+    (604_800_000, ("w", "week", "weeks")),
+)
+
+
+def duration_text(duration: int) -> str:
+    """A duration (ms) as text that ``duration_ms`` can read.
+
+    >>> duration_text(60_000), duration_text(1_500), duration_text(0)
+    ('1 min', '1500 ms', '0 ms')
+    """
+    unit, names = next(
+        (unit, names) for unit, names in reversed(DURATION_UNITS) if (duration % unit == 0 and duration) or unit == 1
+    )
+    return f"{duration // unit} {names[0]}"

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from monoids.html import facts_html
-from persistent.clock import duration_text
 from persistent.codec import canonical_json
+from persistent.text.figures import duration_text
 
 _TYPES = {"int64": "int", "double": "float", "string": "str", "binary": "bytes", "bool": "bool"}
 _NESTED = ("fields", "monoid")

@@ -79,7 +79,7 @@ def error_text(error: BaseException) -> str:
     ours = _OF_STATE.match(text)
     if ours:
         text = f"state.{ours[1]}() {text[ours.end() :]}: {_USAGE[ours[1]]}"
-    elif isinstance(error, AttributeError) and type(error.obj).__module__ == "persistent.processing":
+    elif isinstance(error, AttributeError) and type(error.obj).__module__ == "persistent.task.processing":
         states: Any = error.obj
         names = list(states)
         which = error.name if error.name in names else names[0]
@@ -104,7 +104,7 @@ def _is_of_state(error: Exception | BaseException, text: str) -> bool:
 
 def _is_state(value: Any) -> bool:
     kind = type(value)
-    return kind.__module__ in ("persistent.delta", "persistent.processing")
+    return kind.__module__ in ("persistent.task.delta", "persistent.task.processing")
 
 
 def message_text(value: Mapping[str, Any]) -> str:

@@ -14,7 +14,13 @@ from monoids.hashing import VERSION as HASH_VERSION
 from persistent.checkpoint.copies import OnProgress
 from persistent.checkpoint.log import FormatFile, Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import (
+from persistent.checkpoint.output_parts import undoable
+from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.set_aside import aside_names
+from persistent.checkpoint.successor import Entry
+from persistent.codec import KEY_GROUPS, Run, decode_table
+from persistent.errors import CorruptCheckpoint, PersistentError
+from persistent.names import (
     CLAIM,
     DOCTOR,
     DRIVERS,
@@ -28,15 +34,16 @@ from persistent.checkpoint.names import (
     plan_name,
     published_id,
 )
-from persistent.checkpoint.output_parts import undoable
-from persistent.checkpoint.plan import StepPlan
-from persistent.checkpoint.set_aside import aside_names
-from persistent.checkpoint.successor import Entry
-from persistent.codec import KEY_GROUPS, Run, decode_table
-from persistent.errors import CorruptCheckpoint, PersistentError
 from persistent.storage import Storage
-from persistent.verify.findings import MISSING, Finding, Verification
-from persistent.verify.laws import differences, manifest_faults, step_faults, sum_faults
+from persistent.verify.findings import (
+    MISSING,
+    Finding,
+    Verification,
+    differences,
+    manifest_faults,
+    step_faults,
+    sum_faults,
+)
 from persistent.verify.runs import UNREADABLE, check_runs
 
 _ROOT = (FORMAT_NAME, CLAIM, DOCTOR)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from persistent.checkpoint.copies import OnProgress, newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.successor import Entry
+from persistent.connect.sink import BatchSink, Known, Looked
 from persistent.driver.output_batches import batches_of, claim_of, part_of
 from persistent.errors import CorruptCheckpoint, PersistentError, StagedMissing
 from persistent.pipeline import Pipeline
-from persistent.sinks.protocol import BatchSink, Known, Looked
 from persistent.verify.findings import Checked, Verification
 
 _NOT = "not looked at"

@@ -31,10 +31,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import Account, Reading, SourcePart, partition_name, readings_of
 from persistent.checkpoint.positions import CODECS, PositionCodec
 from persistent.checkpoint.successor import Entry
-from persistent.driver.run_cache import RunCache
-from persistent.errors import InputGone, Refused, RetentionGap, SourceChanged
-from persistent.pipeline import Pipeline
-from persistent.sources.protocol import (
+from persistent.connect.source import (
     NO_TIMESTAMP,
     Budget,
     LosingSource,
@@ -45,6 +42,9 @@ from persistent.sources.protocol import (
     Span,
     Split,
 )
+from persistent.driver.run_cache import RunCache
+from persistent.errors import InputGone, Refused, RetentionGap, SourceChanged
+from persistent.pipeline import Pipeline
 from persistent.verify.findings import Verification
 
 _ROWS = 4_000_000

@@ -12,14 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from persistent.connect.files.source import FileSource
+from persistent.connect.formats.csv_dialect import USUAL, CsvDialect
+from persistent.connect.formats.json_rows import json_rows
+from persistent.connect.formats.schemas import from_json, to_json, widens
+from persistent.connect.memory import MemorySource
+from persistent.connect.remedies import fault_of
+from persistent.connect.source import Budget, DeadRecord, Records, SourceState
 from persistent.errors import InvalidPipeline, Refused, SourceError
-from persistent.message import Message
-from persistent.sinks.json_lines import json_rows
-from persistent.sources import Budget, FileSource, MemorySource, SourceState
-from persistent.sources.csv_dialect import USUAL, CsvDialect
-from persistent.sources.protocol import DeadRecord, Records
-from persistent.sources.remedies import fault_of
-from persistent.sources.schemas import from_json, to_json, widens
+from persistent.task.message import Message
 from persistent.text.readable import readable
 
 _ROWS = 1_000_000

@@ -31,9 +31,9 @@ from monoids.groupby.sorting import Mask, stable_order
 from monoids.groupby.summing import GroupSums, group_by
 from monoids.hashing import hash_keys, null_safe_equal
 from monoids.text import Words
-from persistent.dedupe import Dedupe, check_type
-from persistent.state_rows import fold
+from persistent.state.rows import fold
 from persistent.storage.protocol import Storage
+from persistent.task.dedupe import Dedupe, check_type
 from persistent.text.readable import readable_list
 from persistent.worker.seen_items import SeenBefore, SeenSpan
 from persistent.worker.seen_state import SeenCache, latest_of, numbers_of, seen_monoid

@@ -1,6 +1,6 @@
 """A failing key is a key, or one window of it, without a result: its fold raises, or the monoid cannot present its sum.
 
-It is found by halves (``persistent.views.difference``): of the rows to present, or to fold. All other keys get their
+It is found by halves (``persistent.state.difference``): of the rows to present, or to fold. All other keys get their
 results.
 """
 
@@ -16,15 +16,15 @@ from monoids import Monoid
 from monoids.encoding import to_json
 from monoids.groupby.summing import GroupSums
 from persistent.checkpoint.aside_columns import aside_rows
-from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.runs import write_table
+from persistent.connect.formats.json_rows import json_rows
 from persistent.errors import InvalidPipeline, UserCodeError
-from persistent.session_window import ends_of, result_columns, values_of
-from persistent.sinks.json_lines import json_rows
-from persistent.task import STATE, key_names
+from persistent.names import Attempt, Staged
+from persistent.state.difference import Placed
+from persistent.task.task import STATE, key_names
 from persistent.text.figures import utc_text
 from persistent.text.readable import readable
-from persistent.views.difference import Placed
+from persistent.time.session_window import ends_of, result_columns, values_of
 from persistent.worker.job import Node
 from persistent.worker.output_tables import END, START
 

@@ -16,22 +16,22 @@ from typing import Any
 
 from monoids.groupby.sorting import Integers
 from monoids.text import Words
-from persistent.agenda import Agenda
 from persistent.checkpoint.compaction import Merge
-from persistent.checkpoint.names import Attempt, Staged, runs_folder
 from persistent.checkpoint.output_parts import LATE_SINK
 from persistent.checkpoint.parts import Account
 from persistent.codec import Run
-from persistent.dedupe import Dedupe
-from persistent.sinks.outlet import Outlet, outlet
-from persistent.sinks.protocol import AnySink
-from persistent.sources.protocol import Source, Split
-from persistent.sources.timestamps import TimeLimit
-from persistent.state import PersistentState
+from persistent.connect.formats.timestamps import TimeLimit
+from persistent.connect.outlet import Outlet, outlet
+from persistent.connect.sink import AnySink
+from persistent.connect.source import Source, Split
+from persistent.names import Attempt, Staged, runs_folder
+from persistent.state.rows import Agenda
+from persistent.state.state import PersistentState
 from persistent.storage import Storage
-from persistent.task import STATE, PersistentTask, node_name, state_name, task_name
+from persistent.task.dedupe import Dedupe
+from persistent.task.task import STATE, PersistentTask, node_name, state_name, task_name
+from persistent.time.zone import Zone
 from persistent.worker.seen_items import SeenAfter, SeenBefore
-from persistent.zone import Zone
 
 LateWindows = Mapping[int | None, int]
 """Late records by the start of their window (ms); None: of all other windows, or of a state that has none."""

@@ -17,10 +17,10 @@ import pyarrow as pa
 from monoids.groupby.sorting import Integers, Mask
 from monoids.hashing import mix_records
 from persistent.checkpoint.parts import Account
-from persistent.sources.protocol import NO_TIMESTAMP, Records
-from persistent.task import state_name
+from persistent.connect.source import NO_TIMESTAMP, Records
+from persistent.state.time_to_live import Judge, TimeToLive
+from persistent.task.task import state_name
 from persistent.text.figures import utc_text
-from persistent.time_to_live import Judge, TimeToLive
 from persistent.worker.duplicates import Duplicates, Fate
 from persistent.worker.job import LateWindows, MapSplit
 from persistent.worker.stage_aside import RowsAside
@@ -224,7 +224,7 @@ _SHOWN_MAX = 3
 def windows_missed(window: Judge, times: Integers) -> LateWindows:
     """How many of these times are in each window.
 
-    >>> from persistent.window import tumbling
+    >>> from persistent.time.window import tumbling
     >>> windows_missed(tumbling(10), np.array([3, 12, 4]))
     {0: 2, 10: 1}
     """

@@ -15,15 +15,15 @@ from monoids.groupby.cells import Integers
 from monoids.groupby.sorting import Mask
 from persistent.checkpoint.parts import Account
 from persistent.codec import type_of
-from persistent.delta import Delta
+from persistent.connect import remedies
+from persistent.connect.files.layout import columns_of_text
 from persistent.errors import UserCodeError
-from persistent.message import Batch
-from persistent.processing import Deltas, TaskFailure, key_columns, process
-from persistent.sources import remedies
-from persistent.sources.layout import columns_of_text
-from persistent.state import PersistentState
-from persistent.task import key_names
-from persistent.time_to_live import Judge
+from persistent.state.state import PersistentState
+from persistent.state.time_to_live import Judge
+from persistent.task.delta import Delta
+from persistent.task.message import Batch
+from persistent.task.processing import Deltas, TaskFailure, key_columns, process
+from persistent.task.task import key_names
 from persistent.worker.duplicates import Duplicates
 from persistent.worker.job import Job, LateWindows, Mapped, MappedNode, MapSplit, Node, SplitOfNode
 from persistent.worker.judge_records import PARTLY_LATE, SplitTally, judge

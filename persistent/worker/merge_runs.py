@@ -10,17 +10,16 @@ from msgspec.structs import replace
 from monoids.groupby.cells import Integers, distinct_panes
 from monoids.groupby.summing import GroupSums
 from monoids.text import Words
-from persistent.agenda import Agenda, agenda_of
-from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice, write_new
 from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run, find_in_run, is_wide
 from persistent.errors import PersistentError, UserCodeError
-from persistent.session_window import sessions_after
-from persistent.state_rows import fold, in_panes
-from persistent.task import STATE, PersistentTask, key_names, state_name
+from persistent.names import Attempt
+from persistent.state.rows import Agenda, agenda_of, fold, in_panes
+from persistent.state.views import fold_by_key
+from persistent.task.task import STATE, PersistentTask, key_names, state_name
 from persistent.text.readable import readable
 from persistent.text.user_errors import error_text, users_line
-from persistent.views.keys import fold_by_key
+from persistent.time.session_window import sessions_after
 from persistent.worker.job import Folded, FoldRuns, Node
 
 _BEFORE_ALL = -(1 << 62)

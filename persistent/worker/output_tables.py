@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 from monoids import Monoid
 from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums
+from persistent.connect.sink import NUMBERED, AnySink, replaces
 from persistent.errors import InvalidPipeline
-from persistent.lateness import FINAL, RETRACT
-from persistent.session_window import ends_of, presented_fields, values_of
-from persistent.sinks.protocol import NUMBERED, AnySink, replaces
-from persistent.state import PersistentState
-from persistent.window import AnyWindow
+from persistent.state.state import PersistentState
+from persistent.time.lateness import FINAL, RETRACT
+from persistent.time.session_window import ends_of, presented_fields, values_of
+from persistent.time.window import AnyWindow
 
 START, END, REVISION, RETRACTED = "window_start", "window_end", "revision", "retracted"
 TIMESTAMP = pa.timestamp("ms", "UTC")

@@ -22,12 +22,12 @@ from monoids.groupby.summing import GroupSums
 from monoids.text import Words
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice
 from persistent.codec import KEY_GROUPS, Run, decode_run
+from persistent.codec.lru_cache import LruCache
 from persistent.codec.runs import groups_of
-from persistent.sources.lru_cache import LruCache
-from persistent.state import WindowState
+from persistent.state.state import WindowState
 from persistent.storage import Storage
-from persistent.task import PersistentTask
-from persistent.window import Window
+from persistent.task.task import PersistentTask
+from persistent.time.window import Window
 from persistent.worker.job import Job, Node
 from persistent.worker.seen_items import SeenBefore
 

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 
 from monoids.groupby.sorting import Integers
 from persistent.checkpoint.aside_columns import LATE_KEY, LATE_SCHEMA, aside_rows
-from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.output_parts import LATE_SINK
 from persistent.checkpoint.runs import write_table
+from persistent.connect.formats.json_rows import json_rows
+from persistent.connect.outlet import stage_accepted
+from persistent.connect.source import NO_TIMESTAMP, Records
 from persistent.errors import InvalidPipeline
-from persistent.sinks.json_lines import json_rows
-from persistent.sinks.outlet import stage_accepted
-from persistent.sources.protocol import NO_TIMESTAMP, Records
+from persistent.names import Attempt, Staged
 from persistent.text.readable import readable_list
 from persistent.worker.job import Job
 

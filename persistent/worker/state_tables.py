@@ -15,12 +15,11 @@ from monoids.hashing import hash_keys, key_column, null_safe_equal
 from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.manifest import Manifest
 from persistent.codec import KEY_GROUPS, groups_of, type_of
-from persistent.session_window import SessionWindow
-from persistent.task import key_names
-from persistent.views.difference import NOT_OF_A_ROW, Comparison, differences, isolated, isolated_differences
-from persistent.views.sessions import SessionView
-from persistent.views.windows import WindowView
-from persistent.window import WindowRange
+from persistent.state.difference import NOT_OF_A_ROW, Comparison, differences, isolated, isolated_differences
+from persistent.state.views import SessionView, WindowView
+from persistent.task.task import key_names
+from persistent.time.session_window import SessionWindow
+from persistent.time.window import WindowRange
 from persistent.worker.failing_keys import FailingKey, Failures
 from persistent.worker.job import Node
 from persistent.worker.merge_runs import fold_keys, monoid_errors, parts_of

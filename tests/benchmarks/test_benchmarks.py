@@ -20,8 +20,8 @@ from click.testing import CliRunner
 
 from benchmarks import checkpoint, clicks, measure, memory, page, sliding, views, week, workloads
 from persistent import Retention
-from persistent.serve import Shown
-from persistent.serve.time_line import time_line
+from persistent.tools.serve import Shown
+from persistent.tools.serve.time_line import time_line
 from persistent.verify import verify
 from tests.few import turn
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks import log, measure
-from persistent.log.cursor import Cursor
+from persistent.messaging.log.cursor import Cursor
 
 
 def test_a_small_run_measures_every_side(tmp_path: Path) -> None:

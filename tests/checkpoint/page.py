@@ -15,15 +15,15 @@ import msgspec
 
 from persistent.checkpoint.log import FormatFile
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import Staged
 from persistent.checkpoint.parts import Account, NodeClock
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.running import Mark
 from persistent.checkpoint.successor import table_text
 from persistent.codec import Run
-from persistent.codec.declared import FIRST_FORMAT, terms
-from persistent.fields import AnyPosition, Free, Part, Since
-from persistent.offsets.protocol import ReaderState
+from persistent.codec.documents import FIRST_FORMAT, terms
+from persistent.codec.fields import AnyPosition, Free, Part, Since
+from persistent.messaging.offsets import ReaderState
+from persistent.names import Staged
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
 DOCUMENTS: dict[str, type[Part]] = {

@@ -12,16 +12,16 @@ from msgspec.structs import replace
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import Staged, new_nonce
 from persistent.checkpoint.output_parts import Aside, Inheritance, SinkBatch, SinkPart
 from persistent.checkpoint.parts import Account, NodeClock, NodePart, SourcePart, TaskPart, default_name
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
-from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS, Run
 from persistent.codec.documents import proven, sealed_document
-from persistent.fields import Part
-from persistent.sources.protocol import Span, Split
+from persistent.codec.fields import Part
+from persistent.connect.source import Span, Split
+from persistent.names import Staged, new_nonce
 from persistent.storage import MemoryStorage, Put, Storage
+from persistent.time.clock import Clock
 from tests.single import only
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
+from persistent.connect.source import Span, Split
 from persistent.errors import CorruptCheckpoint, NewerFormat
-from persistent.sources.protocol import Span, Split
 from tests.checkpoint.samples import body_of, document, full_manifest, plan
 
 Change = Callable[[dict[str, Any]], Any]

@@ -14,11 +14,11 @@ from persistent import CorruptCheckpoint, FingerprintChanged, NonWindowState, Wi
 from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, commits_of
-from persistent.checkpoint.names import manifest_name, new_nonce
 from persistent.checkpoint.parts import NodeClock
-from persistent.clock import Clock
 from persistent.errors import UnknownCheckpoint
+from persistent.names import manifest_name, new_nonce
 from persistent.storage import MemoryStorage
+from persistent.time.clock import Clock
 from tests.checkpoint.samples import manifest, node
 from tests.histories import Totals
 

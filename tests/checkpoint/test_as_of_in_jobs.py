@@ -22,7 +22,7 @@ from persistent import (
 from persistent.checkpoint.log import Log
 from persistent.errors import UnknownCheckpoint
 from persistent.operations import pin, restart, rollback
-from persistent.state import PersistentState
+from persistent.state.state import PersistentState
 from persistent.storage import MemoryStorage
 from tests.histories import ROWS, Totals, _is_known, pipeline, shown, totals
 

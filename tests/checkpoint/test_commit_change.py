@@ -17,8 +17,8 @@ from persistent import CorruptCheckpoint, Fenced, Pipeline, Refused, StillRunnin
 from persistent.checkpoint.commit_change import Decision, Manifests, commit_change, look_at_all
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import commits_of
-from persistent.checkpoint.names import Attempt, manifest_name, new_nonce
 from persistent.checkpoint.running import put_mark
+from persistent.names import Attempt, manifest_name, new_nonce
 from persistent.operations import collect_garbage, compact, lift_limit, pin, restart, rollback, savepoint, set_back
 from persistent.storage import MemoryStorage
 from persistent.verify import verify

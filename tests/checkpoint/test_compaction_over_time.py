@@ -33,7 +33,7 @@ from persistent.checkpoint.log import Log
 from persistent.codec import KEY_GROUPS, Run
 from persistent.driver.report import StepReport
 from persistent.storage import LocalStorage, MemoryStorage, Storage
-from persistent.verify.laws import sum_faults
+from persistent.verify.findings import sum_faults
 from tests.few import examples, one_in
 
 PROBES = (0, 1, 2, 3, 127, 300, 511, 512, 777, 1000, 1022, 1023)

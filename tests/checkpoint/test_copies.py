@@ -22,11 +22,11 @@ from persistent.checkpoint.copies import (
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import Attempt, manifest_name, new_nonce
 from persistent.checkpoint.parts import NodePart, SeenColumns, SeenPart, SourcePart
 from persistent.checkpoint.successor import Entry
 from persistent.codec import Run, encode_table
 from persistent.errors import CorruptCheckpoint, NoCheckpoint, Refused, UnknownCheckpoint
+from persistent.names import Attempt, manifest_name, new_nonce
 from persistent.storage import MemoryStorage
 from tests.checkpoint.samples import manifest, run, with_one
 from tests.single import only

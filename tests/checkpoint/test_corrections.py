@@ -9,7 +9,7 @@ from persistent.checkpoint.corrections import Correction, all_corrections, corre
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.successor import TABLE, broken
 from persistent.errors import CorruptCheckpoint, Refused
-from persistent.serve.wording import corrections_words
+from persistent.tools.serve.wording import corrections_words
 from tests.checkpoint.samples import body_of, document, manifest, read_back
 
 ONE, OTHER = Correction(7, 2, 1, (0, 20), "0" * 64), Correction(8, 1, 0, (40, 40), "1" * 64)

@@ -10,9 +10,9 @@ from msgspec import structs
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
-from persistent.checkpoint.names import manifest_name, new_nonce, plan_name
 from persistent.checkpoint.successor import Entry
 from persistent.errors import CorruptCheckpoint, Fenced, StorageError
+from persistent.names import manifest_name, new_nonce, plan_name
 from persistent.operations import rollback
 from persistent.storage import MemoryStorage, Put
 from tests.checkpoint.samples import ForgetfulStorage, manifest, plan

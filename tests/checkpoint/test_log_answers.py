@@ -14,8 +14,8 @@ from msgspec import structs
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import manifest_name, new_nonce, plan_name
 from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, Refused, StorageError
+from persistent.names import manifest_name, new_nonce, plan_name
 from persistent.storage import LocalStorage, MemoryStorage, Put
 from tests.checkpoint.samples import ForgetfulStorage, body_of, document, logged, manifest, plan, run
 from tests.single import only

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from persistent import MemorySource, Pipeline
 from persistent.checkpoint.log import Log, Trace
-from persistent.checkpoint.names import manifest_name
 from persistent.checkpoint.successor import Entry
 from persistent.errors import CorruptCheckpoint, StorageError
+from persistent.names import manifest_name
 from persistent.storage import MemoryStorage
 from tests.checkpoint.samples import manifest
 from tests.driver.shop import Visits

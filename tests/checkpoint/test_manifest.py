@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from monoids.hashing import VERSION as HASH_VERSION
 from persistent.checkpoint.manifest import Manifest, check_name, manifest_sha256
-from persistent.checkpoint.names import Staged
 from persistent.checkpoint.output_parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.parts import NodeClock, TaskPart
-from persistent.clock import Clock
 from persistent.codec import DOCUMENT_BYTES_MAX, canonical_json, decode_document
-from persistent.codec.declared import FORMAT
+from persistent.codec.documents import FORMAT
 from persistent.errors import CorruptCheckpoint, LawBroken, NewerFormat
+from persistent.names import Staged
+from persistent.time.clock import Clock
 from tests.checkpoint.samples import body_of, document, full_manifest, json_of, manifest, run
 from tests.single import only
 

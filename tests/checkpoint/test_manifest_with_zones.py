@@ -11,7 +11,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodePart
 from persistent.checkpoint.plan import StepPlan, TaskStep
 from persistent.errors import CorruptCheckpoint
-from persistent.zone import Zone
+from persistent.time.zone import Zone
 from tests.checkpoint.samples import body_of, document, manifest, plan
 
 ZONE = Zone("Europe/Berlin", ((-97_459_200, 3_600), (1_711_846_800, 7_200)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from persistent.checkpoint.names import Staged
 from persistent.checkpoint.output_parts import Aside, Inheritance, SinkBatch, SinkPart, named_after
+from persistent.names import Staged
 from tests.checkpoint.samples import json_of, read_back
 
 STAGED = Staged("_staged/e1-c3-00.parquet", 2, 10)

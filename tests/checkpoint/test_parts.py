@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from persistent.checkpoint.manifest import check_name
-from persistent.checkpoint.names import Staged
 from persistent.checkpoint.output_parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.parts import (
     Account,
@@ -20,8 +19,9 @@ from persistent.checkpoint.parts import (
     SourcePart,
     default_name,
 )
-from persistent.clock import Clock
-from persistent.task import STATE
+from persistent.names import Staged
+from persistent.task.task import STATE
+from persistent.time.clock import Clock
 from tests.checkpoint.samples import full_manifest, json_of, node, read_back, run
 from tests.single import only
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from persistent.checkpoint.parts import SourcePart
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
+from persistent.connect.source import Span, Split
 from persistent.errors import CorruptCheckpoint, LawBroken, NewerFormat
-from persistent.sources.protocol import Span, Split
 from tests.checkpoint.samples import body_of, document, plan, run
 from tests.single import only
 

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from persistent.checkpoint.running import Mark, check_none_runs, marks, put_mark, sweep_dead_marks, sweep_marks
 from persistent.codec import encode_document
-from persistent.codec.declared import no_laws, write
+from persistent.codec.documents import no_laws, write
 from persistent.errors import StillRunning
-from persistent.process import Process, this_process
 from persistent.storage import MemoryStorage, Storage
+from persistent.storage.process import Process, this_process
 
 NONCE = "0123456789abcdef" * 2
 

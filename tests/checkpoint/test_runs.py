@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from persistent.checkpoint.names import Attempt, attempt_of
 from persistent.checkpoint.runs import (
     fold_index,
     read_run,
@@ -19,6 +18,7 @@ from persistent.checkpoint.runs import (
 )
 from persistent.codec import KEY_GROUPS, Run, decode_table, encode_table
 from persistent.errors import CorruptCheckpoint, Fenced
+from persistent.names import Attempt, attempt_of
 from persistent.storage import MemoryStorage
 from tests.figures import FILES
 
@@ -100,4 +100,4 @@ def test_a_folded_index_has_every_row_in_order() -> None:
 def test_runs_are_named_here_alone() -> None:
     """Who names a file by itself may forget the attempt in it, and then it is never deleted, or too early."""
     users = {module for module, path in FILES.items() if "run_name" in path.read_text(encoding="utf-8")}
-    assert users == {"persistent.checkpoint.names", "persistent.checkpoint.runs"}
+    assert users == {"persistent.names", "persistent.checkpoint.runs"}

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.manifest import KINDS, SETS, Manifest
-from persistent.checkpoint.names import Staged
 from persistent.checkpoint.output_parts import Aside, Inheritance, SinkBatch, SinkPart
 from persistent.checkpoint.parts import Account, NodeClock, NodePart, SeenColumns, SeenPart, SourcePart, TaskPart
 from persistent.checkpoint.successor import (
@@ -25,8 +24,9 @@ from persistent.checkpoint.successor import (
     succeed,
     table_text,
 )
-from persistent.clock import Clock
 from persistent.errors import LawBroken
+from persistent.names import Staged
+from persistent.time.clock import Clock
 from tests.checkpoint.samples import manifest, node, run
 from tests.single import only
 

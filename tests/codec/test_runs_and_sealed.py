@@ -15,16 +15,7 @@ from msgspec.structs import replace
 from monoids import Count, Max, Mean, SetUnion, Sum, record
 from monoids.groupby.summing import GroupSums, group_by
 from monoids.hashing import key_column
-from persistent.codec import (
-    KEY_GROUPS,
-    Run,
-    decode_panes,
-    decode_run,
-    encode_run,
-    groups_of,
-    is_wide,
-    sealed,
-)
+from persistent.codec import KEY_GROUPS, Run, decode_panes, decode_run, encode_run, groups_of, is_wide, sealed
 from persistent.codec.sealed import read_index
 from persistent.errors import CorruptCheckpoint
 from tests.codec.files import sealed_of, sha256

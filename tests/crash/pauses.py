@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from persistent.testing.interleaving import AskingStorage, Before, Once
+from persistent.testing.faults import AskingStorage, Before, Once
 
 __all__ = ["AskingStorage", "Before", "Once", "delays"]
 

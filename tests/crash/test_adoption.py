@@ -13,7 +13,7 @@ from monoids import Count, Sum, record
 from persistent import Fenced, FingerprintChanged, WindowState, tumbling
 from persistent.checkpoint import running
 from persistent.checkpoint.log import Log
-from persistent.process import Process
+from persistent.storage.process import Process
 from persistent.verify import verify
 from tests.crash.pauses import Once
 from tests.crash.sweep import Calm, Death, calm, check_same, deaths, die

@@ -10,7 +10,7 @@ from persistent import WindowState, assigned
 from tests.crash.sweep import Deaths, anywhere, survives
 from tests.crash.test_late import ROWS
 from tests.crash.worlds import CrashJob, Visits
-from tests.test_assigned_window import Cycle
+from tests.time.test_assigned_window import Cycle
 
 
 class Shift(Visits):

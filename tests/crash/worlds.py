@@ -35,10 +35,10 @@ from persistent.checkpoint.successor import Entry, check_follows
 from persistent.driver.report import RunReport
 from persistent.engines.embedded import Embedded
 from persistent.storage import LocalStorage, MemoryStorage, Storage
-from persistent.task import STATE, named_states, node_name
+from persistent.task.task import STATE, named_states, node_name
+from tests.connect.ledger import Ledger, LedgerSink
 from tests.crash.pauses import AskingStorage, Before
 from tests.faults import FaultyStorage, Operations
-from tests.sinks.ledger import Ledger, LedgerSink
 
 Row = Mapping[str, Any]
 

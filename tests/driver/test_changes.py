@@ -22,11 +22,11 @@ from persistent import (
     WindowState,
     tumbling,
 )
+from persistent.connect.sink import BatchSink, Sink
+from persistent.connect.source import Source
 from persistent.driver.changes import OPTIONS, OnChange, options_text
 from persistent.errors import InvalidPipeline, SinkMismatch, UnknownCheckpoint
-from persistent.sinks.protocol import BatchSink, Sink
-from persistent.sources.protocol import Source
-from persistent.state import PersistentState
+from persistent.state.state import PersistentState
 from persistent.storage import MemoryStorage
 from persistent.testing.faults import FaultyStorage, Killed, Operations
 

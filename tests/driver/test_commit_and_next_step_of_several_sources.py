@@ -26,18 +26,18 @@ from persistent import (
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import new_nonce, plan_name
 from persistent.checkpoint.parts import Account, SourcePart, TaskPart
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.successor import Entry
+from persistent.connect.source import Budget, Reached, SourcePlan, SourceState, Span, Split, together
 from persistent.driver.commit import watermark_after, with_sources
 from persistent.driver.next_step import _budget, awake
 from persistent.driver.put_plan import plan_number
 from persistent.errors import CorruptCheckpoint, OtherJob
+from persistent.names import new_nonce, plan_name
 from persistent.operations import merge, restart, rollback, savepoint
 from persistent.reading import diff
 from persistent.reading.place import place
-from persistent.sources.protocol import Budget, Reached, SourcePlan, SourceState, Span, Split, together
 from persistent.storage import MemoryStorage
 from persistent.testing.faults import Killed
 from persistent.verify import verify

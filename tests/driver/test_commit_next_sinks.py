@@ -27,18 +27,18 @@ from persistent import (
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.output_parts import LATE_SINK
-from persistent.checkpoint.subfolder import savepoint_folder
+from persistent.connect.promises import AT_LEAST_ONCE
 from persistent.driver.publish import check_folder
 from persistent.engines.embedded import Embedded
 from persistent.errors import InvalidPipeline, Refused, SinkMismatch, StorageError
+from persistent.names import new_nonce
 from persistent.operations import collect_garbage, rollback, savepoint
-from persistent.promises import AT_LEAST_ONCE
 from persistent.storage import MemoryStorage
+from persistent.storage.subfolder import savepoint_folder
 from persistent.verify import verify
 from tests.checkpoint.samples import body_of, manifest
-from tests.sinks.ledger import Ledger, LedgerSink
+from tests.connect.ledger import Ledger, LedgerSink
 
 TIMES = (1, 12, 3, 25, 14, 26, 2, 38, 4, 39, 55, 27)
 """Late, at a row a step: 3, 14, 2, 4, 27."""

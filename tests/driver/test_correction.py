@@ -33,9 +33,7 @@ from persistent import (
 from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.running import put_mark
-from persistent.checkpoint.subfolder import savepoint_folder
 from persistent.driver import step
 from persistent.driver.commit import first_manifest
 from persistent.engines.embedded import Embedded
@@ -48,13 +46,15 @@ from persistent.errors import (
     UnknownCheckpoint,
     UserCodeError,
 )
+from persistent.names import new_nonce
 from persistent.operations import compact, merge, restart, rollback, savepoint
 from persistent.storage import MemoryStorage
+from persistent.storage.subfolder import savepoint_folder
 from persistent.verify import verify, verify_source
 from tests.checkpoint.samples import body_of
+from tests.connect.ledger import Ledger, LedgerSink
 from tests.few import examples
 from tests.single import only
-from tests.sinks.ledger import Ledger, LedgerSink
 
 Row = dict[str, Any]
 

@@ -38,7 +38,7 @@ from persistent.driver import commit, naming
 from persistent.driver.evolution import Evolution, with_nodes
 from persistent.engines.embedded import Embedded
 from persistent.operations import collect_garbage, compact, rollback, savepoint
-from persistent.state import PersistentState
+from persistent.state.state import PersistentState
 from persistent.storage import MemoryStorage, Storage
 from persistent.verify import verify
 from tests.checkpoint.samples import full_manifest

@@ -12,10 +12,10 @@ from msgspec import structs
 
 from persistent import MemorySource, Pipeline
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import plan_name
+from persistent.connect.source import SourcePlan
 from persistent.driver import open_job
 from persistent.errors import CorruptCheckpoint
-from persistent.sources.protocol import SourcePlan
+from persistent.names import plan_name
 from persistent.storage import MemoryStorage
 from tests.driver.shop import Shop, Visits
 from tests.faults import Killed

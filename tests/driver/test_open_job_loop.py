@@ -23,16 +23,16 @@ from persistent import (
     StepReport,
     Stopped,
     WindowState,
-    stopping,
     tumbling,
 )
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import DRIVERS
 from persistent.driver import open_job
 from persistent.driver.open_job import Driver
 from persistent.driver.options import Options
 from persistent.engines.embedded import Embedded
+from persistent.names import DRIVERS
 from persistent.storage import MemoryStorage
+from persistent.time import stopping
 from tests.driver.shop import Shop, Visits
 
 

@@ -21,26 +21,26 @@ from persistent import (
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import STAGED, Staged
 from persistent.checkpoint.output_parts import Inheritance, SinkBatch, SinkPart
 from persistent.checkpoint.successor import new_nonce
+from persistent.connect.marked import SinkMark
+from persistent.connect.sink import Claim, OutputBatch
 from persistent.driver.output_batches import batches_of, claim_of, retreat_of
 from persistent.engines.embedded import Embedded
 from persistent.errors import CorruptCheckpoint, Fenced, InvalidPipeline, SinkMismatch
+from persistent.names import STAGED, Staged
 from persistent.operations import collect_garbage, rollback, savepoint
-from persistent.sinks.marks import SinkMark
-from persistent.sinks.protocol import Claim, OutputBatch
 from persistent.storage import MemoryStorage
 from persistent.verify import verify
 from persistent.worker.job import Job
 from tests.checkpoint.samples import manifest
+from tests.connect.ledger import Ledger, LedgerSink
 from tests.faults import FaultyStorage, Killed, Operations
 from tests.few import one_in
 from tests.sessions import Visits as SessionVisits
 from tests.sessions import run_of, straggling
 from tests.single import only
-from tests.sinks.ledger import Ledger, LedgerSink
-from tests.test_session_window_lateness import small_folds
+from tests.time.test_session_window_lateness import small_folds
 
 ROWS = [{"ts": time, "page": f"p{time % 3}"} for time in range(1, 40)]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from persistent.driver.publish_after import touched
 from persistent.engines import Embedded
-from persistent.window import Panes, Window, sliding, tumbling
+from persistent.time.window import Panes, Window, sliding, tumbling
 from persistent.worker.job import CloseShard
 from tests.late import run_of
 

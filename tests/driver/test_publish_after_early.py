@@ -17,10 +17,10 @@ from persistent.driver.options import Options
 from persistent.driver.workbench import Workbench
 from persistent.engines import Embedded
 from persistent.errors import LawBroken
-from persistent.lateness import CHANGE, EARLY, Lateness
 from persistent.operations import compact, rollback, savepoint
+from persistent.time.lateness import CHANGE, EARLY, Lateness
+from persistent.time.window import tumbling
 from persistent.verify import verify
-from persistent.window import tumbling
 from tests.changes import World, expected
 from tests.checkpoint.samples import body_of
 from tests.crash.worlds import InTurn

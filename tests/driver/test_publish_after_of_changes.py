@@ -16,8 +16,8 @@ from persistent.engines import Embedded
 from persistent.operations import compact, merge, rollback, savepoint
 from persistent.sinks import SqliteSink
 from persistent.storage import MemoryStorage
+from persistent.time.window import sliding, tumbling
 from persistent.verify import verify
-from persistent.window import sliding, tumbling
 from persistent.worker.job import CloseShard
 from tests.changes import World, expected
 from tests.crash.worlds import InTurn

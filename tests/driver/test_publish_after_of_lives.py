@@ -6,8 +6,8 @@ from typing import Any
 
 from persistent import Embedded
 from persistent.checkpoint.log import Log
-from persistent.driver.agenda_cache import LifeCache
-from persistent.time_to_live import TimeToLive
+from persistent.driver.run_cache import LifeCache
+from persistent.state.time_to_live import TimeToLive
 from persistent.worker.job import CloseShard
 from tests.lives import MODES, Devices, run_of
 from tests.single import only

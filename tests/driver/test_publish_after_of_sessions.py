@@ -45,16 +45,16 @@ def test_a_late_record_is_looked_for_in_the_cells_from_its_own_on(asked: list[An
 def test_a_key_without_a_late_record_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a hundred closed sessions, that of the late record."""
     found: list[int] = []
-    from persistent.views import sessions
+    from persistent.state import views
 
-    fold = sessions.fold
+    fold = views.fold
 
     def counted(monoid: Any, parts: Any, step: int) -> Any:
         rows = fold(monoid, parts, step)
         found.append(len(rows))
         return rows
 
-    monkeypatch.setattr(sessions, "fold", counted)
+    monkeypatch.setattr(views, "fold", counted)
     rows = [
         *({"ts": 0, "key": f"k{number}", "value": 1} for number in range(100)),
         *at(30, 31, key="z"),
@@ -125,17 +125,17 @@ def test_a_step_that_holds_back_asks_for_what_may_close_alone(
 
 
 def test_a_step_of_changes_reads_the_keys_of_its_delta_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from persistent.views import sessions
+    from persistent.state import views
 
     found: list[int] = []
-    fold = sessions.fold
+    fold = views.fold
 
     def counted(monoid: Any, parts: Any, step: int) -> Any:
         rows = fold(monoid, parts, step)
         found.append(len(rows))
         return rows
 
-    monkeypatch.setattr(sessions, "fold", counted)
+    monkeypatch.setattr(views, "fold", counted)
     rows = [*({"ts": 0, "key": f"k{number}", "value": 1} for number in range(100)), *at(5, key="k7")]
     with run_of(rows, task=Visits(emit="change"), step_rows=100) as made:
         made.run(rows[:100])

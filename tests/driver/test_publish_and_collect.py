@@ -12,7 +12,6 @@ from msgspec import structs
 from persistent import MemorySource
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import Staged, aside_name, new_nonce
 from persistent.checkpoint.output_parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.set_aside import aside_names
 from persistent.driver.naming import named_sinks
@@ -29,8 +28,9 @@ from persistent.driver.publish import (
     take_back,
 )
 from persistent.errors import Fenced, InvalidPipeline, SinkMismatch, StagedMissing, StorageError
+from persistent.names import Staged, aside_name, new_nonce
 from persistent.storage import MemoryStorage, delete_all
-from persistent.task import STATE
+from persistent.task.task import STATE
 from persistent.worker.job import Job
 from tests.checkpoint.samples import manifest, node, plan, run
 from tests.driver.visits import Visits

@@ -24,21 +24,21 @@ from persistent import (
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, Retention
-from persistent.checkpoint.names import STAGED, new_nonce
 from persistent.checkpoint.output_parts import SinkPart
+from persistent.connect.promises import AT_LEAST_ONCE, EXACTLY_ONCE
+from persistent.connect.sink import OutputBatch
 from persistent.driver.commit import first_manifest
 from persistent.driver.output_batches import check_named_as_before
 from persistent.driver.publish import _named, claim, joining_sinks, newest_ids, publish, shown
 from persistent.engines.embedded import Embedded
 from persistent.errors import Fenced, InvalidPipeline, Refused, SinkMismatch, StorageError
+from persistent.names import STAGED, new_nonce
 from persistent.operations import collect_garbage, pin, restart, rollback, savepoint
-from persistent.promises import AT_LEAST_ONCE, EXACTLY_ONCE
-from persistent.sinks.protocol import OutputBatch
 from persistent.storage import MemoryStorage
 from persistent.verify import verify
 from tests.checkpoint.samples import body_of, manifest
+from tests.connect.ledger import Ledger, LedgerSink
 from tests.single import only
-from tests.sinks.ledger import Ledger, LedgerSink
 
 ROWS = tuple({"ts": time, "page": f"p{time % 3}"} for time in range(1, 40))
 

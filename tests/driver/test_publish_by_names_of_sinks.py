@@ -8,13 +8,13 @@ import pytest
 
 from persistent import FileSink
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import manifest_name
 from persistent.driver import publish
 from persistent.errors import InvalidPipeline, SinkMismatch
+from persistent.names import manifest_name
 from persistent.operations import rollback, savepoint
 from persistent.storage import MemoryStorage
+from tests.connect.ledger import LedgerSink
 from tests.driver.test_publish_and_commit_of_several_sinks import ROWS, Job, of, told
-from tests.sinks.ledger import LedgerSink
 
 __all__ = ["told"]
 

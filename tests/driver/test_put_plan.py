@@ -28,11 +28,11 @@ from persistent import (
     tumbling,
 )
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import plan_name
 from persistent.checkpoint.plan import StepPlan
 from persistent.engines.embedded import Embedded
 from persistent.errors import Fenced, UserCodeError
 from persistent.log import SegmentedLog
+from persistent.names import plan_name
 from persistent.storage import MemoryStorage
 from persistent.testing.faults import DEATHS, FaultyStorage, Killed, Operations
 

@@ -7,9 +7,9 @@ import pytest
 from persistent import MemorySink
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.parts import Account
 from persistent.driver.results import NodeResults, Results
+from persistent.names import Attempt, Staged
 from persistent.worker.job import Closed, Folded, FoldRuns, Mapped, MappedNode
 from tests.checkpoint.samples import run
 from tests.several import KINDS, Run, World, disordered

@@ -5,12 +5,12 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from persistent.checkpoint.compaction import Merge
-from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import SeenColumns, SeenPart
 from persistent.codec import KEY_GROUPS, Run
-from persistent.dedupe import Dedupe
 from persistent.driver.results import Fold, runs_after, unfolded
 from persistent.driver.seen_part import seen_after
+from persistent.names import Attempt
+from persistent.task.dedupe import Dedupe
 from persistent.worker.job import Folded, FoldRuns
 
 HALF = KEY_GROUPS // 2

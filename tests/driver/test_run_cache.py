@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from persistent.codec import KEY_GROUPS, Run
 from persistent.driver.run_cache import RunCache
 from persistent.storage import MemoryStorage
-from persistent.window import Panes, Window, sliding
+from persistent.time.window import Panes, Window, sliding
 from tests.few import examples
 
 

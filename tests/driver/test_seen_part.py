@@ -13,14 +13,14 @@ from msgspec import structs
 from monoids import Count
 from persistent import Dedupe, FingerprintChanged, MemorySource, NonWindowState, PersistentTask, Pipeline
 from persistent.checkpoint.compaction import Merge
-from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import NodeClock, SeenColumns, SeenPart
 from persistent.codec import KEY_GROUPS, Run
 from persistent.driver import seen_part
 from persistent.driver.commit import first_manifest
 from persistent.driver.seen_part import begun, check_seen
+from persistent.names import Attempt
 from persistent.storage import MemoryStorage
-from persistent.task import STATE
+from persistent.task.task import STATE
 from persistent.verify import verify
 from persistent.worker.job import Folded, FoldRuns, Job
 

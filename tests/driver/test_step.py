@@ -12,17 +12,16 @@ from msgspec import structs
 
 from persistent import tumbling
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.parts import Account, TaskPart
 from persistent.checkpoint.successor import Entry, succeed
-from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS, Run
+from persistent.connect.memory import MemorySink
+from persistent.connect.source import Span, Split
 from persistent.driver import step as module
-from persistent.driver.effects import EFFECTS, Effect, OutOfOrder
 from persistent.driver.results import Results
-from persistent.driver.step import NodeStep, Step
-from persistent.sinks.memory import MemorySink
-from persistent.sources.protocol import Span, Split
+from persistent.driver.step import EFFECTS, Effect, NodeStep, OutOfOrder, Step
+from persistent.names import Attempt, Staged
+from persistent.time.clock import Clock
 from persistent.worker.job import Closed, CloseShard, Folded, FoldRuns, Mapped, MapSplit, SplitOfNode
 from tests.checkpoint.samples import manifest, plan, run
 from tests.checkpoint.samples import node as node_part

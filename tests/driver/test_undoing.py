@@ -13,12 +13,12 @@ import pytest
 from monoids import Count, Sum, record
 from persistent import Evolution, KafkaSink, LogSink, NonWindowState, Refused, Retention, SegmentedLog
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import STAGED, manifest_name
 from persistent.checkpoint.parts import NodePart
+from persistent.connect.outlet import abilities
 from persistent.driver.undoing import batches_since, has_signs, undoing_rows
 from persistent.errors import CorruptCheckpoint, SinkMismatch
+from persistent.names import STAGED, manifest_name
 from persistent.operations import collect_garbage, pin, rollback
-from persistent.sinks.outlet import abilities
 from persistent.storage import MemoryStorage
 from persistent.verify import verify
 from tests.faults import DEATHS, FaultyStorage, Killed, Operations

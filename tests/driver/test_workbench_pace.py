@@ -9,11 +9,11 @@ import pytest
 
 from monoids import Count
 from persistent import MemorySink, MemorySource, NonWindowState, PersistentTask, Pipeline
-from persistent.checkpoint.names import new_nonce
+from persistent.connect.source import Budget
 from persistent.driver import workbench
 from persistent.driver.next_step import _budget
 from persistent.engines.embedded import Embedded
-from persistent.sources.protocol import Budget
+from persistent.names import new_nonce
 from persistent.storage import MemoryStorage
 from persistent.testing import ManualClock
 from persistent.worker.job import MapSplit

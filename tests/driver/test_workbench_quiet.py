@@ -26,16 +26,16 @@ from persistent import (
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodeClock
-from persistent.clock import Clock
+from persistent.connect.source import SourcePlan, Span, Split
 from persistent.driver import open_job, step_effects
 from persistent.driver.open_job import Driver
 from persistent.driver.options import Options
 from persistent.driver.workbench import QuietWatch
 from persistent.engines.embedded import Embedded
-from persistent.sources.protocol import SourcePlan, Span, Split
 from persistent.storage import MemoryStorage
 from persistent.testing import ManualClock
 from persistent.testing.faults import FaultyStorage, Operations
+from persistent.time.clock import Clock
 from persistent.verify import verify
 from tests.checkpoint.samples import body_of, manifest
 from tests.faults import Killed

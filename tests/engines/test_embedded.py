@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from persistent import stopping
 from persistent.engines.embedded import Embedded
 from persistent.engines.protocol import Engine
 from persistent.errors import EngineError, InvalidPipeline, UserCodeError
-from persistent.stopping import StopRequest, heard
+from persistent.time import stopping
+from persistent.time.stopping import StopRequest, heard
 from tests.faults import Killed
 
 

@@ -17,8 +17,8 @@ from persistent import (
     session,
     tumbling,
 )
-from tests.serve.jobs import Each
-from tests.serve.jobs import pipeline as several
+from tests.tools.serve.jobs import Each
+from tests.tools.serve.jobs import pipeline as several
 from tests.visits import GOOD, Counted
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from monoids import Count, SetUnion
 from persistent.explain.of_states import memory_section, row_width, shard_sizes
-from persistent.state import NonWindowState
+from persistent.state.state import NonWindowState
 from persistent.storage import MemoryStorage
 from tests.metrics.test_board_values import manifest
 from tests.single import only

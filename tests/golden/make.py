@@ -18,7 +18,7 @@ from typing import Any
 from monoids import Count, Max, Sum, record
 from persistent import FileSink, FileSource, NonWindowState, PersistentTask, Pipeline, WindowState, tumbling
 from persistent.checkpoint.log import Log
-from persistent.codec.declared import FORMAT
+from persistent.codec.documents import FORMAT
 from persistent.operations import compact, pin, rollback
 
 GOLDEN = Path(__file__).parent

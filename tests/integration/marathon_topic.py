@@ -24,7 +24,7 @@ from random import Random
 from typing import Any
 
 from persistent import Pipeline, PostgresSink
-from persistent.sources.topic import TopicSource
+from persistent.connect.topic.source import TopicSource
 from persistent.topic import JoinOptions
 from tests.integration.places import ByWindow, fresh
 from tests.integration.topic_sender import PAGES, TOPIC

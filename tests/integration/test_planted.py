@@ -15,11 +15,11 @@ import pytest
 
 from monoids import Sum
 from persistent import KafkaSource, NonWindowState, PersistentTask, Pipeline, PostgresSink, WindowState, tumbling
-from persistent.clients.postgres_session import Session
+from persistent.connect import offsets
+from persistent.connect.marked import SinkMark
+from persistent.connect.postgres.session import Session
+from persistent.connect.sink import OutputBatch, Retreat
 from persistent.errors import SourceChanged
-from persistent.sinks.marks import SinkMark
-from persistent.sinks.protocol import OutputBatch, Retreat
-from persistent.sources import offsets
 from persistent.storage import MemoryStorage
 from tests.servers.shared import shared_kafka
 from tests.servers.suites import PostgresSuite

@@ -13,11 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from persistent import FileSource, FunctionSink, TopicSource
-from persistent.sources.protocol import Source
+from persistent.connect.source import Source
 from persistent.storage import Storage, open_storage
 from persistent.testing import SinkSuite, SourceSuite
 from persistent.testing.sink_driver import OnOperation
 from persistent.topic import JoinOptions, Retain, TopicSender
+from tests.connect.places import FileSuite, SqliteSuite
 from tests.few import turn
 from tests.servers.hdfs import HdfsServer
 from tests.servers.suites import (
@@ -27,7 +28,6 @@ from tests.servers.suites import (
     RabbitStreamSinkSuite,
     RabbitStreamSourceSuite,
 )
-from tests.sinks.places import FileSuite, SqliteSuite
 
 
 class TestKafkaSource(KafkaSourceSuite):

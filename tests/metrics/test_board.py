@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from persistent.connect.source import Reached
 from persistent.driver.report import StepReport
 from persistent.errors import InvalidPipeline
 from persistent.metrics.board import Board, Boards, Durations
 from persistent.metrics.table import BY_NAME, HISTOGRAM, METRICS
-from persistent.sources.protocol import Reached
 from tests.metrics.test_board_values import manifest
 
 STEP = StepReport(1, 2_000, 0.3, 0, 0, 7, 1_000, 500, 4096, 1024, 512, 0.01, reached=Reached(3, 10, "bytes"))

@@ -11,7 +11,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import Account, TaskPart
 from persistent.metrics.board import FROM_MANIFEST, OTHERS, PARTITIONS_MAX
 from persistent.storage import MemoryStorage
-from tests.serve.jobs import Each, pipeline
+from tests.tools.serve.jobs import Each, pipeline
 from tests.visits import GOOD, pipeline_of, run
 
 

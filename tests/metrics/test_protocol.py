@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from persistent import InvalidPipeline, MemorySource, PrometheusMetrics, stopping
+from persistent import InvalidPipeline, MemorySource, PrometheusMetrics
 from persistent.metrics import shown
 from persistent.metrics.board import Board
 from persistent.metrics.table import BY_NAME
 from persistent.storage import LocalStorage, MemoryStorage
 from persistent.testing.faults import Killed
+from persistent.time import stopping
 from tests.metrics.scrapes import Scrape, records, scrape
 from tests.visits import GOOD, pipeline_of
 

@@ -15,7 +15,7 @@ import monoids as m
 from monoids.monoid import Monoid
 from monoids.scalars import scalar
 from persistent import MemorySink
-from persistent.sinks.json_lines import encode_json_lines
+from persistent.connect.formats.json_rows import encode_json_lines
 from tests.monoids.test_every_type import OURS, folded, one_by_one
 
 

@@ -25,7 +25,7 @@ from persistent import (
     WindowState,
     tumbling,
 )
-from persistent.clock import sleep_s, wall_ms
+from persistent.time.clock import sleep_s, wall_ms
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from persistent import CorruptCheckpoint, Retention, StorageError
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import manifest_name, new_nonce
 from persistent.checkpoint.running import put_mark
 from persistent.driver.evolution import with_nodes
+from persistent.names import manifest_name, new_nonce
 from persistent.operations import collect_garbage
 from persistent.verify import verify
 from tests.crash.sweep import calm

@@ -15,11 +15,11 @@ from click.testing import CliRunner
 
 from persistent import CorruptCheckpoint, Fenced, FileSink, MemorySink, MemorySource, Pipeline, StorageError
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import manifest_name
-from persistent.cli import main
 from persistent.driver.publish import take_back
+from persistent.names import manifest_name
 from persistent.operations import collect_garbage, compact, merge, pin, restart, rollback, savepoint
 from persistent.storage import MemoryStorage, Storage
+from persistent.tools.cli import main
 from persistent.verify import verify
 from tests.crash.sweep import Deaths, anywhere, calm
 from tests.crash.worlds import JOBS, ROWS, CrashJob, Outcome, Visits, World

@@ -28,11 +28,11 @@ from persistent import (
 )
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.parts import readings_of
 from persistent.checkpoint.running import put_mark
+from persistent.connect.source import Budget, Positions, Records, SourcePlan, SourceState, Split
+from persistent.names import new_nonce
 from persistent.operations import collect_garbage, merge, rollback
-from persistent.sources.protocol import Budget, Positions, Records, SourcePlan, SourceState, Split
 from persistent.storage import MemoryStorage, Put
 from persistent.testing.faults import FaultyStorage as Faulty
 from persistent.verify import verify, verify_source

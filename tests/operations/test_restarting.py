@@ -25,7 +25,7 @@ from persistent import (
 )
 from persistent.checkpoint.log import Log
 from persistent.operations import restart
-from persistent.state import PersistentState
+from persistent.state.state import PersistentState
 from persistent.storage import MemoryStorage
 from persistent.verify import verify
 from tests.histories import ROWS, Totals, _is_known, pipeline, shown, totals

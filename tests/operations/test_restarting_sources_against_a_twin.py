@@ -30,7 +30,7 @@ from persistent.errors import UnknownCheckpoint
 from persistent.log import SegmentedLog
 from persistent.operations import restart
 from persistent.operations.restarting_sources import check_begins_again
-from persistent.state import PersistentState
+from persistent.state.state import PersistentState
 from tests.few import examples
 from tests.histories import Totals, shown, totals
 

@@ -30,8 +30,8 @@ from persistent import (
 from persistent.checkpoint.commit_change import look_at_all
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Retention
-from persistent.checkpoint.names import manifest_name, new_nonce
 from persistent.checkpoint.output_parts import SinkPart
+from persistent.names import manifest_name, new_nonce
 from persistent.operations import pin, rollback, savepoint
 from persistent.operations.rolling_back import check_can_take_back
 from persistent.storage import MemoryStorage

@@ -18,9 +18,9 @@ from persistent import (
 from persistent.checkpoint.copies import renumbered
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.parts import NodePart
-from persistent.checkpoint.subfolder import open_checkpoint, savepoint_folder
 from persistent.operations import collect_garbage, compact, savepoint
 from persistent.storage import LocalStorage, MemoryStorage
+from persistent.storage.subfolder import open_checkpoint, savepoint_folder
 from persistent.testing.faults import FaultyStorage as Faulty
 from persistent.verify import verify
 from tests.checkpoint.samples import run

@@ -32,7 +32,7 @@ from persistent import (
     tumbling,
 )
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import manifest_name, plan_name
+from persistent.names import manifest_name, plan_name
 from persistent.operations import rollback
 from persistent.sinks import FileSink
 from persistent.storage import MemoryStorage

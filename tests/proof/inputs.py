@@ -17,8 +17,8 @@ from unittest import mock
 import fsspec
 from fsspec.spec import AbstractFileSystem
 
-from persistent.sources import listing as listing_module
-from persistent.sources import walk
+from persistent.connect.files import listing as listing_module
+from persistent.connect.files import walk
 from persistent.storage.failures import Patience
 from persistent.testing.clock import ManualClock
 
@@ -270,6 +270,6 @@ def served(inputs: Inputs) -> Iterator[ManualClock]:
 
 def patience(clock: ManualClock) -> Patience:
     """The patience of sources; its pauses take no time of this world."""
-    from persistent.clock import monotonic_s
+    from persistent.time.clock import monotonic_s
 
     return Patience(sleep=lambda seconds: clock.advance(int(seconds * 1000) + 1), clock=monotonic_s)

@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 from monoids import Count
 from persistent import FileSource, NonWindowState, PersistentTask, Pipeline
 from persistent.checkpoint.log import Log
+from persistent.connect.files import listing
+from persistent.connect.formats import parquet, protocol
 from persistent.engines.embedded import Embedded
-from persistent.sources import formats, listing, parquet
 from persistent.storage import MemoryStorage, Put, Storage
 from persistent.testing.clock import ManualClock
 from tests.proof.inputs import Inputs, patience
@@ -139,7 +140,7 @@ def small_edges() -> Iterator[None]:
     """While inside, files have a middle from 128 bytes on, and Parquet of less than 2 kB is read at once."""
     with (
         mock.patch.object(listing, "EDGE_BYTES", EDGE_BYTES),
-        mock.patch.object(formats, "EDGE_BYTES", EDGE_BYTES),
+        mock.patch.object(protocol, "EDGE_BYTES", EDGE_BYTES),
         mock.patch.object(parquet, "_SMALL_BYTES", 2_000),
     ):
         yield

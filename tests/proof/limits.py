@@ -47,8 +47,8 @@ from persistent.checkpoint import compaction
 from persistent.driver import results
 from persistent.engines.embedded import Embedded
 from persistent.operations import compact
-from persistent.session_window import SessionWindow
 from persistent.testing.outcome import same
+from persistent.time.session_window import SessionWindow
 from persistent.verify import verify
 from persistent.worker import dispatch, merge_runs, publish_shard
 from tests.proof.borders import Gap

@@ -26,7 +26,7 @@ from tests.proof.result import Result, in_turn
 from tests.proof.worlds import FILES, LONG, TOTALS, VISITS, DiskJob, drawn_names
 
 MODULES = (
-    "persistent.checkpoint.names",
+    "persistent.names",
     "persistent.checkpoint.log",
     "persistent.checkpoint.manifest",
     "persistent.checkpoint.parts",
@@ -41,7 +41,7 @@ MODULES = (
     "persistent.driver.step",
     "persistent.driver.step_effects",
     "persistent.driver.workbench",
-    "persistent.sinks.file",
+    "persistent.connect.files.sink",
     "persistent.storage.fsspec_storage",
     "persistent.storage.local",
     "persistent.storage.failures",

@@ -19,7 +19,7 @@ from typing import Any
 
 from persistent.errors import CorruptLog, Fenced, InvalidPipeline, PersistentError, Refused, RetentionGap
 from persistent.log import BEGINNING, LogPosition, LogWriter, SegmentedLog
-from persistent.log.cursor import Cursor
+from persistent.messaging.log.cursor import Cursor
 from persistent.storage import LocalStorage
 from tests.proof.disk import CHANGES, File, SimulatedDisk, SimulatedFiles, append
 from tests.proof.log_crowd import Crowd

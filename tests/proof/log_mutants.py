@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from persistent.log import segments, tails, takeover
-from persistent.log.cursor import Cursor
-from persistent.log.folder import LogFolder
-from persistent.log.frames import frame_at
-from persistent.log.segments import Segment
-from persistent.log.tails import OpenTail
+from persistent.messaging.log import segments, tails, takeover
+from persistent.messaging.log.cursor import Cursor
+from persistent.messaging.log.folder import LogFolder
+from persistent.messaging.log.frames import frame_at
+from persistent.messaging.log.segments import Segment
+from persistent.messaging.log.tails import OpenTail
 from tests.proof.disk import SimulatedFiles
 from tests.proof.log import Files, Sweep
 from tests.proof.powercut_mutants import NoFileSync, NoFolderSync
@@ -76,7 +76,7 @@ def _passing(segment: Segment, start: int = 0, **options: Any) -> Any:
 
 
 def _unchecked(data: Any, view: memoryview, seed: int, start: int) -> Any:
-    with patch("persistent.log.frames.zlib.crc32", lambda part, value=0: 0):
+    with patch("persistent.messaging.log.frames.zlib.crc32", lambda part, value=0: 0):
         found = bytearray(view)
         found[start + 56 : start + 64] = bytes(8)
         return frame_at(data, memoryview(bytes(found)), seed, start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from persistent.driver.effects import EFFECTS, TAKING_OVER
+from persistent.driver.step import EFFECTS, TAKING_OVER
 from tests.proof.model_state import Actor, Bounds, Broken, File, Manifest, Plan, Store, manifest_at, newest, plan_at
 
 Without = frozenset[str]

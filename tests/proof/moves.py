@@ -16,8 +16,8 @@ from functools import cached_property
 from unittest import mock
 
 from persistent import FileSource
+from persistent.connect.files.listing import Files
 from persistent.errors import CorruptCheckpoint, EngineError, PersistentError, SourceChanged
-from persistent.sources.listing import Files
 from tests.proof.inputs import Inputs, Move, served
 from tests.proof.inputs_job import FORMATS, Job, encoded, sample
 from tests.proof.reads import GROUNDS, world

@@ -8,7 +8,7 @@ _S3 = "persistent.storage.s3"
 
 _COMPACTION = "persistent.checkpoint.compaction"
 _COPIES = "persistent.checkpoint.copies"
-_PROCESS = "persistent.process"
+_PROCESS = "persistent.storage.process"
 _LOG = "persistent.checkpoint.log"
 _DOCUMENTS = "persistent.codec.documents"
 _TABLES = "persistent.codec.sealed"

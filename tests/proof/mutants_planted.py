@@ -13,11 +13,11 @@ from tests.proof.mutants_bench import Bench, Mirror
 _COMMIT_CHANGE = "tests/checkpoint/test_commit_change.py"
 _UNDOING = "tests/driver/test_undoing.py"
 _STATES = "tests/test_several_states.py"
-_LIVES = "tests/test_time_to_live.py"
+_LIVES = "tests/state/test_time_to_live.py"
 _EXPIRING = "tests/test_several_states_that_expire.py"
-_JOINING = "tests/test_session_window_lateness.py"
-_GROWING = "tests/test_session_window_changes.py"
-_LATENESS, _OVER_RUNS = "tests/test_lateness.py", "tests/test_lateness_over_runs.py"
+_JOINING = "tests/time/test_session_window_lateness.py"
+_GROWING = "tests/time/test_session_window_changes.py"
+_LATENESS, _OVER_RUNS = "tests/time/test_lateness.py", "tests/time/test_lateness_over_runs.py"
 
 
 @dataclass(frozen=True)
@@ -157,14 +157,14 @@ PLANTED = (
     ),
     Planted(
         "a correction counts late rows twice",
-        "persistent.worker.shard_views",
+        "persistent.worker.publish_shard",
         "before = parts_of(node, item.runs, *groups,",
         "before = parts_of(node, (*item.runs, *item.delta), *groups,",
         (f"{_LATENESS}::test_late_data_dropped_silently",),
     ),
     Planted(
         "a retraction repeats the new value",
-        "persistent.views.difference",
+        "persistent.state.difference",
         "replaced.append(Placed(piece.take(there), here))",
         "replaced.append(Placed(changed.take(here), here))",
         (f"{_OVER_RUNS}::test_a_rollback_takes_corrections_back_and_makes_them_again",),
@@ -178,35 +178,35 @@ PLANTED = (
     ),
     Planted(
         "a late record that bridges two published sessions is not looked at",
-        "persistent.driver.agenda_cache",
+        "persistent.driver.run_cache",
         "        if earliest >= closed:",
         "        if True:",
         (f"{_JOINING}::test_a_late_record_joins_two_published_sessions",),
     ),
     Planted(
         "sessions that a late record joins stay published",
-        "persistent.views.difference",
+        "persistent.state.difference",
         "            is_ended = np.ones(len(piece), bool)",
         "            is_ended = np.zeros(len(piece), bool)",
         (f"{_JOINING}::test_a_late_record_joins_two_published_sessions",),
     ),
     Planted(
         "what is open again stays published",
-        "persistent.views.difference",
+        "persistent.state.difference",
         "            ended.append(piece.filter(is_ended))",
         "            ended.append(piece.filter(is_ended if len(rows) else ~is_ended))",
         (f"{_JOINING}::test_a_late_record_opens_a_published_session_again",),
     ),
     Planted(
         "what was published early stays if it has ended when it is joined",
-        "persistent.worker.shard_views",
+        "persistent.worker.publish_shard",
         "    since = None if item.changes else settled",
         "    since = settled",
         (f"{_GROWING}::test_what_was_published_early_and_has_ended_is_taken_back_once_it_is_joined",),
     ),
     Planted(
         "an open session that is published is not taken back",
-        "persistent.worker.shard_views",
+        "persistent.worker.publish_shard",
         "    closed = FOR_EVER if item.changes else item.closed",
         "    closed = item.closed",
         (f"{_GROWING}::test_an_open_session_that_grows_is_taken_back_with_the_borders_that_it_had",),
@@ -230,7 +230,7 @@ PLANTED = (
         "persistent.driver.publish_after",
         "return joining_sinks(bench.node, step.last.manifest) if lacks else ()",
         "return ()",
-        ("tests/test_lateness_over_runs.py::test_a_sink_that_joins_gets_what_has_closed_and_is_not_final",),
+        ("tests/time/test_lateness_over_runs.py::test_a_sink_that_joins_gets_what_has_closed_and_is_not_final",),
     ),
     Planted(
         "a row whose new value cannot be had stays",
@@ -255,10 +255,10 @@ PLANTED = (
     ),
     Planted(
         "a session takes what its own end has not passed",
-        "persistent.session_window",
+        "persistent.time.session_window",
         "return timestamps < watermark, np.zeros",
         "return self.ends(timestamps) <= watermark, np.zeros",
-        ("tests/test_session_window.py::test_a_record_at_the_clock_counts_and_one_before_it_is_late",),
+        ("tests/time/test_session_window.py::test_a_record_at_the_clock_counts_and_one_before_it_is_late",),
     ),
     Planted(
         "a backlog after a restart counts as quiet",
@@ -272,14 +272,14 @@ PLANTED = (
         "persistent.driver.publish_after",
         "return bool(touched(window, old, step.before.final, closed) or touched(window, new, final, closed))",
         "return False",
-        ("tests/test_lateness_of_early_results.py::test_the_table_is_that_of_the_last_publication",),
+        ("tests/time/test_lateness_of_early_results.py::test_the_table_is_that_of_the_last_publication",),
     ),
     Planted(
         "a window that changes is published again when it closes",
         "persistent.driver.step",
         "return replace(closing, runs=published, delta=before.fresh(), close_at=closing.closed)",
         "return replace(closing, runs=published, delta=before.fresh())",
-        ("tests/test_lateness_of_changes.py::test_a_window_is_published_when_it_changes_and_not_when_it_closes",),
+        ("tests/time/test_lateness_of_changes.py::test_a_window_is_published_when_it_changes_and_not_when_it_closes",),
     ),
     Planted(
         "what one state refuses is dropped for all",
@@ -297,7 +297,7 @@ PLANTED = (
     ),
     Planted(
         "a message that fails in one state counts in another",
-        "persistent.processing",
+        "persistent.task.processing",
         "            delta.check()\n        for delta in self._deltas.values():\n            delta.end()",
         "            delta.end()",
         (f"{_STATES}::test_a_message_that_fails_in_one_state_counts_in_none",),
@@ -332,21 +332,21 @@ PLANTED = (
     ),
     Planted(
         "a life leaves the disk as soon as it has ended",
-        "persistent.time_to_live",
+        "persistent.state.time_to_live",
         "over = max(final - self.ttl_ms, 0)",
         "over = final",
         (f"{_LIVES}::test_a_record_that_counts_brings_back_a_life_that_has_ended",),
     ),
     Planted(
         "a key that expires between two ends of the input leaves before sinks know",
-        "persistent.time_to_live",
+        "persistent.state.time_to_live",
         "return over if shown_at is None else min(over, shown_at)",
         "return over",
         (f"{_LIVES}::test_what_is_published_stays_until_it_is_taken_back",),
     ),
     Planted(
         "a fold drops a life of which another run has the beginning",
-        "persistent.driver.agenda_cache",
+        "persistent.driver.run_cache",
         "over=min([over, *begun])",
         "over=over",
         (f"{_LIVES}::test_a_fold_keeps_a_life_of_which_another_run_has_the_beginning",),

@@ -14,14 +14,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from persistent import MemorySource
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import manifest_name, plan_name
-from persistent.checkpoint.subfolder import savepoint_folder
 from persistent.driver import step as driver_step
 from persistent.engines.embedded import Embedded
 from persistent.errors import InvalidPipeline, Refused, UnknownCheckpoint
+from persistent.names import manifest_name, plan_name
 from persistent.operations import collect_garbage, compact, merge, pin, restart, rollback, savepoint
 from persistent.reading import diff, export, place
 from persistent.storage import MemoryStorage
+from persistent.storage.subfolder import savepoint_folder
 from persistent.verify import verify
 from tests.faults import DEATHS, FaultyStorage, Killed, Operations
 from tests.proof.borders import Gap, Life

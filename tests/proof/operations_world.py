@@ -13,9 +13,9 @@ from msgspec import structs
 
 from persistent import FileSink, MemorySource, PersistentTask, Pipeline, Retention
 from persistent.checkpoint.log import Log
+from persistent.connect.formats.schemas import to_json
+from persistent.connect.source import Budget, Positions, Records, SourcePlan, SourceState, Split
 from persistent.engines.embedded import Embedded
-from persistent.sources.protocol import Budget, Positions, Records, SourcePlan, SourceState, Split
-from persistent.sources.schemas import to_json
 from persistent.storage import MemoryStorage, Storage
 from tests.faults import FaultyStorage, Operations
 from tests.proof.emission import Emission, Place, Sums

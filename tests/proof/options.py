@@ -24,15 +24,15 @@ from typing import Any
 from unittest import mock
 
 from persistent.checkpoint import running
-from persistent.clock import duration_ms
+from persistent.connect import options
 from persistent.driver import commit, next_step, open_job
 from persistent.driver.changes import OnChange
 from persistent.errors import CorruptCheckpoint, PersistentError, SourceError, StagedMissing, UserCodeError
-from persistent.process import Process
-from persistent.sources import options
+from persistent.storage.process import Process
 from persistent.testing.clock import START_MS, ManualClock
 from persistent.testing.faults import DEATHS, Killed, Operations
 from persistent.testing.outcome import Outcome, first_difference
+from persistent.time.clock import duration_ms
 from tests.proof import options_twin
 from tests.proof.options_changes import CHANGES, Change
 from tests.proof.options_job import (

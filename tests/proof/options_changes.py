@@ -270,23 +270,23 @@ _CONNECTORS = (
 NOT_RUN = {
     "Pipeline.quiet_after": "counts in a run that follows: a plan found again in tests/driver/test_workbench_quiet.py",
     "Pipeline.late_sink": "comes, goes and is refused like a second sink: tests/driver/test_commit_next_sinks.py",
-    "Pipeline.max_drift": "one source has one partition; what a step reads of several in tests/driver/test_drift.py",
+    "Pipeline.max_drift": "one source has one partition; several: tests/driver/test_next_step_drift.py",
     "Pipeline.run.spark": "needs a Spark; the engines come to one result in tests/test_spark_equality.py",
     "WindowState.changes": "is refused once a sink has rows: tests/driver/test_publish_after_of_changes.py",
     "NonWindowState.emit": "switches freely between two ways: tests/driver/test_publish_after_of_changes.py",
     "NonWindowState.changes": "is refused once a sink has rows: tests/driver/test_publish_after_of_changes.py",
-    "session.gap": "is another window, which is refused: tests/test_session_window.py",
-    "session.cut": "is another window, which is refused: tests/test_session_window.py",
+    "session.gap": "is another window, which is refused: tests/time/test_session_window.py",
+    "session.cut": "is another window, which is refused: tests/time/test_session_window.py",
     "calendar.unit": "is another window, which is refused: tests/test_pipeline_of_calendar_windows.py",
     "calendar.tz": "is another window, which is refused: tests/test_pipeline_of_calendar_windows.py",
     "calendar.offset": "is another window, which is refused: tests/test_pipeline_of_calendar_windows.py",
     "assigned.assigner": "is another window, which is refused: tests/test_pipeline_of_assigned_windows.py",
-    "WindowState.early": "needs a clock that goes on between steps: tests/test_lateness_of_early_results.py",
-    "NonWindowState.early": "needs a clock that goes on between steps: tests/test_lateness_of_early_totals.py",
-    "WindowState.late": "is refused only while a published window can be corrected: tests/test_lateness_over_runs.py",
+    "WindowState.early": "needs a clock that goes on between steps: tests/time/test_lateness_of_early_results.py",
+    "NonWindowState.early": "needs a clock that goes on between steps: tests/time/test_lateness_of_early_totals.py",
+    "WindowState.late": "is refused while a published window can be corrected: tests/time/test_lateness_over_runs.py",
     "Pipeline.run.follow": "never ends by itself; a run that follows is one in tests/driver/test_open_job_loop.py",
     **{
-        f"then.{name}": "a job of two sources; tried in tests/sources/test_then_and_halves.py"
+        f"then.{name}": "a job of two sources; tried in tests/connect/test_then_and_halves.py"
         for name in ("files", "live", "at", "max_skew")
     },
     **{

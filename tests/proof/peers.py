@@ -31,13 +31,13 @@ import pyarrow.parquet as pq
 from persistent import FileSource
 from persistent.errors import PersistentError
 from persistent.sources import Budget, SourceState
+from tests.connect.draining import after
 from tests.proof.peers_files import Sheet, csv_bytes, csv_sheets, json_bytes, json_sheets, parquet_file, parquet_sheets
 from tests.proof.peers_jobs import digests, through_a_job
 from tests.proof.peers_mutants import MUTANTS, planted
 from tests.proof.peers_readers import View, csv_readers, instant, json_readers, parquet_readers, views
 from tests.proof.peers_values import UNSURE, Plain, agreed, fits, is_scalar, is_time, means, plain_column, within
 from tests.proof.result import Result, in_turn
-from tests.sources.draining import after
 
 FILES = 2_000
 _FAILURES_MAX = 20

@@ -26,12 +26,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from persistent.connect.formats import csv_lines, lines, parquet, text
+from persistent.connect.formats.csv_dialect import CsvDialect
+from persistent.connect.formats.csv_lines import CsvLines
+from persistent.connect.formats.json_lines import JsonLines
+from persistent.connect.formats.text import Text
 from persistent.errors import SourceError
-from persistent.sources import Budget, FileSource, SourceState, csv_lines, lines, parquet, text
-from persistent.sources.csv_dialect import CsvDialect
-from persistent.sources.csv_lines import CsvLines
-from persistent.sources.json_lines import JsonLines
-from persistent.sources.text import Text
+from persistent.sources import Budget, FileSource, SourceState
 from tests.proof.result import Result, in_turn
 
 MARK = b"\xef\xbb\xbf"

@@ -7,7 +7,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from persistent.sources import lines, parquet, reader
+from persistent.connect.files import reader
+from persistent.connect.formats import lines, parquet
 
 Patch = tuple[tuple[Any, str, Any], ...]
 

@@ -27,10 +27,10 @@ from persistent.checkpoint.output_parts import LATE_SINK
 from persistent.driver.open_job import Driver
 from persistent.driver.options import Options
 from persistent.errors import EngineError, Fenced, PersistentError, Refused, StorageError, UnknownCheckpoint
-from persistent.stopping import StopRequest
 from persistent.storage import MemoryStorage
 from persistent.testing.clock import ManualClock
 from persistent.testing.faults import Killed
+from persistent.time.stopping import StopRequest
 from tests.proof.emission import Emission, drawn_emission
 from tests.proof.result import Result
 from tests.proof.simulation_copies import drawn_copies, sent_again

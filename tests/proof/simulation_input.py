@@ -14,7 +14,7 @@ from typing import Any
 
 from persistent import FileSource, MemorySource, then
 from persistent.checkpoint.plan import SourceStep
-from persistent.clock import duration_ms
+from persistent.time.clock import duration_ms
 
 Row = dict[str, Any]
 

@@ -11,21 +11,22 @@ from unittest import mock
 import numpy as np
 from msgspec import structs
 
-from persistent.checkpoint import names
+from persistent import names
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SeenPart
 from persistent.checkpoint.successor import Entry
-from persistent.clock import wall_ms
+from persistent.connect.files.sink import FileSink
+from persistent.connect.then import ThenSource
 from persistent.driver import commit, publish, publish_after, recover, seen_part, step_effects
-from persistent.driver.agenda_cache import SessionCache
+from persistent.driver.run_cache import SessionCache
 from persistent.driver.workbench import QuietWatch
-from persistent.session_window import SessionWindow, last_sessions
-from persistent.sinks.file import FileSink
-from persistent.sources.then import ThenSource
-from persistent.time_to_live import TimeToLive
-from persistent.views import difference
-from persistent.worker import map_split, merge_runs, publish_shard, shard_views
+from persistent.state import difference
+from persistent.state.time_to_live import TimeToLive
+from persistent.time.clock import wall_ms
+from persistent.time.session_window import SessionWindow, last_sessions
+from persistent.worker import map_split, merge_runs, publish_shard
+from persistent.worker import publish_shard as shard_views
 from tests.proof.emission import Emission
 
 

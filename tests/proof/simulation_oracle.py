@@ -14,14 +14,14 @@ from typing import Any
 
 from persistent import Pipeline
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
-from persistent.checkpoint.names import aside_name, plan_name
 from persistent.checkpoint.output_parts import LATE_SINK, SinkBatch
 from persistent.checkpoint.parts import Account
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.set_aside import aside_names
 from persistent.checkpoint.successor import check_follows
 from persistent.codec import decode_table
-from persistent.sinks.file import FileSink
+from persistent.connect.files.sink import FileSink
+from persistent.names import aside_name, plan_name
 from persistent.storage import MemoryStorage
 from tests.proof.emission import Emission
 from tests.proof.simulation_twin import Copies, Snapshot, Step

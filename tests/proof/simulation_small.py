@@ -9,7 +9,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from persistent.checkpoint import compaction, names
+from persistent import names
+from persistent.checkpoint import compaction
 from persistent.driver import open_job
 from persistent.testing.clock import ManualClock
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from persistent.driver import recover, step
-from persistent.driver.effects import EFFECTS, TAKING_OVER
+from persistent.driver.step import EFFECTS, TAKING_OVER
 from tests.proof import model, model_actors, model_moves
 from tests.proof.model_mutants import GUARDED, HOMES, LARGE, RULES, SOUND, WORLDS
 from tests.proof.model_search import Space, explore, replay

@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from persistent.messaging.topic.messages import Ask, HangUp, Sent, Spoken
+from persistent.messaging.topic.ordering import GONE, NOT_RECOVERED, NOT_RETAINED, OVER, TIMEOUT
+from persistent.messaging.topic.receiving import NOT_LATE, Dial, GiveUp, Receiving, Tell
+from persistent.messaging.topic.sending import ASKED_MAX, Sending
 from persistent.topic import JoinOptions, MessagesLost, Retain, SessionBegan, SessionEnded, TopicMessage, TopicPlace
-from persistent.topic.messages import Ask, HangUp, Sent, Spoken
-from persistent.topic.ordering import GONE, NOT_RECOVERED, NOT_RETAINED, OVER, TIMEOUT
-from persistent.topic.receiving import NOT_LATE, Dial, GiveUp, Receiving, Tell
-from persistent.topic.sending import ASKED_MAX, Sending
 from tests.proof.result import Result
 from tests.proof.topic_network import Connection, Process
 

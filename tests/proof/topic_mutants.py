@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+from persistent.messaging.topic.ordering import Asks, Ordering
+from persistent.messaging.topic.receiving import Receiving
+from persistent.messaging.topic.sending import Outbox, Retained, Sending
 from persistent.topic import MessagesLost, SessionBegan, SessionEnded, TopicMessage, TopicPlace
-from persistent.topic.ordering import Asks, Ordering
-from persistent.topic.receiving import Receiving
-from persistent.topic.sending import Outbox, Retained, Sending
 from tests.proof.topic import Sweep
 
 _SEEDS_MAX = 300

@@ -6,8 +6,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from persistent.topic.messages import HangUp, Sent, Spoken
-from persistent.topic.receiving import Receiving
+from persistent.messaging.topic.messages import HangUp, Sent, Spoken
+from persistent.messaging.topic.receiving import Receiving
 
 if TYPE_CHECKING:
     from tests.proof.topic import Receiver, Sender, World

@@ -16,7 +16,7 @@ from persistent import (
     Pipeline,
 )
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import plan_name
+from persistent.names import plan_name
 from persistent.operations import compact, rollback
 from persistent.reading import ClockReading, PartitionReading, clock_reading
 from persistent.storage import MemoryStorage

@@ -26,7 +26,7 @@ from persistent import (
 )
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import manifest_name
+from persistent.names import manifest_name
 from persistent.reading import Furthest, find_record, furthest
 from persistent.storage import MemoryStorage
 from tests.driver.shop import Visits

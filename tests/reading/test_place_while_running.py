@@ -26,11 +26,11 @@ from persistent import (
 )
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
-from persistent.cli import main
 from persistent.engines.embedded import Embedded
 from persistent.operations import compact, pin, restart, rollback
 from persistent.reading import diff, export, kept_places, place, state_table
 from persistent.storage import LocalStorage, MemoryStorage
+from persistent.tools.cli import main
 from persistent.verify import verify_source
 
 MINUTE = 60_000

@@ -21,7 +21,7 @@ import psycopg
 
 from monoids import Count
 from persistent import MemorySource, PersistentTask, Pipeline, PostgresSink, WindowState, tumbling
-from persistent.clients.postgres_session import Session
+from persistent.connect.postgres.session import Session
 from persistent.engines.embedded import Embedded
 from tests.few import share
 

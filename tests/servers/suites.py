@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from persistent import KafkaSink, KafkaSource, PostgresSink, RabbitStreamSink, RabbitStreamSource
-from persistent.clients.postgres_session import Session
-from persistent.sinks.kafka_place import KafkaPlace
-from persistent.sinks.rabbit_stream import StreamPlace
+from persistent.connect.kafka.place import KafkaPlace
+from persistent.connect.postgres.session import Session
+from persistent.connect.rabbitmq.stream_sink import StreamPlace
 from persistent.testing import SinkSuite, SourceSuite
 from persistent.testing.sink_driver import OnOperation
 from tests.servers.reading import json_values

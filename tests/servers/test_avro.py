@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from persistent import Avro, KafkaSource, Pipeline, SourceChanged, SourceError
-from persistent.clients import registry as clients
+from persistent.connect import registry as clients
 from persistent.storage import MemoryStorage
 from tests.certificates import certificates
 from tests.registry import RegistryServer, framed, registry_server

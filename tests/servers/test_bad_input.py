@@ -13,9 +13,9 @@ import pytest
 
 from monoids import Count, Sum
 from persistent import KafkaSink, KafkaSource, MemorySink, NonWindowState, Pipeline, WindowState, tumbling
+from persistent.connect.sink import Claim, OutputBatch
 from persistent.errors import PersistentError, SourceError, StorageError
 from persistent.operations import restart
-from persistent.sinks.protocol import Claim, OutputBatch
 from tests.servers.kafka import KafkaServer
 from tests.servers.test_kafka import ByPage, counted, job, rows, total, value
 

@@ -17,11 +17,11 @@ from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.reading import find_record, furthest
 from persistent.storage import MemoryStorage
-from tests.cli.visits import command
 from tests.reading.test_furthest import run_with_pin
 from tests.servers.kafka import KafkaServer
 from tests.servers.rabbit import RabbitServer
 from tests.servers.streams import LOGIN, Streams
+from tests.tools.cli.visits import command
 
 pytestmark = [pytest.mark.check, pytest.mark.timeout(600)]
 AT, POISONED = 500_000, 13

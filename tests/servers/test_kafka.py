@@ -18,13 +18,13 @@ from monoids import Count, Sum
 from persistent import KafkaSource, NonWindowState, PersistentTask, Pipeline, WindowState, tumbling
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.clients.kafka_client import KafkaClient
-from persistent.clients.kafka_settings import Connection
-from persistent.clients.kept_offsets import Kept
+from persistent.connect import offsets
+from persistent.connect.kafka.client import KafkaClient
+from persistent.connect.kafka.settings import Connection
+from persistent.connect.offsets import Kept
+from persistent.connect.source import Budget, SourceState
 from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError, UserCodeError
 from persistent.operations import restart
-from persistent.sources import offsets
-from persistent.sources.protocol import Budget, SourceState
 from persistent.storage import MemoryStorage
 from persistent.testing import Killed
 from persistent.verify import verify, verify_source

@@ -32,10 +32,10 @@ from persistent import (
     tumbling,
 )
 from persistent.checkpoint.log import Log
+from persistent.connect.sink import Claim, OutputBatch
 from persistent.engines.embedded import Embedded
 from persistent.errors import Fenced, InvalidPipeline, Refused, StorageError, UserCodeError
 from persistent.operations import rollback
-from persistent.sinks.protocol import Claim, OutputBatch
 from persistent.storage import LocalStorage, MemoryStorage
 from tests.faults import FaultyStorage, Killed, Operations
 from tests.servers.kafka import PASSWORD, KafkaServer
@@ -131,7 +131,7 @@ def test_a_driver_killed_anywhere_publishes_once(kafka: KafkaServer) -> None:
 
 DRIVER = """
     import sys, time
-    from persistent.sinks.kafka_place import KafkaPlace
+    from persistent.connect.kafka.place import KafkaPlace
     from persistent.storage import LocalStorage
     from tests.servers.suites import SteppedKafkaSink
     from tests.servers.test_kafka_sink import run
@@ -171,7 +171,7 @@ def table(values: Sequence[int]) -> pa.Table:
 
 
 def batch(number: int, before: int, values: Sequence[int] = ()) -> OutputBatch:
-    from persistent.checkpoint.names import Staged
+    from persistent.names import Staged
 
     staged = (Staged("one", len(values), 1),)
     return OutputBatch("j", number, before, 0, number, "file:///c", ("page",), staged, lambda one: table(values))

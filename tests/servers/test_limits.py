@@ -14,13 +14,7 @@ import pyarrow as pa
 import pytest
 
 from persistent import KafkaSink, Pipeline, PostgresSink, RabbitQueueSink, RabbitStreamSink, UserCodeError
-from tests.servers.postgres import PostgresServer
-from tests.servers.queues import fresh_queue, taken
-from tests.servers.reading import committed
-from tests.servers.shared import shared_kafka, shared_postgres, shared_rabbit
-from tests.servers.streams import LOGIN, Streams
-from tests.servers.suites import PostgresSuite
-from tests.sinks.limits import (
+from tests.connect.limits import (
     KEYS,
     RESULTS,
     Counted,
@@ -32,6 +26,12 @@ from tests.sinks.limits import (
     job,
     run,
 )
+from tests.servers.postgres import PostgresServer
+from tests.servers.queues import fresh_queue, taken
+from tests.servers.reading import committed
+from tests.servers.shared import shared_kafka, shared_postgres, shared_rabbit
+from tests.servers.streams import LOGIN, Streams
+from tests.servers.suites import PostgresSuite
 
 pytestmark = [pytest.mark.check, pytest.mark.timeout(240)]
 
@@ -74,7 +74,7 @@ def _stream() -> Place:
 TABLES = {"append": lambda: _postgres("append"), "upsert": lambda: _postgres("upsert")}
 BROKERS: dict[str, Callable[[], Place]] = {"kafka": _kafka, "rabbit": _rabbit, "stream": _stream}
 _TEXTS = ["text", "huge text", "moment", "several"]
-"""All rows of brokers are JSON lines, which tests/sinks/test_limits.py tries with every type."""
+"""All rows of brokers are JSON lines, which tests/connect/test_limits.py tries with every type."""
 PAIRS = [(TABLES[mode], kind) for mode in TABLES for kind in KEYS] + [
     (BROKERS[broker], kind) for broker in BROKERS for kind in _TEXTS
 ]

@@ -6,10 +6,10 @@ import uuid
 
 import pytest
 
+from persistent.connect.log.source import LogSource
+from persistent.connect.source import Budget, SourceState
 from persistent.errors import Fenced, RetentionGap
 from persistent.log import BEGINNING, SegmentedLog
-from persistent.sources.log import LogSource
-from persistent.sources.protocol import Budget, SourceState
 from tests.servers.hdfs import HdfsServer
 from tests.servers.s3 import S3Server
 

@@ -17,15 +17,15 @@ import pyarrow as pa
 import pytest
 
 from persistent import Fenced, InvalidPipeline, PostgresSink, StorageError
-from persistent.clients.postgres_session import Session
-from persistent.sinks.protocol import Claim, OutputBatch, Retreat
-from persistent.sinks.sql import quoted
+from persistent.connect.postgres.session import Session
+from persistent.connect.sink import Claim, OutputBatch, Retreat
+from persistent.connect.sql import quoted
+from tests.connect.places import outputs_of
+from tests.connect.rollbacks import roll_back_twice
 from tests.few import share
 from tests.servers.postgres import PASSWORD, PostgresServer
 from tests.servers.shared import shared_postgres
 from tests.servers.suites import PostgresSuite, stepped
-from tests.sinks.places import outputs_of
-from tests.sinks.rollbacks import roll_back_twice
 
 pytestmark = [pytest.mark.check, pytest.mark.timeout(240)]
 

@@ -14,8 +14,8 @@ import pytest
 from persistent import PostgresSink
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
+from persistent.connect.sink import OutputBatch
 from persistent.operations import rollback, savepoint
-from persistent.sinks.protocol import OutputBatch
 from persistent.testing.faults import FaultyStorage, Killed, Operations
 from tests.crash.worlds import InTurn
 from tests.servers.postgres import PostgresServer
@@ -23,8 +23,8 @@ from tests.servers.shared import shared_postgres
 from tests.servers.suites import PostgresSuite
 from tests.sessions import Row, Visits, straggling
 from tests.single import only
-from tests.test_session_window_in_tables import GROWN, OPTIONS, Shown, check_a_row_counts_again
-from tests.test_session_window_lateness import small_folds
+from tests.time.test_session_window_in_tables import GROWN, OPTIONS, Shown, check_a_row_counts_again
+from tests.time.test_session_window_lateness import small_folds
 
 pytestmark = [pytest.mark.check, pytest.mark.timeout(240)]
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from persistent import InvalidPipeline, PostgresSink, StorageError
-from persistent.sinks.protocol import Claim, OutputBatch, Retreat
+from persistent.connect.sink import Claim, OutputBatch, Retreat
+from tests.connect.places import outputs_of
 from tests.servers.postgres import PASSWORD, PostgresServer
 from tests.servers.suites import PostgresSuite
-from tests.sinks.places import outputs_of
 
 pytestmark = [pytest.mark.check, pytest.mark.timeout(120)]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from persistent.cli.load import load_pipeline
-from tests.cli.visits import command
+from persistent.tools.cli.load import load_pipeline
 from tests.servers.kafka import KafkaServer
+from tests.tools.cli.visits import command
 
 pytestmark = [pytest.mark.check, pytest.mark.timeout(600)]
 

@@ -37,12 +37,12 @@ from persistent import (
     UserCodeError,
 )
 from persistent.checkpoint.log import Log
-from persistent.clock import wall_ms
-from persistent.log import writer
+from persistent.connect.rabbitmq.pump import Pump
+from persistent.connect.source import Budget, SourceState
+from persistent.messaging.log import writer
 from persistent.operations import rollback, savepoint
-from persistent.sources.protocol import Budget, SourceState
-from persistent.sources.rabbit_pump import Pump
 from persistent.storage import open_storage
+from persistent.time.clock import wall_ms
 from persistent.verify import verify, verify_source
 from tests.servers.proxy import Proxy
 from tests.servers.queues import fresh_queue, ready, send, send_encoded, send_rows, wait_for

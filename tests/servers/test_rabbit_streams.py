@@ -17,11 +17,11 @@ from monoids import Sum
 from persistent import NonWindowState, PersistentTask, Pipeline, RabbitStreamSource
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.clients.stream_client import StreamClient
-from persistent.clients.stream_settings import stream_access
+from persistent.connect.rabbitmq.stream_client import StreamClient
+from persistent.connect.rabbitmq.stream_settings import stream_access
+from persistent.connect.source import Budget, SourceState
 from persistent.errors import RetentionGap, SourceChanged, SourceError, UserCodeError
 from persistent.operations import restart
-from persistent.sources.protocol import Budget, SourceState
 from persistent.storage import MemoryStorage
 from persistent.verify import verify, verify_source
 from tests.certificates import certificates

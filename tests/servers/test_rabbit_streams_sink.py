@@ -27,8 +27,8 @@ from persistent import (
     WindowState,
     tumbling,
 )
+from persistent.connect.rabbitmq.stream_sink import batch_of, row_id
 from persistent.operations import rollback
-from persistent.sinks.rabbit_stream import batch_of, row_id
 from persistent.sources import Budget, SourceState
 from persistent.storage import MemoryStorage
 from persistent.testing.sink_driver import SinkDriver

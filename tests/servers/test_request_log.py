@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from persistent.clients.postgres_session import Session
+from persistent.connect.postgres.session import Session
 from persistent.errors import Refused, StorageError
 from persistent.requests import PostgresRequestLog
 from persistent.requests.postgres import WorkSession

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from persistent import KafkaSink, KafkaSource, Pipeline, PostgresSink, SourceError, StorageError
+from persistent.connect.sink import Claim
 from persistent.errors import PersistentError
-from persistent.sinks.protocol import Claim
 from persistent.storage import MemoryStorage
 from tests.certificates import Certificates, certificates
 from tests.servers.kafka import KafkaServer

@@ -11,7 +11,7 @@ import pytest
 from persistent.errors import StorageError
 from persistent.storage import FsspecStorage, LocalStorage, Put, Storage, doctor, opening
 from persistent.storage.doctor import Diagnosis, Probe, probe
-from persistent.storage.generic import GenericRequests
+from persistent.storage.fsspec_storage import GenericRequests
 from tests.storage.noting import Noting, RefusesAll
 
 

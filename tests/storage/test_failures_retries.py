@@ -11,8 +11,8 @@ import pytest
 import tenacity
 
 from persistent.errors import Stopped, StorageError
-from persistent.stopping import StopRequest, heard
 from persistent.storage.failures import FAULTS, FaultKind, Patience, Retrying, StoreFailure, failure_of, without_secrets
+from persistent.time.stopping import StopRequest, heard
 
 
 class Time:

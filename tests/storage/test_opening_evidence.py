@@ -15,7 +15,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from persistent.codec import decode_document
 from persistent.errors import StorageError, UnsupportedStore
-from persistent.storage import FsspecStorage, generic, is_proved, opening
+from persistent.storage import FsspecStorage, fsspec_storage, is_proved, opening
 from persistent.storage.opening import check_evidence, leave_evidence, withdraw_evidence
 
 MIDNIGHT_MS = 1_700_006_400_000
@@ -109,14 +109,14 @@ def test_evidence_of_another_software_is_none(
 
 def test_a_folder_above_that_cannot_be_had_is_told(storage: FsspecStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user would be told to probe a store whose package is missing."""
-    connected = generic._connected
+    connected = fsspec_storage._connected
 
     def lacking(process: int, url: str) -> Any:
         if url != storage.url:
             raise UnsupportedStore("local:// needs another package")
         return connected(process, url)
 
-    monkeypatch.setattr(generic, "_connected", lacking)
+    monkeypatch.setattr(fsspec_storage, "_connected", lacking)
     with pytest.raises(UnsupportedStore, match=r"^local:// needs another package$"):
         check_evidence(storage)
 
@@ -158,7 +158,7 @@ def test_a_store_that_does_not_answer_is_told_soon(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Ailing, "asked", staticmethod(ask), raising=False)
     fsspec.register_implementation("ailing", Ailing, clobber=True)
-    monkeypatch.setattr(generic, "_connected", lambda process, url: (Ailing(skip_instance_cache=True), "/x"))
+    monkeypatch.setattr(fsspec_storage, "_connected", lambda process, url: (Ailing(skip_instance_cache=True), "/x"))
     monkeypatch.setattr(tenacity.nap, "sleep", lambda pause: None)
     monkeypatch.setattr(
         opening,

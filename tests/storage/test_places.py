@@ -9,9 +9,9 @@ import pytest
 
 from monoids import Count
 from persistent import FileSink, FileSource, MemorySource, NonWindowState, PersistentTask, Pipeline
+from persistent.connect.files.listing import Files, _connect
+from persistent.connect.files.walk import Listed
 from persistent.errors import InvalidPipeline, UnsupportedStore
-from persistent.sources.listing import Files, _connect
-from persistent.sources.walk import Listed
 from persistent.storage import LocalStorage, open_storage
 from persistent.storage.places import local_path
 

@@ -10,8 +10,8 @@ import pytest
 
 from monoids import Count
 from persistent import MemorySource, NonWindowState, PersistentTask, Pipeline
-from persistent.clock import monotonic_s, wall_ms
 from persistent.testing import ManualClock
+from persistent.time.clock import monotonic_s, wall_ms
 
 
 def test_time_stands_still_until_it_is_told_to_go_on() -> None:

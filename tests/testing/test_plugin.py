@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TESTS = """
-from persistent.clock import wall_ms
+from persistent.time.clock import wall_ms
 from persistent.storage import open_storage
 from persistent.testing.simulating import SEEDS
 

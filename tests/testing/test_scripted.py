@@ -10,7 +10,7 @@ import pytest
 
 from monoids import Count
 from persistent import InvalidPipeline, MemorySink, Pipeline, WindowState, tumbling
-from persistent.sources.protocol import Budget, Source, SourceState
+from persistent.connect.source import Budget, Source, SourceState
 from persistent.testing import CRASH, IDLE, Killed, ScriptedSource
 from tests.testing.scripts import Visits, counted, rows, run
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from persistent import FileSink, InvalidPipeline, MemorySink, MemorySource, PersistentTask, Pipeline
-from persistent.sources.protocol import Records, Split
+from persistent.connect.source import Records, Split
 from persistent.testing import FAULTS, SimulationFailed, simulate
 from persistent.testing.simulating import SEEDS
 from tests.testing.planted import Random, StateOnSelf, Visits, VisitsByMinute, WallClock

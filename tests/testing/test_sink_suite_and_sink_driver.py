@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from persistent import MemorySink
-from persistent.promises import Promise
-from persistent.sinks.marks import SinkMark
-from persistent.sinks.protocol import Claim, OutputBatch, Retreat
+from persistent.connect.marked import SinkMark
+from persistent.connect.promises import Promise
+from persistent.connect.sink import Claim, OutputBatch, Retreat
 from persistent.storage import LocalStorage, Storage
 from persistent.testing import SinkSuite
 from persistent.testing.sink_driver import OnOperation
-from tests.sinks.ledger import Ledger, LedgerSink
-from tests.sinks.places import FileSuite, LedgerSuite, MemorySuite, SqliteSuite
+from tests.connect.ledger import Ledger, LedgerSink
+from tests.connect.places import FileSuite, LedgerSuite, MemorySuite, SqliteSuite
 
 
 class TestJsonLines(FileSuite):

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from persistent import FileSource, MemorySource
-from persistent.sources.protocol import Budget, Records, Source, SourcePlan, SourceState, Split
+from persistent.connect.source import Budget, Records, Source, SourcePlan, SourceState, Split
 from persistent.testing import SourceSuite
 from tests.topics import Topic, TopicSource
 

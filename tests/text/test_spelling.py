@@ -21,7 +21,7 @@ from persistent import (
     PersistentTask,
     Pipeline,
 )
-from persistent.cli.load import load_pipeline
+from persistent.tools.cli.load import load_pipeline
 
 ROWS = [{"ts": 1, "id": "a"}]
 

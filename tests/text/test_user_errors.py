@@ -23,8 +23,8 @@ from persistent import (
     Pipeline,
     UserCodeError,
 )
-from persistent import delta as single
-from persistent.processing import Deltas
+from persistent.task import delta as single
+from persistent.task.processing import Deltas
 from persistent.text.user_errors import error_text, line_of, message_text, users_line
 
 ROWS = [{"ts": 1, "page": "a", "n": 1, "tags": ["x"]}]

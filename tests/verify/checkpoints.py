@@ -20,7 +20,7 @@ from persistent import (
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import manifest_name
+from persistent.names import manifest_name
 from persistent.storage import LocalStorage
 from persistent.verify import Verification, verify
 from tests.checkpoint.samples import with_one

@@ -18,12 +18,12 @@ from persistent import (
 )
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import manifest_name
 from persistent.checkpoint.running import put_mark
-from persistent.checkpoint.subfolder import savepoint_folder
 from persistent.engines.embedded import Embedded
+from persistent.names import manifest_name
 from persistent.operations import compact, pin, rollback, savepoint
 from persistent.storage import LocalStorage, MemoryStorage
+from persistent.storage.subfolder import savepoint_folder
 from persistent.verify import verify, verify_source
 from tests.verify.checkpoints import Visits, faults, look, pipeline, rows
 

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import manifest_name
+from persistent.names import manifest_name
 from persistent.operations import pin, rollback
 from persistent.storage import LocalStorage
 from persistent.verify import Verification, verify

@@ -30,9 +30,9 @@ from persistent import (
 )
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
+from persistent.connect.sink import AnySink
 from persistent.engines.embedded import Embedded
 from persistent.operations import compact, pin, rollback, savepoint
-from persistent.sinks.protocol import AnySink
 from persistent.storage import MemoryStorage, Storage, open_storage
 from persistent.verify import Finding, verify_sinks
 from tests.faults import DEATHS, FaultyStorage, Killed, Operations

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from monoids import Count, Max, Sum, record
 from persistent import MemorySink, NonWindowState, PersistentTask, Refused, WindowState, sliding, tumbling
-from persistent.state_rows import OPEN_PANE
+from persistent.state.rows import OPEN_PANE
 from persistent.verify import verify
 from tests.lives import Run
-from tests.worker.test_correct_lives import correct, newest, row
+from tests.worker.test_correct_states_correct_lives import correct, newest, row
 
 
 class Several(PersistentTask):

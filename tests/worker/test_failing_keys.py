@@ -11,10 +11,10 @@ import pytest
 
 from monoids import Sum
 from persistent import UserCodeError
-from persistent.checkpoint.names import Attempt
 from persistent.codec import decode_table
+from persistent.names import Attempt
 from persistent.storage import MemoryStorage
-from persistent.window import Window, sliding
+from persistent.time.window import Window, sliding
 from persistent.worker.failing_keys import (
     FailingKey,
     no_result,

@@ -21,12 +21,12 @@ from persistent import (
     assigned,
     calendar,
 )
-from persistent.checkpoint.names import Attempt
-from persistent.sources.protocol import DeadRecord, Records, Split
-from persistent.sources.timestamps import TimeLimit
+from persistent.connect.formats.timestamps import TimeLimit
+from persistent.connect.source import DeadRecord, Records, Split
+from persistent.names import Attempt
+from persistent.state.time_to_live import TimeToLive
 from persistent.storage import MemoryStorage
-from persistent.time_to_live import TimeToLive
-from persistent.window import sliding, tumbling
+from persistent.time.window import sliding, tumbling
 from persistent.worker.duplicates import Fate
 from persistent.worker.job import MapSplit
 from persistent.worker.judge_records import Clocks, SplitTally, judge

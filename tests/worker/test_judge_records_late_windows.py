@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persistent.window import sliding, tumbling
+from persistent.time.window import sliding, tumbling
 from persistent.worker.judge_records import added, windows_missed
 from tests.late import Run, disordered, run_of
 

@@ -32,10 +32,10 @@ from persistent import (
     sliding,
     tumbling,
 )
-from persistent.checkpoint.names import Attempt
 from persistent.codec import decode_table
-from persistent.sources.protocol import Budget, SourceState
-from persistent.sources.timestamps import TimeLimit
+from persistent.connect.formats.timestamps import TimeLimit
+from persistent.connect.source import Budget, SourceState
+from persistent.names import Attempt
 from persistent.storage import MemoryStorage
 from persistent.testing import ManualClock
 from persistent.worker.job import MapSplit, SplitOfNode

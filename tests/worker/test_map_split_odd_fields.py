@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from persistent import UserCodeError
-from tests.sources.test_csv_lines_advice import GOOD, TYPES, read
+from tests.connect.formats.test_csv_lines_advice import GOOD, TYPES, read
 from tests.visits import Visits, says, visits_of
 
 

@@ -12,9 +12,9 @@ from persistent import (
     Pipeline,
 )
 from persistent.checkpoint.compaction import Merge, choose_all
-from persistent.checkpoint.names import Attempt
 from persistent.codec import Run
 from persistent.driver.results import runs_after
+from persistent.names import Attempt
 from persistent.operations import compact
 from persistent.verify import verify
 from persistent.worker.job import Folded, FoldRuns

@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 
 from monoids.containers.sessions import Sessions
 from persistent import session
-from persistent.agenda import agenda_of_table
 from persistent.checkpoint import compaction
 from persistent.checkpoint.compaction import Merge, replaced
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.runs import read_table
 from persistent.codec import KEY_GROUPS, Run
-from persistent.driver.agenda_cache import SessionCache
+from persistent.driver.run_cache import SessionCache
+from persistent.names import Attempt
 from persistent.operations import compact, rollback
-from persistent.session_window import SessionWindow, each_session, group_sessions
+from persistent.state.rows import agenda_of_table
+from persistent.time.session_window import SessionWindow, each_session, group_sessions
 from persistent.verify import verify
 from persistent.worker.job import Folded, FoldRuns, Node
 from persistent.worker.merge_runs import compact_runs, fold_runs, write_run

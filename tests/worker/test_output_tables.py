@@ -17,7 +17,7 @@ from persistent import (
     sliding,
     tumbling,
 )
-from persistent.sinks.protocol import NUMBERED
+from persistent.connect.sink import NUMBERED
 from persistent.verify import verify
 from persistent.worker.output_tables import END, RETRACTED, REVISION, START, TIMESTAMP, newest_rows
 from tests.totals import HIGH, LOW, One, pipeline, published, rows, run

@@ -82,7 +82,7 @@ def test_the_value_of_the_best_in_every_group(monoid: Any, best: Any) -> None:
 
 def test_message_order_and_batch_order_are_one() -> None:
     """A job written message by message and its batch form must choose the same message."""
-    from persistent.message import Batch
+    from persistent.task.message import Batch
 
     table = pa.record_batch({"page": ["b", "c", "a"]})
     batch = Batch(table, np.array([7, 5, 5]), "p1", 3, np.array([0, 9, 8]))

@@ -15,8 +15,7 @@ import pytest
 from monoids import Theta
 from monoids.column import Columns
 from monoids.monoid import check
-from monoids.sketches.theta import ThetaSample
-from monoids.sketches.theta_bytes import THETA_MAX
+from monoids.sketches.theta import THETA_MAX, ThetaSample
 from tests.monoids.sketches.thetas import sketch_of, theirs
 
 TRIALS = 1_000

@@ -1,1 +1,0 @@
-"""What sources, sinks and logs share of the clients of servers and databases: retries, settings and error texts."""

@@ -1,0 +1,1 @@
+"""A segmented log as a source and as a sink."""

@@ -1,0 +1,113 @@
+"""A mark in a sink records the last published batch and its job. This module decides every move of a mark.
+
+The sink reads the mark, asks here, and moves it from that value in the transaction that writes the rows. If another
+writer has moved it meanwhile, the sink reads and asks again. A mark never decreases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from persistent.connect.sink import Claim, OutputBatch, Retreat
+from persistent.errors import Fenced, SinkMismatch
+from persistent.text.figures import shell_word
+
+
+@dataclass(frozen=True)
+class SinkMark:
+    """The last published batch of ``job`` has this ``number``; 0: none yet."""
+
+    job: str
+    number: int
+
+
+def claimed(mark: SinkMark | None, claim: Claim, place: str) -> SinkMark:
+    """The mark after the claim: the present one, unless this job is the first, or takes over the place of another.
+
+    SinkMismatch if the place belongs to another job, or lacks batches of this one.
+    """
+    if mark is None or mark.job == claim.job:
+        number = 0 if mark is None else mark.number
+        if number < claim.shown or (mark is None and claim.began):
+            raise _missing(number, claim.shown, claim.url, place)
+        return mark or SinkMark(claim.job, 0)
+    if mark.job in claim.heir_of and claim.began:
+        raise _missing(mark.number, max(claim.shown, claim.inherited + 1), claim.url, place)
+    if mark.job in claim.heir_of and mark.number == claim.inherited:
+        return SinkMark(claim.job, mark.number)
+    if mark.job in claim.heir_of:
+        raise SinkMismatch(
+            f"{place}: the job that this one starts from is at batch {mark.number} there, but the savepoint at "
+            f"{claim.inherited}. {_other_branch(mark, claim)}"
+        )
+    raise _of_another(mark, claim.job, place)
+
+
+def is_published(mark: SinkMark | None, batch: OutputBatch, place: str) -> bool:
+    """Whether the batch is published. If not, the mark is at ``batch.before``, and the sink moves it to
+    ``batch.number``. Fenced if the mark has passed the batch; SinkMismatch if earlier batches are missing, or the place
+    belongs to another job."""
+    number = _number(mark, batch.job, place)
+    if number in (batch.before, batch.number):
+        return number == batch.number
+    if number > batch.before:
+        raise _passed(number, batch.number, batch.url, place)
+    raise _missing(number, batch.before, batch.url, place)
+
+
+def is_settled(mark: SinkMark | None, batch: OutputBatch, place: str) -> bool:
+    """Like ``is_published``, for a batch that a rollback publishes first. A mark beyond it is no error here, but
+    proves that the batch was published before those that the rollback takes back, which may have left no other proof.
+    SinkMismatch as for ``is_published``."""
+    return _number(mark, batch.job, place) >= batch.number or is_published(mark, batch, place)
+
+
+def has_retreated(mark: SinkMark | None, retreat: Retreat, place: str) -> bool:
+    """Whether the rollback is done: the mark is at ``retreat.number``. If not, the sink moves it there from its present
+    value. Fenced if the mark has passed that number; SinkMismatch if the place belongs to another job."""
+    number = _number(mark, retreat.job, place)
+    if number > retreat.number:
+        raise _passed(number, retreat.number, retreat.url, place)
+    return number == retreat.number
+
+
+def _number(mark: SinkMark | None, job: str, place: str) -> int:
+    if mark is not None and mark.job != job:
+        raise _of_another(mark, job, place)
+    return 0 if mark is None else mark.number
+
+
+def _of_another(mark: SinkMark, job: str, place: str) -> SinkMismatch:
+    return SinkMismatch(
+        f"{place} holds the results of job {mark.job}, but this checkpoint is of job {job}. Two jobs write here: give "
+        "each its own table. If this is the same pipeline with a new checkpoint, choose another table, or start the "
+        "checkpoint from a savepoint of the old one (start_from=)"
+    )
+
+
+def _other_branch(mark: SinkMark, claim: Claim) -> str:
+    if mark.number > claim.inherited:
+        return "It has continued: start from a newer savepoint in a new checkpoint, or give this job a table of its own"
+    return "It has not published all its committed batches: run it once more, then this one"
+
+
+def _missing(number: int, before: int, url: str, place: str) -> SinkMismatch:
+    if number == 0:
+        what = f"of the outputs of this job, up to batch {before}" if before else "of this job, which began there"
+        return SinkMismatch(
+            f"{place} has nothing {what}: its results would lie in two places. Give the sink the place it had; or "
+            f"start a new checkpoint from this one (start_from={url!r})"
+        )
+    return SinkMismatch(
+        f"{place} is at batch {number}, and the next comes after batch {before}: those between are missing, as in an "
+        f"older copy. Restore it; or go back to a checkpoint at or below {number}: 'persistent rollback "
+        f"{shell_word(url)} ID --outputs=retract'"
+    )
+
+
+def _passed(number: int, ours: int, url: str, place: str) -> Fenced:
+    return Fenced(
+        f"{place} is at batch {number}, beyond our {ours}: another driver has taken over {url}, or a rollback. This "
+        "one publishes nothing more. If no other driver runs, a copy of the checkpoint writes here: give it a place of "
+        "its own"
+    )

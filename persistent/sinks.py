@@ -1,0 +1,56 @@
+"""Sinks publish the outputs that a checkpoint names, once. ``persistent.connect`` has a folder for each system."""
+
+from typing import TYPE_CHECKING
+
+from persistent.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from persistent.connect.files.sink import FileSink
+    from persistent.connect.function import FunctionSink
+    from persistent.connect.kafka.sink import KafkaSink
+    from persistent.connect.log.sink import LogSink
+    from persistent.connect.memory import MemorySink
+    from persistent.connect.postgres.sink import PostgresSink
+    from persistent.connect.promises import Promise
+    from persistent.connect.rabbitmq.queue_sink import RabbitQueueSink
+    from persistent.connect.rabbitmq.stream_sink import RabbitStreamSink
+    from persistent.connect.sink import BatchSink, Claim, OutputBatch, Retreat, Sink
+    from persistent.connect.sqlite.sink import SqliteSink
+    from persistent.names import Staged
+else:
+    __getattr__, __dir__ = on_demand(
+        __name__,
+        {
+            "persistent.names": "Staged",
+            "persistent.connect.promises": "Promise",
+            "persistent.connect.files.sink": "FileSink",
+            "persistent.connect.function": "FunctionSink",
+            "persistent.connect.kafka.sink": "KafkaSink",
+            "persistent.connect.log.sink": "LogSink",
+            "persistent.connect.memory": "MemorySink",
+            "persistent.connect.postgres.sink": "PostgresSink",
+            "persistent.connect.sink": "BatchSink Claim OutputBatch Retreat Sink",
+            "persistent.connect.rabbitmq.queue_sink": "RabbitQueueSink",
+            "persistent.connect.rabbitmq.stream_sink": "RabbitStreamSink",
+            "persistent.connect.sqlite.sink": "SqliteSink",
+        },
+    )
+
+__all__ = [
+    "BatchSink",
+    "Claim",
+    "FileSink",
+    "FunctionSink",
+    "KafkaSink",
+    "LogSink",
+    "MemorySink",
+    "OutputBatch",
+    "PostgresSink",
+    "Promise",
+    "RabbitQueueSink",
+    "RabbitStreamSink",
+    "Retreat",
+    "Sink",
+    "SqliteSink",
+    "Staged",
+]

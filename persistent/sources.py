@@ -1,0 +1,71 @@
+"""Sources provide the records that a job reads. ``persistent.connect`` has a folder for each system."""
+
+from typing import TYPE_CHECKING
+
+from persistent.connect.then import then
+from persistent.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from persistent.connect.files.source import FileSource
+    from persistent.connect.formats.avro import Avro
+    from persistent.connect.kafka.source import KafkaSource
+    from persistent.connect.log.source import LogSource
+    from persistent.connect.memory import MemorySource
+    from persistent.connect.rabbitmq.link import QueueEvent
+    from persistent.connect.rabbitmq.queue_source import RabbitQueueSource
+    from persistent.connect.rabbitmq.stream_source import RabbitStreamSource
+    from persistent.connect.source import (
+        NO_TIMESTAMP,
+        Budget,
+        DeadRecord,
+        Position,
+        Positions,
+        Records,
+        Source,
+        SourcePlan,
+        SourceState,
+        Span,
+        Split,
+    )
+    from persistent.connect.topic.source import TopicSource
+else:
+    __getattr__, __dir__ = on_demand(
+        __name__,
+        {
+            "persistent.connect.formats.avro": "Avro",
+            "persistent.connect.files.source": "FileSource",
+            "persistent.connect.kafka.source": "KafkaSource",
+            "persistent.connect.log.source": "LogSource",
+            "persistent.connect.memory": "MemorySource",
+            "persistent.connect.source": "NO_TIMESTAMP Budget DeadRecord Position Positions Records Source "
+            "SourcePlan SourceState Span Split",
+            "persistent.connect.rabbitmq.queue_source": "RabbitQueueSource",
+            "persistent.connect.rabbitmq.link": "QueueEvent",
+            "persistent.connect.rabbitmq.stream_source": "RabbitStreamSource",
+            "persistent.connect.topic.source": "TopicSource",
+        },
+    )
+
+__all__ = [
+    "NO_TIMESTAMP",
+    "Avro",
+    "Budget",
+    "DeadRecord",
+    "FileSource",
+    "KafkaSource",
+    "LogSource",
+    "MemorySource",
+    "Position",
+    "Positions",
+    "QueueEvent",
+    "RabbitQueueSource",
+    "RabbitStreamSource",
+    "Records",
+    "Source",
+    "SourcePlan",
+    "SourceState",
+    "Span",
+    "Split",
+    "TopicSource",
+    "then",
+]
