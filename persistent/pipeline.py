@@ -17,7 +17,7 @@ from persistent.checkpoint.set_aside import read_aside
 from persistent.checkpoint.successor import Entry
 from persistent.codec import canonical_json
 from persistent.connect.promises import Guarantee
-from persistent.connect.sink import AnySink
+from persistent.connect.sink import Sink
 from persistent.connect.source import Source
 from persistent.driver.commit import first_manifest
 from persistent.driver.correction import Asked, correct
@@ -107,8 +107,8 @@ class Pipeline:
         source: Source | Mapping[str, Source],
         task: PersistentTask,
         checkpoint: str | Storage,
-        sink: AnySink | Mapping[str, AnySink] | None = None,
-        late_sink: AnySink | None = None,
+        sink: Sink | Mapping[str, Sink] | None = None,
+        late_sink: Sink | None = None,
         discard_closed: bool = False,
         step_rows: int | None = None,
         on_error: str = "stop",
@@ -181,14 +181,14 @@ class Pipeline:
         return source
 
     @property
-    def sink(self) -> AnySink | None:
+    def sink(self) -> Sink | None:
         """The only sink, or None. InvalidPipeline if the pipeline has several: ``sinks`` has them by name."""
         if len(self.sinks) > 1:
             raise InvalidPipeline(f"this pipeline has the sinks {', '.join(self.sinks)}: use pipeline.sinks")
         return [*self.sinks.values(), None][0]
 
     @property
-    def all_sinks(self) -> dict[str, AnySink]:
+    def all_sinks(self) -> dict[str, Sink]:
         """The sinks of results by name, and that of late records."""
         return self.job().all_sinks
 
@@ -212,8 +212,7 @@ class Pipeline:
 
     def warnings(self) -> tuple[str, ...]:
         """Likely mistakes that the sources found in their files or queues."""
-        methods = (getattr(source, "warnings", None) for source in self.sources.values())
-        return tuple(warning for warnings in methods if warnings is not None for warning in warnings())
+        return tuple(warning for source in self.sources.values() for warning in source.warnings())
 
     @spelled
     def run(
@@ -275,8 +274,7 @@ class Pipeline:
         finally:
             if chosen is not engine:
                 chosen.stop()
-            for part in (*self.sources.values(), *self.all_sinks.values()):
-                getattr(part, "close", lambda: None)()
+            self._close()
 
     @spelled
     def correct(
@@ -306,8 +304,7 @@ class Pipeline:
         finally:
             if chosen is not engine:
                 chosen.stop()
-            for part in (*self.sources.values(), *self.all_sinks.values()):
-                getattr(part, "close", lambda: None)()
+            self._close()
 
     def state(
         self, spark: Any = None, *, name: str | None = None, at: int | None = None, as_of: Instant | None = None
@@ -347,7 +344,13 @@ class Pipeline:
             *parts, letters, self.discard_closed, self.dedupe, self.late_sink, takes=self._takes, named=self._named
         )
 
-    def _parts(self) -> tuple[Mapping[str, Source], Mapping[str, AnySink], Storage]:
+    def _close(self) -> None:
+        for source in self.sources.values():
+            source.close()
+        for sink in self.all_sinks.values():
+            sink.close()
+
+    def _parts(self) -> tuple[Mapping[str, Source], Mapping[str, Sink], Storage]:
         return self.sources, self.sinks, self.storage
 
     def _state_table(self, node: Node, at: int | None) -> pa.Table:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from persistent.connect.promises import Promise
     from persistent.connect.rabbitmq.queue_sink import RabbitQueueSink
     from persistent.connect.rabbitmq.stream_sink import RabbitStreamSink
-    from persistent.connect.sink import BatchSink, Claim, OutputBatch, Retreat, Sink
+    from persistent.connect.sink import BatchSink, Claim, OutputBatch, Retreat, Sink, StagingSink
     from persistent.connect.sqlite.sink import SqliteSink
     from persistent.names import Staged
 else:
@@ -29,7 +29,7 @@ else:
             "persistent.connect.log.sink": "LogSink",
             "persistent.connect.memory": "MemorySink",
             "persistent.connect.postgres.sink": "PostgresSink",
-            "persistent.connect.sink": "BatchSink Claim OutputBatch Retreat Sink",
+            "persistent.connect.sink": "BatchSink Claim OutputBatch Retreat Sink StagingSink",
             "persistent.connect.rabbitmq.queue_sink": "RabbitQueueSink",
             "persistent.connect.rabbitmq.stream_sink": "RabbitStreamSink",
             "persistent.connect.sqlite.sink": "SqliteSink",
@@ -53,4 +53,5 @@ __all__ = [
     "Sink",
     "SqliteSink",
     "Staged",
+    "StagingSink",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from persistent.connect.offsets import Kept, OffsetPlans
-from persistent.connect.source import Budget, Positions, Records, SourcePlan, SourceState, Split
+from persistent.connect.source import Budget, Positions, Records, Source, SourcePlan, SourceState, Split
 from persistent.errors import RetentionGap
 
 _SCHEMA = pa.schema([("ts", pa.int64()), ("page", pa.string())])
@@ -35,8 +35,11 @@ class Topic:
         }
 
 
-class TopicSource:
+class TopicSource(Source):
     """Reads a topic in this process."""
+
+    finds_times = True
+    forgets = True
 
     kind = "TopicSource"
     codec = "offset/1"

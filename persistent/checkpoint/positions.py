@@ -8,7 +8,7 @@ with its version. To add one: a class here, its name in ``Codec`` with the forma
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args
 
 from persistent.connect.source import Position, Source
 from persistent.errors import InvalidPipeline
@@ -81,7 +81,7 @@ CODECS: Mapping[str, PositionCodec] = {codec.name: codec for codec in (ORDINAL_O
 
 def codec_of(source: Source) -> PositionCodec:
     """The codec of the positions of a source. InvalidPipeline if it names an unknown one."""
-    name: Any = getattr(source, "codec", ORDINAL_OFFSET.name)
+    name = source.codec
     if name not in CODECS:
         raise InvalidPipeline(f"{source!r} has positions of the codec {name!r}; choose one of {', '.join(CODECS)}")
     return CODECS[name]

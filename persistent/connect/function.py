@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from persistent.connect.promises import AT_LEAST_ONCE, Promise
-from persistent.connect.sink import Claim, OutputBatch
+from persistent.connect.sink import BatchSink, Claim, OutputBatch
 from persistent.errors import InvalidPipeline, UserCodeError
 from persistent.text.spelling import spelled
 
@@ -25,7 +25,7 @@ def _takes_two(function: Callable[..., Any]) -> bool:
     return True
 
 
-class FunctionSink:
+class FunctionSink(BatchSink):
     """Calls ``function(table, id)`` for each checkpoint with outputs. ``table``: all of them. ``id``: a number that
     grows with each call, and is the same when outputs are delivered again, as after a crash. A function that stores the
     id together with its effect has each output once. An exception stops the run at its last checkpoint.

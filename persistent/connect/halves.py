@@ -33,7 +33,7 @@ class Half:
 
     @property
     def is_offset(self) -> bool:
-        return bool(getattr(self.source, "codec", PAIR) == OFFSET)
+        return self.source.codec == OFFSET
 
     def owns(self, partition: str) -> bool:
         return partition.startswith(f"{self.name}/")

@@ -21,6 +21,7 @@ from persistent.connect.formats.conversion import converted
 from persistent.connect.formats.schemas import convertible, from_json, misfit, plain, settled, to_json, widens
 from persistent.connect.formats.timestamps import milliseconds, require_readable, why_none
 from persistent.connect.promises import EXACTLY_ONCE, Promise
+from persistent.connect.sink import StagingSink
 from persistent.connect.source import (
     NO_TIMESTAMP,
     Budget,
@@ -29,6 +30,7 @@ from persistent.connect.source import (
     Positions,
     Reached,
     Records,
+    Source,
     SourcePlan,
     SourceState,
     Span,
@@ -46,7 +48,7 @@ _NONE = type(None)
 _NUMBERS = frozenset({int, float, np.int64, np.float64})
 
 
-class MemorySource:
+class MemorySource(Source):
     """The rows of a list of mappings, or of an Arrow table; row n is at position (0, n).
 
     The next plan sees rows appended to the list; rows already read must not change. An integer timestamp counts
@@ -59,6 +61,8 @@ class MemorySource:
     >>> [records.timestamps.tolist() for records in source.read(plan.splits[0], plan.recorded)]
     [[5, 7]]
     """
+
+    finds_times = True
 
     kind: str = "MemorySource"
 
@@ -78,7 +82,7 @@ class MemorySource:
         options.require_unit(timestamp_unit)
         options.require_type("ordered", ordered, bool, "True")
         self.rows = rows
-        self.timestamp = timestamp
+        self.timestamp: str = timestamp
         self.timestamp_unit = timestamp_unit
         self.ordered = ordered
         self.max_out_of_orderness: int = option_ms(max_out_of_orderness, "max_out_of_orderness")
@@ -289,7 +293,7 @@ def _reason(row: Any, error: Exception) -> str:
     return f"a value does not fit its column: {error}"
 
 
-class MemorySink:
+class MemorySink(StagingSink):
     """Publishes into ``table``. Works on the embedded engine only.
 
     >>> sink = MemorySink()
@@ -297,6 +301,8 @@ class MemorySink:
     >>> sink.rows()
     [{'page': 'a', 'visits': 2}]
     """
+
+    abilities = frozenset({"newest", "retract", "staged"})
 
     shared = False
 

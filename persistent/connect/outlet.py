@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from persistent.codec import decode_table, encode_table
-from persistent.connect.sink import ABILITIES, AnySink, BatchSink, Claim, OutputBatch, Retreat, Sink
+from persistent.connect.sink import ABILITIES, BatchSink, Claim, OutputBatch, Retreat, Sink, StagingSink
 from persistent.errors import InvalidPipeline, StagedMissing
 from persistent.names import Attempt, Staged, published_stem, staged_name
 from persistent.storage import Storage
@@ -45,23 +45,35 @@ class Outlet(Protocol):
     def newest(self, job: str, revision_base: int) -> int | None:
         """The highest id under which something is published; None if unknown."""
 
-    def ask(self, ability: str, *words: Any) -> Any:
-        """Call an optional method of a sink with a place of its own; None if it is absent."""
+    def mark(self, first: int, stop: int) -> None:
+        """Mark what a rollback takes back from a sink that stages: from then on it does not count."""
+
+    def take_back(self, first: int, stop: int) -> None:
+        """Take back from a sink that stages."""
+
+    def tidy(self) -> None:
+        """Delete what was published after it had been taken back."""
+
+    def damaged(self, staged: Sequence[Staged]) -> str | None:
+        """The place of a staged file with other bytes than were staged; None if there is none."""
 
 
-def outlet(sink: AnySink, storage: Storage) -> Outlet:
+def outlet(sink: Sink, storage: Storage) -> Outlet:
     """The outlet of a sink. ``storage``: of the checkpoint."""
-    return _OfBatches(sink, storage) if isinstance(sink, BatchSink) else _OfFiles(sink)
+    if isinstance(sink, BatchSink):
+        return _OfBatches(sink, storage)
+    assert isinstance(sink, StagingSink), sink
+    return _OfFiles(sink)
 
 
-def abilities(sink: AnySink) -> tuple[str, ...]:
-    """The optional methods that a sink has.
+def abilities(sink: Sink) -> tuple[str, ...]:
+    """The abilities of a sink that a checkpoint records.
 
     >>> from persistent.connect.memory import MemorySink
     >>> abilities(MemorySink())
     ('newest', 'retract', 'staged')
     """
-    return tuple(ability for ability in ABILITIES if hasattr(sink, ability))
+    return tuple(ability for ability in ABILITIES if ability in sink.abilities)
 
 
 def stage_accepted(
@@ -110,14 +122,14 @@ def _check_columns(place: _OfFiles | _OfBatches, claim: Claim) -> None:
 class _OfFiles:
     """A sink that stages at its own place. It knows checkpoints by their ids, not the order of batches."""
 
-    sink: Sink
+    sink: StagingSink
 
     def claim(self, claim: Claim) -> None:
         _check_columns(self, claim)
         self.sink.claim(claim.job)
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
-        self.ask("check", outputs, key)
+        self.sink.check(outputs, key)
 
     def stage(self, outputs: pa.Table, staging_id: int, attempt: str, key: tuple[str, ...]) -> Staged:
         self.check(outputs, key)
@@ -135,15 +147,22 @@ class _OfFiles:
         self.sink.sweep(live, epoch, id)
 
     def staged(self, job: str) -> list[str]:
-        return list(self.ask("staged", job) or ())
+        return list(self.sink.staged(job))
 
     def newest(self, job: str, revision_base: int) -> int | None:
-        newest: int | None = self.ask("newest")
-        return newest
+        return self.sink.newest()
 
-    def ask(self, ability: str, *words: Any) -> Any:
-        method: Callable[..., Any] | None = getattr(self.sink, ability, None)
-        return None if method is None else method(*words)
+    def mark(self, first: int, stop: int) -> None:
+        self.sink.mark(first, stop)
+
+    def take_back(self, first: int, stop: int) -> None:
+        self.sink.retract(first, stop)
+
+    def tidy(self) -> None:
+        self.sink.tidy()
+
+    def damaged(self, staged: Sequence[Staged]) -> str | None:
+        return self.sink.damaged(staged)
 
 
 @dataclass(frozen=True)
@@ -159,9 +178,7 @@ class _OfBatches:
         self.sink.claim(claim)
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
-        check: Callable[[pa.Table, tuple[str, ...]], None] | None = getattr(self.sink, "check", None)
-        if check is not None:
-            check(outputs, key)
+        self.sink.check(outputs, key)
 
     def stage(self, outputs: pa.Table, staging_id: int, attempt: str, key: tuple[str, ...]) -> Staged:
         published_stem(staging_id, attempt)
@@ -184,16 +201,16 @@ class _OfBatches:
         return decode_table(data, staged.sha256, place)
 
     def publish(self, batches: Sequence[OutputBatch], retreat: Retreat | None) -> None:
-        retract: Callable[[Retreat], None] | None = getattr(self.sink, "retract", None)
-        others = (getattr(self.sink, name, None) for name in ("undo", "resume"))
-        go_back: Callable[[Retreat], None] | None = retract or next(
-            (method for method in others if method is not None), None
-        )
-        if retreat is not None and go_back is not None:
-            go_back(retreat)
-        else:
+        abilities = self.sink.abilities
+        if retreat is None or not abilities & {"retract", "undo", "resume"}:
             for batch in batches:
                 self.sink.deliver(batch)
+        elif "retract" in abilities:
+            self.sink.retract(retreat)
+        elif "undo" in abilities:
+            self.sink.undo(retreat)
+        else:
+            self.sink.resume(retreat)
 
     def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
         """Do nothing: the checkpoint collects waiting outputs that will never be published."""
@@ -202,8 +219,16 @@ class _OfBatches:
         return []
 
     def newest(self, job: str, revision_base: int) -> int | None:
-        newest: Callable[[str], int] | None = getattr(self.sink, "newest", None)
-        return None if newest is None else newest(job) - revision_base
+        newest = self.sink.newest(job)
+        return None if newest is None else newest - revision_base
 
-    def ask(self, ability: str, *words: Any) -> Any:
+    def mark(self, first: int, stop: int) -> None:
+        """Do nothing: the sink takes back when it publishes."""
+
+    take_back = mark
+
+    def tidy(self) -> None:
+        """Do nothing: what is taken back is gone."""
+
+    def damaged(self, staged: Sequence[Staged]) -> str | None:
         return None

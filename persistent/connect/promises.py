@@ -53,24 +53,6 @@ def guarantee_of(parts: Mapping[str, Promise], limit: str = "") -> Guarantee:
     return guarantee
 
 
-def promise_of(part: Any, otherwise: str = "it keeps its contract", *, deduplicated: bool = False) -> Promise:
-    """The promise of a source or sink: the result of its ``guarantee()``; if copies are recognised (``deduplicated``),
-    of its ``guarantee_deduplicated()``, if that exists. Without both methods, a part whose ``transactional`` is false
-    is at-least-once, and any other exactly-once for the reason ``otherwise``.
-
-    >>> print(promise_of(object()))
-    exactly-once: it keeps its contract
-    """
-    method = getattr(part, "guarantee_deduplicated", None) if deduplicated else None
-    method = method or getattr(part, "guarantee", None)
-    if method is not None:
-        promise: Promise = method()
-        return promise
-    if not getattr(part, "transactional", True):
-        return Promise(AT_LEAST_ONCE, f"{part!r} may show an output twice")
-    return Promise(EXACTLY_ONCE, otherwise)
-
-
 def promise_of_checkpoint(storage: Any, *, proved: bool) -> Promise:
     """The promise of a checkpoint on this storage. ``proved``: whether the storage is proved to create files
     atomically."""

@@ -1,69 +1,28 @@
 """A sink makes outputs visible once: they are staged out of sight, then published after a checkpoint names them.
 
-There are two kinds. A ``Sink`` stages at its own place and makes the staged outputs visible there, as a folder of files
-does. A ``BatchSink`` is a server, a database or a function, with no place out of sight: its outputs wait in the
-checkpoint, and it receives all of a checkpoint at once.
+A ``StagingSink`` stages at its own place. A ``BatchSink`` has no place out of sight: its outputs wait in the
+checkpoint.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from monoids.groupby.sorting import Mask
+from persistent.connect.promises import EXACTLY_ONCE, Promise
 from persistent.names import Staged
 
 ABILITIES = ("mark", "newest", "retract", "staged", "tidy", "undo")
-"""The optional methods of a sink. A checkpoint records which of them its sink has."""
+"""The abilities of sinks that a checkpoint records. "holder", "look" and "resume" are abilities too."""
 
 NUMBERED = {b"persistent": b"revision"}
 """The metadata of the column ``revision`` in outputs of windows: it holds the number of their batch. A field of the
 record can have the same name."""
-
-
-@runtime_checkable
-class Sink(Protocol):
-    """Where the results of windows go.
-
-    The driver of ``job`` (the id in its checkpoint) calls ``claim`` before it stages or sweeps anything: a sink belongs
-    to one job for good, and raises ``SinkMismatch`` for every other, without changing anything.
-    Workers call ``stage``, perhaps more than once for the same rows, each time with another ``attempt``
-    (``e<epoch>-c<id>-<uuid>``, unique): when it returns, the rows are durable but invisible.
-    The driver calls ``publish`` after the checkpoint ``staging_id`` is committed, and again after a crash: twice has
-    the effect of once. A file that is neither staged nor published raises ``StagedMissing``. ``sweep`` deletes every
-    staged file that is not in ``live`` and whose epoch is below ``epoch``, or equal with an id at or below ``id``.
-    ``shared`` says whether workers in other processes can stage.
-
-    A sink may also have:
-    ``retract(first, stop)``: take back what was published under the ids ``first <= id < stop``; twice has the effect of
-    once. The effect must hold even if a fenced driver that stalled in ``publish`` continues afterwards.
-    ``mark(first, stop)``: called before ``sweep`` and ``retract``; from then on nothing under these ids counts.
-    ``tidy()``: delete what was published after it had been taken back.
-    ``staged(job)``: the names of the staged files of this job, so that ``gc`` can list and sweep them.
-    ``newest()``: the highest id under which anything is published, -1 if none, so that a checkpoint that has lost its
-    newest manifest is detected.
-    ``look(known, on_progress)``: look at what is published, and change nothing; yields a ``Looked`` for each thing.
-    ``check(outputs, key)``: raise ``InvalidPipeline`` for rows that the sink can never hold; for a table without rows,
-    for columns that it can never hold. The driver calls it without rows when it claims. Workers call it when they
-    stage, and after a refusal with smaller and smaller parts, until each refused row is alone.
-    ``refused_keys(keys)``: the rows of key columns (without the window) that the sink can never hold, as masks, each
-    with the reason. Workers call it with the keys of records, before the records count.
-    ``guarantee()``: its ``Promise``; without it, exactly-once. ``close()``: called when a run has ended or failed.
-    ``address``: equal for two sinks at one place.
-    """
-
-    shared: bool
-
-    def claim(self, job: str) -> None: ...
-
-    def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged: ...
-
-    def publish(self, staging_id: int, staged: Sequence[Staged]) -> None: ...
-
-    def sweep(self, live: Collection[str], epoch: int, id: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -169,47 +128,173 @@ class Looked:
     note: str = ""
 
 
-@runtime_checkable
-class BatchSink(Protocol):
-    """Where the results of windows go, a whole batch at a time.
+class Sink:
+    """What both kinds of sinks share; a sink is a ``StagingSink`` or a ``BatchSink``.
+
+    ``address``: equal for two sinks at one place; None: only itself. ``url``: its folder, if it is one. ``shared``:
+    whether workers in other processes can use it. ``replaces``: whether it keeps only the newest row of a key and
+    window. A batch then has one row for each key; for a session that is taken back, the row with ``retracted`` = true
+    or, if a new session has the same borders, the new row. Other corrections that take back a row, or add to it, are
+    refused. ``limits_keys``: whether there are keys that it can never hold (``refused_keys``). ``abilities``: the
+    optional methods that it has; a checkpoint records those of ``ABILITIES``.
+    """
+
+    address: str | None = None
+    url: str = ""
+    shared: bool = True
+    replaces: bool = False
+    limits_keys: bool = False
+    abilities: frozenset[str] = frozenset()
+
+    def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
+        """Raise ``InvalidPipeline`` for rows that the sink can never hold; for a table without rows, for columns that
+        it can never hold. The driver calls it without rows when it claims. Workers call it when they stage, and after a
+        refusal with smaller and smaller parts, until each refused row is alone."""
+
+    def refused_keys(self, keys: pa.Table) -> RefusedKeys:
+        """The rows of key columns (without the window) that the sink can never hold, as masks, each with the reason.
+        Workers call it with the keys of records, before the records count; needs ``limits_keys``."""
+        return iter(())
+
+    def look(self, known: Known, on_progress: Callable[[int, int], None]) -> Iterator[Looked]:
+        """Look at what is published, and change nothing: a ``Looked`` for each thing. Needs the ability "look"."""
+        return iter(())
+
+    def declared(self) -> Mapping[str, tuple[bool, bool]]:
+        """Of each ability, whether it is declared, and whether its method is written."""
+        kind = type(self)
+        written = {"look": kind.look is not Sink.look, **self._written()}
+        return {
+            "limits_keys": (self.limits_keys, kind.refused_keys is not Sink.refused_keys),
+            **{ability: (ability in self.abilities, is_written) for ability, is_written in written.items()},
+        }
+
+    def _written(self) -> Mapping[str, bool]:
+        return {}
+
+    def guarantee(self) -> Promise:
+        """What it guarantees for every output."""
+        return Promise(EXACTLY_ONCE, "it publishes committed outputs")
+
+    def close(self) -> None:
+        """Called when a run has ended or failed."""
+
+
+class StagingSink(Sink, ABC):
+    """A sink that stages at its own place, and makes the staged outputs visible there, as a folder of files does.
+
+    The driver of ``job`` (the id in its checkpoint) calls ``claim`` before it stages or sweeps anything: a sink belongs
+    to one job for good, and raises ``SinkMismatch`` for every other, without changing anything.
+    Workers call ``stage``, perhaps more than once for the same rows, each time with another ``attempt``
+    (``e<epoch>-c<id>-<uuid>``, unique): when it returns, the rows are durable but invisible.
+    The driver calls ``publish`` after the checkpoint ``staging_id`` is committed, and again after a crash: twice has
+    the effect of once. A file that is neither staged nor published raises ``StagedMissing``. ``sweep`` deletes every
+    staged file that is not in ``live`` and whose epoch is below ``epoch``, or equal with an id at or below ``id``.
+    """
+
+    @abstractmethod
+    def claim(self, job: str) -> None: ...
+
+    @abstractmethod
+    def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged: ...
+
+    @abstractmethod
+    def publish(self, staging_id: int, staged: Sequence[Staged]) -> None: ...
+
+    @abstractmethod
+    def sweep(self, live: Collection[str], epoch: int, id: int) -> None: ...
+
+    # -- abilities -----------------------------------------------------------------------------------------------
+
+    def _written(self) -> Mapping[str, bool]:
+        kind = type(self)
+        return {
+            "holder": kind.holder is not StagingSink.holder,
+            "mark": kind.mark is not StagingSink.mark,
+            "newest": kind.newest is not StagingSink.newest,
+            "retract": kind.retract is not StagingSink.retract,
+            "staged": kind.staged is not StagingSink.staged,
+            "tidy": kind.tidy is not StagingSink.tidy,
+        }
+
+    def holder(self) -> str | None:
+        """The job that its place belongs to; None if it belongs to none yet."""
+        return None
+
+    def retract(self, first: int, stop: int) -> None:
+        """Take back what was published under the ids ``first <= id < stop``; twice has the effect of once. The effect
+        must hold even if a fenced driver that stalled in ``publish`` continues afterwards."""
+        raise NotImplementedError
+
+    def mark(self, first: int, stop: int) -> None:
+        """Called before ``sweep`` and ``retract``; from then on nothing under these ids counts."""
+
+    def tidy(self) -> None:
+        """Delete what was published after it had been taken back."""
+
+    def staged(self, job: str) -> Sequence[str]:
+        """The names of the staged files of this job, so that ``gc`` can list and sweep them."""
+        return ()
+
+    def newest(self) -> int | None:
+        """The highest id under which anything is published, -1 if none, so that a checkpoint that has lost its newest
+        manifest is detected; None if unknown."""
+        return None
+
+    def damaged(self, staged: Sequence[Staged]) -> str | None:
+        """The place of a staged or published file whose bytes are not those of ``staged``; None if there is none."""
+        return None
+
+
+class BatchSink(Sink, ABC):
+    """A sink that receives all outputs of a checkpoint at once, as a server, a database or a function does. Its outputs
+    wait in the checkpoint until then.
 
     Only the driver calls it. ``claim`` comes first: a sink belongs to one job, and raises ``SinkMismatch`` for every
     other, without changing anything. It does not fence. ``deliver`` comes after the checkpoint is committed, and again
     after a crash: the sink moves a mark from ``batch.before`` to ``batch.number`` in the transaction that writes the
     rows. A mark at ``batch.number`` means that the batch is published already. Any other mark above ``batch.before``
     raises ``Fenced``; a mark below it raises ``SinkMismatch``, because earlier batches are missing. A batch without
-    rows moves the mark too.
-
-    It may also have:
-    ``retract(retreat)``: publish ``retreat.staged``, take back the later batches, and move the mark to
-    ``retreat.number``, so that no fenced driver can publish outputs that were taken back. Marks never decrease.
-    A second call has no effect.
-    ``undo(retreat)``, for a sink with a mark that can only append: publish ``retreat.staged``; then publish the batch
-    that ``retreat.undoing`` gives for the mark or, if the outputs stay, only move the mark to ``retreat.number``. The
-    staged rows are kept as long as a rollback can go back to before them.
-    ``resume(retreat)``, for a sink that cannot take back: publish ``retreat.staged`` and move the mark to
-    ``retreat.number``; later outputs stay, so ``retreat.first`` is None.
-    ``look(known, on_progress)``: as for a ``Sink``.
-    ``check(outputs, key)`` and ``refused_keys(keys)``: as for a ``Sink``; workers call them, so a batch sink can be
-    pickled.
-    ``newest(job)``: the number in the mark of this job, -1 if there is none.
-    ``guarantee()``, ``close()`` and ``address``: as for a ``Sink``.
-    ``replaces``: whether the sink keeps only the newest row of a key and window. A batch then has one row for each
-    ``key``; for a session that is taken back, the row with ``retracted`` = true or, if a new session has the same
-    borders, the new row. Other corrections that take back a row, or add to it, are refused.
+    rows moves the mark too. Workers call ``check`` and ``refused_keys``, so a batch sink can be pickled.
     """
 
+    @abstractmethod
     def claim(self, claim: Claim) -> None: ...
 
+    @abstractmethod
     def deliver(self, batch: OutputBatch) -> None: ...
 
+    # -- abilities -----------------------------------------------------------------------------------------------
 
-AnySink: TypeAlias = Sink | BatchSink
+    def _written(self) -> Mapping[str, bool]:
+        kind = type(self)
+        return {
+            "newest": kind.newest is not BatchSink.newest,
+            "resume": kind.resume is not BatchSink.resume,
+            "retract": kind.retract is not BatchSink.retract,
+            "undo": kind.undo is not BatchSink.undo,
+        }
+
+    def retract(self, retreat: Retreat) -> None:
+        """Publish ``retreat.staged``, take back the later batches, and move the mark to ``retreat.number``, so that no
+        fenced driver can publish outputs that were taken back. Marks never decrease. A second call has no effect."""
+        raise NotImplementedError
+
+    def undo(self, retreat: Retreat) -> None:
+        """For a sink with a mark that can only append: publish ``retreat.staged``; then publish the batch that
+        ``retreat.undoing`` gives for the mark or, if the outputs stay, only move the mark to ``retreat.number``. The
+        staged rows are kept as long as a rollback can go back to before them."""
+        raise NotImplementedError
+
+    def resume(self, retreat: Retreat) -> None:
+        """For a sink that cannot take back: publish ``retreat.staged`` and move the mark to ``retreat.number``; later
+        outputs stay, so ``retreat.first`` is None."""
+        raise NotImplementedError
+
+    def newest(self, job: str) -> int | None:
+        """The number in the mark of this job, -1 if there is none; None if unknown."""
+        return None
+
 
 RefusedKeys: TypeAlias = Iterator[tuple[Mask, str]]
 """Rows of key columns that a sink can never hold, each time with the reason, which names the sink."""
-
-
-def replaces(sink: AnySink) -> bool:
-    """Whether a sink keeps only the newest row of a key and window."""
-    return bool(getattr(sink, "replaces", False))

@@ -6,15 +6,18 @@ runs the very same splits.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 from msgspec import Meta
 
 from persistent.codec.fields import MANY, FreeFacts, Natural, Part, Partition
+from persistent.connect.promises import EXACTLY_ONCE, Promise
+from persistent.storage.places import Reach
 
 NO_TIMESTAMP = -(2**63)
 """The timestamp of a record whose time cannot be read."""
@@ -165,45 +168,135 @@ class Records:
     ignored: frozenset[str] = frozenset()
 
 
-@runtime_checkable
-class Source(Protocol):
-    """A replayable source. ``kind`` names the kind of source in the checkpoint ("FileSource").
+class Source(ABC):
+    """A replayable source: a subclass sets ``kind`` and writes ``partitions``, ``plan``, ``schema`` and ``read``.
 
-    ``guarantee()``, if it has one, returns its ``persistent.connect.promises.Promise``; without one, exactly-once.
-    ``guarantee_deduplicated()``, if it has one, returns the promise of a pipeline with ``dedupe``.
-    ``warnings()``, if it has one, returns warnings for the report of a run. ``close()``, if it has one, is called when
-    a run has ended or failed.
-    ``codec``, if it has one, names the codec of its positions; without one it is "ordinal-offset/1".
-    ``address``, if it has one, is equal for two sources that read the same records.
-    ``infers``, if it has one, says whether it infers the types of its columns, because none are given.
-    ``timestamp``, if it has one, is the column with the event time.
-    ``halves``, if it has them, are the sources that it is made of.
-    ``account_text(recorded, accounts)``, if it has one, explains its accounts in the report of a run.
+    Everything else has a default, which a subclass replaces for what its system can do:
 
-    A source that not every machine can read also has a ``reach`` (``persistent.storage.places.Reach``): ``PROCESS`` if
-    its records are in the memory of this process and not pickled with it, ``MACHINE`` if they are on the disks of this
-    machine. Without one it is ``NETWORK``. Engines refuse a source that their workers cannot reach.
+    ``kind``: names the kind of source in the checkpoint ("FileSource"). ``max_out_of_orderness``: in ms.
+    ``codec``: of its positions. ``address``: equal for two sources that read the same records; None: only itself.
+    ``timestamp``: the column with the event time. ``infers``: whether it infers the types of its columns, because none
+    are declared. ``bare``: its durations that were given without a unit, by option. ``halves``: the sources that it is
+    made of. ``url``: a folder that workers must reach, for errors. ``reach``: which machines can read it. Engines
+    refuse a source that their workers cannot reach.
+
+    Three abilities are declared, because drivers decide by them before they call anything: ``lists`` (its index lists
+    files: ``listed``), ``finds_times`` (``position_at``) and ``forgets`` (it deletes its oldest records after a time,
+    read or not: ``has_forgotten``). ``begins_again``: whether a restart may read it again from its beginning.
     """
 
-    kind: str
-    max_out_of_orderness: int
+    kind: str = ""
+    max_out_of_orderness: int = 0
+    codec: str = "ordinal-offset/1"
+    address: str | None = None
+    timestamp: str | None = None
+    infers: bool = False
+    bare: Mapping[str, int] = {}
+    halves: tuple[Source, ...] = ()
+    url: str = ""
+    reach: Reach = Reach.NETWORK
+    lists: bool = False
+    finds_times: bool = False
+    forgets: bool = False
+    begins_again: bool = True
 
+    # -- what every source has -----------------------------------------------------------------------------------
+
+    @abstractmethod
     def partitions(self) -> Sequence[str]:
         """The names of the partitions that a new checkpoint begins with, whatever the source holds. Others join later,
         by a plan; none ever leaves."""
 
+    @abstractmethod
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
         """What to read next. Driver only; reads listings and footers, changes nothing; may be called again."""
 
+    @abstractmethod
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
         """The Arrow schema of the batches, from what a plan recorded. InvalidPipeline if the options of the source
         contradict it. Called before running a plan that another process has put."""
 
+    @abstractmethod
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
         """The records of a split in order, in batches; repeatable on any worker."""
 
+    # -- what a source may do ------------------------------------------------------------------------------------
+
     def acknowledge(self, positions: Positions) -> None:
         """A hint: nothing before these positions will be read again."""
+
+    def reached(self, state: SourceState) -> Reached | None:
+        """How far it has been read at these positions; None if unknown. Driver only; reads nothing."""
+        return None
+
+    def confirm(self, recorded: Mapping[str, Any]) -> None:
+        """Raise SourceChanged unless the source is the one that was planned: another of the same name may have replaced
+        it. Called between the reading of a step and its commit. Driver only."""
+
+    def corrected(self, state: SourceState, put: SourcePlan) -> SourcePlan | None:
+        """A plan of the same records as ``put``, which was never committed, with the present options. None if records
+        begin elsewhere by those options: then they are planned as if ``put`` did not exist. ``state``: of the
+        checkpoint, with the rows that ``put`` appends to the index. Driver only."""
+        return put
+
+    def losing(self) -> Source:
+        """The same source, allowed to lose inputs that disappear before they are read."""
+        return self
+
+    def without_lost(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> tuple[Split, ...] | None:
+        """The splits of a plan with each input that is certainly gone as one dead record; None if ``InputGone`` should
+        be raised, because a loss is uncertain or not allowed. Driver only."""
+        return None
+
+    def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState | None:
+        """The positions from which to continue at a clock, of all present partitions, and the part of ``recorded`` that
+        still holds. RetentionGap if records since the clock may be gone. None if it can only begin again. Driver
+        only."""
+        return None
+
+    def position_at(self, partition: str, clock: int) -> Position:
+        """A position before which no record has a timestamp of ``clock`` (ms) or later. Records after it can be
+        earlier: a reader that starts from a clock filters by timestamp. Driver only; needs ``finds_times``."""
+        raise NotImplementedError
+
+    def listed(self, index: pa.Table, recorded: Mapping[str, Any]) -> pa.ChunkedArray:
+        """The full path or URL of each file of an index. Driver only; needs ``lists``."""
+        raise NotImplementedError
+
+    def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
+        """Whether records of a plan that was never committed are gone, and may be skipped by a new plan. False too if
+        the loss of records is an error. Driver only; needs ``forgets``."""
+        return False
+
+    def declared(self) -> Mapping[str, tuple[bool, bool]]:
+        """Of each ability, whether it is declared, and whether its method is written."""
+        kind = type(self)
+        return {
+            "lists": (self.lists, kind.listed is not Source.listed),
+            "finds_times": (self.finds_times, kind.position_at is not Source.position_at),
+            "forgets": (self.forgets, kind.has_forgotten is not Source.has_forgotten),
+        }
+
+    # -- what it reports -----------------------------------------------------------------------------------------
+
+    def guarantee(self) -> Promise:
+        """What it guarantees for every record."""
+        return Promise(EXACTLY_ONCE, "the same positions give the same records")
+
+    def guarantee_deduplicated(self) -> Promise:
+        """What it guarantees in a pipeline with ``dedupe``."""
+        return self.guarantee()
+
+    def warnings(self) -> Sequence[str]:
+        """Warnings for the report of a run."""
+        return ()
+
+    def account_text(self, recorded: Mapping[str, Any], accounts: Mapping[str, Any]) -> str:
+        """An explanation of its accounts for the report of a run; "" for none."""
+        return ""
+
+    def close(self) -> None:
+        """Called when a run has ended or failed."""
 
 
 @dataclass(frozen=True)
@@ -231,92 +324,12 @@ def together(reached: Sequence[Reached | None]) -> Reached | None:
     known = [part for part in reached if part is not None]
     if len(known) < len(reached) or len({part.unit for part in known}) != 1:
         return None
-    sums = (sum(getattr(part, name) for part in known) for name in ("done", "total", "files_done", "files"))
-    done, total, files_done, files = sums
-    return Reached(done, total, known[0].unit, files_done, files)
+    done, total = sum(part.done for part in known), sum(part.total for part in known)
+    return Reached(
+        done, total, known[0].unit, sum(part.files_done for part in known), sum(part.files for part in known)
+    )
 
 
 def parts_of(*sources: Source) -> tuple[Source, ...]:
     """The sources that these are made of: themselves, or their halves."""
-    return tuple(part for source in sources for part in getattr(source, "halves", (source,)))
-
-
-@runtime_checkable
-class MeasuredSource(Source, Protocol):
-    """A source that can report how far it has been read."""
-
-    def reached(self, state: SourceState) -> Reached:
-        """How far it has been read at these positions. Driver only; reads nothing."""
-
-
-@runtime_checkable
-class ListingSource(Source, Protocol):
-    """A source whose index lists files."""
-
-    def listed(self, index: pa.Table, recorded: Mapping[str, Any]) -> pa.ChunkedArray:
-        """The full path or URL of each file of an index. Driver only."""
-
-
-@runtime_checkable
-class LosingSource(Source, Protocol):
-    """A source whose inputs can disappear before they are read."""
-
-    def losing(self) -> LosingSource:
-        """The same source, allowed to lose inputs."""
-
-    def without_lost(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> tuple[Split, ...] | None:
-        """The splits of a plan with each input that is certainly gone as one dead record. Driver only.
-
-        None if ``InputGone`` should be raised, because a loss is uncertain or not allowed.
-        """
-
-
-@runtime_checkable
-class TimedSource(Source, Protocol):
-    """A source that finds the position of a time."""
-
-    def position_at(self, partition: str, clock: int) -> Position:
-        """A position before which no record has a timestamp of ``clock`` (ms) or later. Records after it can be
-        earlier: a reader that starts from a clock filters by timestamp. Driver only."""
-
-
-@runtime_checkable
-class ContinuingSource(Source, Protocol):
-    """A source that knows where to continue at a clock."""
-
-    def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState:
-        """The positions from which to continue at a clock, of all present partitions, and the part of ``recorded`` that
-        still holds. RetentionGap if records since the clock may be gone. Driver only."""
-
-
-@runtime_checkable
-class TimeReplayableSource(TimedSource, ContinuingSource, Protocol):
-    """A source that can be read from a point in time on, not only from a position."""
-
-
-@runtime_checkable
-class ForgettingSource(Source, Protocol):
-    """A source that deletes its oldest records after a time, read or not."""
-
-    def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
-        """Whether records of a plan that was never committed are gone, and may be skipped by a new plan. False too if
-        the loss of records is an error. Driver only."""
-
-
-@runtime_checkable
-class CorrectedSource(Source, Protocol):
-    """A source that plans records again after its options have changed."""
-
-    def corrected(self, state: SourceState, put: SourcePlan) -> SourcePlan | None:
-        """A plan of the same records as ``put``, which was never committed, with the present options. None if records
-        begin elsewhere by those options: then they are planned as if ``put`` did not exist. ``state``: of the
-        checkpoint, with the rows that ``put`` appends to the index. Driver only."""
-
-
-@runtime_checkable
-class ConfirmingSource(Source, Protocol):
-    """A source that can be replaced by another one of the same name while a step reads it."""
-
-    def confirm(self, recorded: Mapping[str, Any]) -> None:
-        """Raise SourceChanged unless the source is the one that was planned. Called between the reading of a step and
-        its commit. Driver only."""
+    return tuple(part for source in sources for part in source.halves or (source,))

@@ -23,15 +23,9 @@ import pyarrow as pa
 
 from persistent.connect import options
 from persistent.connect.halves import HISTORY, LIVE, OFFSET, PAIR, READING, SEAM, Half, has_switched
-from persistent.connect.promises import LEVELS, Promise, promise_of
+from persistent.connect.promises import LEVELS, Promise
 from persistent.connect.source import (
     Budget,
-    ConfirmingSource,
-    CorrectedSource,
-    ForgettingSource,
-    ListingSource,
-    LosingSource,
-    MeasuredSource,
     Positions,
     Reached,
     Records,
@@ -39,8 +33,6 @@ from persistent.connect.source import (
     SourcePlan,
     SourceState,
     Split,
-    TimedSource,
-    TimeReplayableSource,
 )
 from persistent.errors import InvalidPipeline, SourceError
 from persistent.text.figures import count_text, utc_text
@@ -80,17 +72,18 @@ def then(files: Source, live: Source, *, at: Instant, max_skew: Duration = "10 m
     for name, source in (("files", files), ("live", live)):
         if isinstance(source, ThenSource) or not isinstance(source, Source):
             raise InvalidPipeline(f"then: {name}={source!r} is not one source: give a FileSource, a KafkaSource ...")
-    if getattr(files, "codec", PAIR) != PAIR:
+    if files.codec != PAIR:
         raise InvalidPipeline(
             f"then: files={files!r} has no end that a plan could reach: give a FileSource, or another source of "
             "finite input"
         )
-    if not isinstance(live, TimedSource) or getattr(live, "codec", PAIR) not in (OFFSET, PAIR):
+    if not live.finds_times or live.codec not in (OFFSET, PAIR):
         raise InvalidPipeline(
-            f"then: live={live!r} cannot be read from a time on: it has no position_at. Give a KafkaSource, a "
-            "LogSource or a RabbitStreamSource; a queue or topic, once another job has written it into a log"
+            f"then: live={live!r} cannot be read from a time on: it finds no position of a time. Give a "
+            "KafkaSource, a LogSource or a RabbitStreamSource; a queue or topic, once another job has written it "
+            "into a log"
         )
-    if files is live or getattr(files, "address", files) == getattr(live, "address", live):
+    if files is live or (files.address is not None and files.address == live.address):
         raise InvalidPipeline(f"then: files and live are the same, {files!r}: give the history and what follows it")
     _check_times(files, live)
     try:
@@ -105,7 +98,7 @@ def then(files: Source, live: Source, *, at: Instant, max_skew: Duration = "10 m
 def _check_times(files: Source, live: Source) -> None:
     """InvalidPipeline if one half has the time of arrival for its timestamp, and the other another time: a record would
     be on both sides of the border, or on none."""
-    times = [getattr(half, "timestamp", None) for half in (files, live)]
+    times = [half.timestamp for half in (files, live)]
     if None not in times and times[0] != times[1] and _ARRIVAL in times:
         raise InvalidPipeline(
             f"then: the timestamp of files is {times[0]!r}, that of live is {times[1]!r}. {_ARRIVAL!r} is when the "
@@ -114,7 +107,7 @@ def _check_times(files: Source, live: Source) -> None:
         )
 
 
-class ThenSource:
+class ThenSource(Source):
     """The source that ``then`` makes."""
 
     kind: str = "ThenSource"
@@ -125,9 +118,11 @@ class ThenSource:
         self._at = at
         self._skew_ms = max_skew
         self._warning = ""
-        self.bare = {**getattr(files, "bare", {}), **getattr(live, "bare", {}), **bare}
+        self.bare = {**files.bare, **live.bare, **bare}
         self.max_out_of_orderness: int = max(files.max_out_of_orderness, live.max_out_of_orderness)
-        self.infers = any(getattr(half, "infers", False) for half in self.halves)
+        self.infers = any(half.infers for half in self.halves)
+        self.lists = files.lists
+        self.forgets = any(half.forgets for half in self.halves)
 
     def __repr__(self) -> str:
         return f"then({self.halves[0]!r}, {self.halves[1]!r}, at={self._at})"
@@ -135,6 +130,10 @@ class ThenSource:
     def partitions(self) -> Sequence[str]:
         """Empty: those of the history join with the first plan, those of the live source with the switch."""
         return ()
+
+    def declared(self) -> Mapping[str, tuple[bool, bool]]:
+        """Nothing: it can do what its halves can."""
+        return {}
 
     # -- plans ---------------------------------------------------------------------------------------------------
 
@@ -168,8 +167,6 @@ class ThenSource:
         half = self._read_by(put.recorded)
         if SEAM not in state.recorded:
             return None
-        if not isinstance(half.source, CorrectedSource):
-            return put
         whole = half.state(state, half.record(state.recorded))
         planned = half.source.corrected(whole, half.planned(put))
         if planned is None:
@@ -202,11 +199,11 @@ class ThenSource:
 
     def _live_begins(self, clock: int) -> SourceState:
         live = self._live.source
-        if isinstance(live, TimeReplayableSource):
-            # ``from_clock`` needs the columns, which a plan finds, to check the times of records before the position.
-            columns = live.plan(SourceState({}), Budget(1), follow=True).recorded
-            return live.from_clock(columns, clock)
-        assert isinstance(live, TimedSource)
+        # ``from_clock`` needs the columns, which a plan finds, to check the times of records before the position.
+        columns = live.plan(SourceState({}), Budget(1), follow=True).recorded
+        begins = live.from_clock(columns, clock)
+        if begins is not None:
+            return begins
         return SourceState({partition: live.position_at(partition, clock) for partition in live.partitions()})
 
     def _plan_live(self, state: SourceState, recorded: Mapping[str, Any], budget: Budget, follow: bool) -> SourcePlan:
@@ -242,16 +239,13 @@ class ThenSource:
     def confirm(self, recorded: Mapping[str, Any]) -> None:
         """Raise SourceChanged if the half that was read is not the one that was planned."""
         half = self._read_by(recorded)
-        if isinstance(half.source, ConfirmingSource):
-            half.source.confirm(half.recorded(recorded))
+        half.source.confirm(half.recorded(recorded))
 
     def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
         """Whether records of a plan are gone, and may be skipped."""
         half = self._read_by(recorded)
         half_splits = half.splits(splits)
-        if not half_splits or not isinstance(half.source, ForgettingSource):
-            return False
-        return half.source.has_forgotten(half_splits, half.recorded(recorded))
+        return bool(half_splits) and half.source.has_forgotten(half_splits, half.recorded(recorded))
 
     def _read_by(self, recorded: Mapping[str, Any]) -> Half:
         """The half that a plan with this record reads."""
@@ -288,12 +282,11 @@ class ThenSource:
 
     def listed(self, index: pa.Table, recorded: Mapping[str, Any]) -> pa.ChunkedArray:
         """The files of the history."""
-        assert isinstance(self._history.source, ListingSource)
         return self._history.source.listed(index, self._history.record(recorded))
 
     def losing(self) -> ThenSource:
         """The same source, whose history may lose inputs."""
-        files, live = (half.losing() if isinstance(half, LosingSource) else half for half in self.halves)
+        files, live = (half.losing() for half in self.halves)
         source = copy(self)
         source.halves = files, live
         source._history, source._live = Half(HISTORY, files), Half(LIVE, live)
@@ -303,18 +296,16 @@ class ThenSource:
         """The splits with each input of the history that is certainly gone as one dead record."""
         half = self._history
         half_splits = half.splits(splits)
-        if not half_splits or not isinstance(half.source, LosingSource):
+        if not half_splits:
             return None
         replacements = half.source.without_lost(half_splits, half.recorded(recorded))
         return None if replacements is None else half.renamed(replacements)
 
     # -- what is said --------------------------------------------------------------------------------------------
 
-    def reached(self, state: SourceState) -> Reached:
-        """How far the source of the present half has been read; 0 of 0 rows if it cannot report that."""
+    def reached(self, state: SourceState) -> Reached | None:
+        """How far the source of the present half has been read."""
         half = self._read_by(state.recorded)
-        if not isinstance(half.source, MeasuredSource):
-            return Reached(0, 0, "rows")
         return half.source.reached(half.state(state, half.recorded(state.recorded)))
 
     def account_text(self, recorded: Mapping[str, Any], accounts: Mapping[str, Any]) -> str:
@@ -327,20 +318,22 @@ class ThenSource:
         parts = []
         for half, why in reasons if switched else reasons[:1]:
             half_accounts = [account for partition, account in accounts.items() if half.owns(partition)]
-            read, again = (sum(getattr(account, name) for account in half_accounts) for name in ("read", "duplicate"))
+            read, again = (
+                sum(counts)
+                for counts in zip(*((account.read, account.duplicate) for account in half_accounts), strict=True)
+            )
             parts.append(f"{half.name}: {count_text(read, 'record')}, {count_text(again, 'duplicate')} ({why})")
         return "; ".join(parts if switched else [*parts, "the live source is read once the history is"])
 
     def guarantee(self) -> Promise:
         """The weaker of both halves."""
-        promises = [promise_of(half) for half in self.halves]
+        promises = [half.guarantee() for half in self.halves]
         weakest = min(promises, key=lambda promise: (LEVELS.index(promise.level), not promise.while_))
         return replace(weakest, reason=", then ".join(promise.reason for promise in promises))
 
     def warnings(self) -> tuple[str, ...]:
         """The warnings of both halves; and one if nothing shows whether the halves meet."""
-        methods = [getattr(half, "warnings", None) for half in self.halves]
-        texts = [text for warnings in methods if warnings is not None for text in warnings()]
+        texts = [text for half in self.halves for text in half.warnings()]
         return (*texts, *filter(None, [self._warning]))
 
     def acknowledge(self, positions: Positions) -> None:
@@ -349,7 +342,7 @@ class ThenSource:
 
     def close(self) -> None:
         for half in self.halves:
-            getattr(half, "close", lambda: None)()
+            half.close()
 
 
 def _shown(recorded: Mapping[str, Any], half: str) -> dict[str, Any]:

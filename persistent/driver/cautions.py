@@ -55,8 +55,8 @@ def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
             yield _seconds_meant(f"{window.bare} is windows of", window.size_ms)
         if isinstance(window, Window) and window.every_ms > window.size_ms:
             yield _gaps(window)
-    parts = [*job.sources.values(), *states]
-    for durations in (*(getattr(part, "bare", {}) for part in parts), bare):
+    of_sources, of_states = (source.bare for source in job.sources.values()), (state.bare for state in states)
+    for durations in (*of_sources, *of_states, bare):
         for option, duration in durations.items():
             yield _seconds_meant(f"{option}={duration} is", duration)
 
@@ -152,7 +152,7 @@ def of_columns(job: Job, manifest: Manifest, valued: Mapping[str, Collection[str
     in which a record has a value."""
     for source, columns in valued.items():
         recorded = manifest.sources[source].recorded
-        if not columns or recorded.get("format") != "json" or getattr(job.sources[source], "infers", False):
+        if not columns or recorded.get("format") != "json" or job.sources[source].infers:
             continue
         if empty := [repr(name) for name in from_json(recorded["schema"]).names if name not in columns]:
             yield (

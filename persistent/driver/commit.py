@@ -15,7 +15,7 @@ from persistent.checkpoint.positions import codec_of
 from persistent.checkpoint.successor import first, succeed
 from persistent.codec import Run, common_key_types
 from persistent.connect.outlet import abilities
-from persistent.connect.sink import AnySink
+from persistent.connect.sink import Sink
 from persistent.driver.results import NodeResults, Results, runs_after
 from persistent.driver.seen_part import begun, kinds_read, seen_after, seen_of
 from persistent.driver.step import NodeStep, Step
@@ -173,7 +173,7 @@ def next_sinks(node: Node, step: NodeStep, results: NodeResults) -> dict[str, Si
 
 
 def next_late_sink(
-    before: Mapping[str, SinkPart], id: int, sink: AnySink | None, staged: tuple[Staged, ...]
+    before: Mapping[str, SinkPart], id: int, sink: Sink | None, staged: tuple[Staged, ...]
 ) -> dict[str, SinkPart]:
     """The sink of late records after a step, under its name; empty without such a sink."""
     if sink is None:
@@ -181,9 +181,7 @@ def next_late_sink(
     return {LATE_SINK: _next_sink(before, LATE_SINK, id, sink, staged)}
 
 
-def _next_sink(
-    before: Mapping[str, SinkPart], name: str, id: int, sink: AnySink, staged: tuple[Staged, ...]
-) -> SinkPart:
+def _next_sink(before: Mapping[str, SinkPart], name: str, id: int, sink: Sink, staged: tuple[Staged, ...]) -> SinkPart:
     last = before.get(name, SinkPart()).last
     batches = (SinkBatch(id, last, staged),) if staged else ()
     return SinkPart(abilities(sink), id if staged else last, batches)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from inspect import get_annotations
 from itertools import product
 from typing import Any
 
@@ -21,8 +20,8 @@ from persistent.checkpoint.output_parts import LATE_SINK
 from persistent.checkpoint.parts import default_name
 from persistent.connect.files.sink import FileSink
 from persistent.connect.files.source import FileSource
-from persistent.connect.promises import Guarantee, guarantee_of, promise_of, promise_of_checkpoint
-from persistent.connect.sink import AnySink, BatchSink, Sink, replaces
+from persistent.connect.promises import Guarantee, guarantee_of, promise_of_checkpoint
+from persistent.connect.sink import Sink
 from persistent.connect.source import Source, parts_of
 from persistent.connect.sql import check_distinct
 from persistent.connect.sqlite.sink import SqliteSink
@@ -46,7 +45,9 @@ def named_sources(declared: Source | Mapping[str, Source]) -> dict[str, Source]:
     >>> list(named_sources(MemorySource([{"ts": 1}])))
     ['memory']
     """
-    sources: dict[str, Source] = _named(declared, "source", lambda source: str(getattr(source, "kind", "")))
+    sources: dict[str, Source] = _named(
+        declared, "source", lambda source: source.kind if isinstance(source, Source) else ""
+    )
     if not sources:
         raise InvalidPipeline(f"source={declared!r} contains no source")
     for source in sources.values():
@@ -55,7 +56,7 @@ def named_sources(declared: Source | Mapping[str, Source]) -> dict[str, Source]:
     return sources
 
 
-def named_sinks(declared: AnySink | Mapping[str, AnySink] | None) -> dict[str, AnySink]:
+def named_sinks(declared: Sink | Mapping[str, Sink] | None) -> dict[str, Sink]:
     """The sinks by name; empty for None. InvalidPipeline as above.
 
     >>> from persistent import MemorySink
@@ -64,12 +65,11 @@ def named_sinks(declared: AnySink | Mapping[str, AnySink] | None) -> dict[str, A
     """
     if declared is None:
         return {}
-    sinks: dict[str, AnySink] = _named(declared, "sink", lambda sink: type(sink).__name__)
+    sinks: dict[str, Sink] = _named(declared, "sink", lambda sink: type(sink).__name__)
     if not sinks:
         raise InvalidPipeline(f"sink={declared!r} contains no sink: for none give sink=None")
     for sink in sinks.values():
-        kind = BatchSink if hasattr(sink, "deliver") else Sink
-        _check_part("sink", sink, kind, "FileSink({})", "FileSink(...), MemorySink() or None")
+        _check_part("sink", sink, Sink, "FileSink({})", "FileSink(...), MemorySink() or None")
     _check_apart(sinks, "sink", "it has one set of rows, and one mark")
     return sinks
 
@@ -82,7 +82,7 @@ def checked_job_name(name: str | None) -> str | None:
         raise InvalidPipeline(f"{error}, or None") from error
 
 
-def checked_late_sink(late_sink: AnySink | None, sinks: Mapping[str, AnySink]) -> AnySink | None:
+def checked_late_sink(late_sink: Sink | None, sinks: Mapping[str, Sink]) -> Sink | None:
     """The sink of late records. InvalidPipeline if it is none, or is one of the ``sinks`` of results.
 
     >>> from persistent import MemorySink
@@ -91,13 +91,12 @@ def checked_late_sink(late_sink: AnySink | None, sinks: Mapping[str, AnySink]) -
     """
     if late_sink is None:
         return None
-    kind = BatchSink if hasattr(late_sink, "deliver") else Sink
-    _check_part("late_sink", late_sink, kind, "FileSink({})", "one sink, such as FileSink(...), or None")
+    _check_part("late_sink", late_sink, Sink, "FileSink({})", "one sink, such as FileSink(...), or None")
     _check_apart({**sinks, "late_sink": late_sink}, "sink", "late records are no results, and have other columns")
     return late_sink
 
 
-def sinks_by_state(declared: Any, states: Mapping[str, Any]) -> tuple[dict[str, AnySink], dict[str, str]]:
+def sinks_by_state(declared: Any, states: Mapping[str, Any]) -> tuple[dict[str, Sink], dict[str, str]]:
     """The sinks of a task whose states have names, by name, and the state that each takes. The only sink of a state has
     the name of the state. InvalidPipeline as above, and for a sink that is given without a state."""
     first, *_ = states
@@ -110,7 +109,7 @@ def sinks_by_state(declared: Any, states: Mapping[str, Any]) -> tuple[dict[str, 
             f"sink={declared!r}: {fault}. The task has the states {', '.join(states)}: give the sinks by state, "
             f"sink={{{first!r}: ...}}"
         )
-    sinks: dict[str, AnySink] = {}
+    sinks: dict[str, Sink] = {}
     takes: dict[str, str] = {}
     for state, state_sinks in declared.items():
         is_one = state_sinks is not None and not isinstance(state_sinks, Mapping | list | tuple)
@@ -125,16 +124,22 @@ def sinks_by_state(declared: Any, states: Mapping[str, Any]) -> tuple[dict[str, 
     return sinks, takes
 
 
-def _check_part(name: str, part: Any, kind: type, of_path: str, others: str) -> None:
+def _check_part(name: str, part: Any, kind: type[Source | Sink], of_path: str, others: str) -> None:
     """InvalidPipeline unless ``part`` is a ``kind``; ``of_path``: how to make one from a path."""
     if isinstance(part, type):
         raise InvalidPipeline(f"{name}={part.__name__} is a class: give an instance, {part.__name__}(...)")
     if not isinstance(part, kind):
         use = of_path.format(repr(os.fspath(part))) if isinstance(part, str | os.PathLike) else others
-        members = [member for member in {**get_annotations(kind), **vars(kind)} if not member.startswith("_")]
-        missing = [member for member in members if not hasattr(part, member)]
-        lacks = "" if len(missing) == len(members) else f"it has no {', '.join(missing)}; add them, or "
-        raise InvalidPipeline(f"{name}={part!r} is not a {name}: {lacks}use {use}")
+        is_plain = part is None or isinstance(part, str | bytes | os.PathLike | int | float)
+        own = "" if is_plain else f"one of your own is a subclass of {kind.__name__}; or "
+        raise InvalidPipeline(f"{name}={part!r} is not a {name}: {own}use {use}")
+    for ability, (is_declared, is_written) in part.declared().items():
+        if is_declared != is_written:
+            fault = "is declared, but its method is not written" if is_declared else "is written, but not declared"
+            raise InvalidPipeline(
+                f"{name}={part!r}: the ability {ability!r} {fault}. Drivers decide by what the class "
+                f"{type(part).__name__} declares: declare it and write it, or neither"
+            )
 
 
 def _named(declared: Any, part: str, kind: Callable[[Any], str]) -> dict[str, Any]:
@@ -161,7 +166,7 @@ def _check_apart(parts: Mapping[str, Any], part: str, why: str) -> None:
     """InvalidPipeline if two of them are one object, or at one place."""
     seen: dict[Any, str] = {}
     for name, endpoint in parts.items():
-        halves = parts_of(endpoint)
+        halves = parts_of(endpoint) if isinstance(endpoint, Source) else (endpoint,)
         for same in (("object", id(endpoint)), *(("object", id(half)) for half in halves), *map(_place, halves)):
             before = seen.setdefault(same, name)
             if before != name:
@@ -170,8 +175,7 @@ def _check_apart(parts: Mapping[str, Any], part: str, why: str) -> None:
 
 def _place(part: Any) -> Any:
     """What identifies the place of a part: its address; without one, the part is a place of its own."""
-    address = getattr(part, "address", None)
-    return ("object", id(part)) if address is None else ("address", address)
+    return ("object", id(part)) if part.address is None else ("address", part.address)
 
 
 CHECKPOINT_NAMES = (
@@ -210,7 +214,7 @@ def check_every_destination(job: Job) -> None:
 
 
 def check_destinations(
-    state: PersistentState, names: Sequence[str], sinks: Mapping[str, AnySink], discard_closed: Any
+    state: PersistentState, names: Sequence[str], sinks: Mapping[str, Sink], discard_closed: Any
 ) -> None:
     """InvalidPipeline if two columns of the results would share a name, if closed windows would be lost and the user
     has not declared it, or if a sink cannot hold their corrections."""
@@ -235,7 +239,7 @@ def check_destinations(
     # A session is taken back with its own borders, so the newest row of its key and borders says what it is.
     counts_together = state.lateness.answer not in (None, ACCUMULATE) and not isinstance(state.window, SessionWindow)
     for sink in sinks.values() if counts_together else ():
-        if replaces(sink):
+        if sink.replaces:
             raise InvalidPipeline(
                 f"{sink!r} keeps one row of a key and window, the newest, and {option} publishes rows that count "
                 f'together: use {remedy}, whose new value replaces the old one; or mode="append", which keeps all rows'
@@ -252,7 +256,7 @@ def _check_late_sink(job: Job) -> None:
             f"sink={{{LATE_SINK!r}: ...}} has the name that the sink of late records has in the checkpoint: give the "
             "one of results another"
         )
-    if replaces(sink):
+    if sink.replaces:
         raise InvalidPipeline(
             f"late_sink={sink!r} keeps one row of a key, the newest, and late records are added, each once: use "
             'mode="append", which keeps all rows'
@@ -273,12 +277,12 @@ def check_columns(job: Job) -> None:
             check_distinct(output_names(job.node_of(name).state, key_names(job.task)), repr(sink))
 
 
-def check_not_read_back(sources: Mapping[str, Source], sinks: Mapping[str, AnySink], storage: Storage) -> None:
+def check_not_read_back(sources: Mapping[str, Source], sinks: Mapping[str, Sink], storage: Storage) -> None:
     """InvalidPipeline if a source would read what a sink writes, or list files of the checkpoint or a sink. Skipping
     them is not enough: if either moved later, its old files would become input."""
     read = parts_of(*sources.values())
     for source, sink in product(read, sinks.values()):
-        if getattr(source, "address", None) == getattr(sink, "address", "") != "":
+        if source.address is not None and source.address == sink.address:
             raise InvalidPipeline(
                 f"{sink!r} writes where {source!r} reads: the results would be counted as input. Give the sink a "
                 "place of its own"
@@ -296,15 +300,14 @@ def check_not_read_back(sources: Mapping[str, Source], sinks: Mapping[str, AnySi
             )
 
 
-def check_reach(engine: Engine, sources: Mapping[str, Source], sinks: Mapping[str, AnySink], storage: Storage) -> None:
+def check_reach(engine: Engine, sources: Mapping[str, Source], sinks: Mapping[str, Sink], storage: Storage) -> None:
     """InvalidPipeline if workers in other processes cannot reach a part."""
-    parts: list[Storage | Sink] = [storage, *(sink for sink in sinks.values() if not isinstance(sink, BatchSink))]
-    for part in parts:
-        if not part.shared:
-            raise InvalidPipeline(
-                f"{part!r} is in the memory of this process, out of reach of the workers of {engine.name}: "
-                'use a folder, or engine="embedded"'
-            )
+    hidden: list[Storage | Sink] = [] if storage.shared else [storage]
+    for part in (*hidden, *(sink for sink in sinks.values() if not sink.shared)):
+        raise InvalidPipeline(
+            f"{part!r} is in the memory of this process, out of reach of the workers of {engine.name}: "
+            'use a folder, or engine="embedded"'
+        )
     check = getattr(engine, "check", None)
     if check is not None:
         check(
@@ -332,14 +335,13 @@ def guarantee_of_job(job: Job, *, proved: bool) -> Guarantee:
     """The guarantee of a job, and why. ``proved``: whether its store is proved to create files atomically."""
     parts = {}
     for name, source in job.sources.items():
-        parts[_part("source", name, job.sources)] = promise_of(
-            source, "the same positions give the same records", deduplicated=name in job.dedupe
-        )
+        promise = source.guarantee_deduplicated() if name in job.dedupe else source.guarantee()
+        parts[_part("source", name, job.sources)] = promise
     parts["checkpoint"] = promise_of_checkpoint(job.storage, proved=proved)
     for name, sink in job.sinks.items():
-        parts[_part("sink", name, job.sinks)] = promise_of(sink, "it publishes committed outputs")
+        parts[_part("sink", name, job.sinks)] = sink.guarantee()
     if job.late_sink is not None:
-        parts["late_sink"] = promise_of(job.late_sink, "it publishes committed outputs")
+        parts["late_sink"] = job.late_sink.guarantee()
     drops = job.discard_closed and any(node.state.window is not None and not node.sinks for node in job.nodes.values())
     limits = ["for the open windows only: those that close are discarded"] if drops else []
     limits += copies.said(job.dedupe, job.sources)

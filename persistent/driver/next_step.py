@@ -24,7 +24,7 @@ from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.successor import Entry
 from persistent.codec import canonical_json
 from persistent.connect.offsets import place_id
-from persistent.connect.source import Budget, CorrectedSource, ListingSource, Source, SourcePlan
+from persistent.connect.source import Budget, Source, SourcePlan
 from persistent.driver.commit import watermark_after
 from persistent.driver.output_batches import lacks_changes, lacks_totals
 from persistent.driver.publish import joining_sinks
@@ -114,8 +114,6 @@ def _corrected_step(bench: Workbench, last: Entry, put: StepPlan, rows: int) -> 
     manifest, sources, appended = last.manifest, dict(put.sources), dict[str, pa.Table]()
     for name, step in put.sources.items():
         source = bench.job.sources[name]
-        if not isinstance(source, CorrectedSource):
-            continue
         state, whole = (
             bench.source_state(manifest, name, step.appended),
             SourcePlan(step.splits, step.end, step.cap, step.recorded),
@@ -370,7 +368,7 @@ def check_files_apart(
 ) -> None:
     """InvalidPipeline if a file that one source newly lists is listed by another source too. ``indexes``: the index of
     each source before its plan. The check precedes the put of that plan: at most one source has read the file."""
-    listing = {name: source for name, source in sources.items() if isinstance(source, ListingSource)}
+    listing = {name: source for name, source in sources.items() if source.lists}
     if len(listing) < 2:
         return
     there, new = {}, {}

@@ -323,9 +323,13 @@ class Notes:
         """What the sources say about their accounts."""
         accounts = manifest.inputs
         for name, source in self._bench.job.sources.items():
-            explained = getattr(source, "account_text", None)
-            if explained is not None and name in manifest.sources and manifest.base:
-                yield explained(manifest.sources[name].recorded, accounts[name])
+            text = (
+                source.account_text(manifest.sources[name].recorded, accounts[name])
+                if name in manifest.sources and manifest.base
+                else ""
+            )
+            if text:
+                yield text
 
     def _unpublished(self, manifest: Manifest, reached: Reached | None) -> str:
         """Why nothing was published, of each state."""

@@ -41,8 +41,8 @@ class Options:
     plan's time of day and the clock a timestamp can be. ``retention``: which checkpoints to keep. ``evolve``,
     ``dropped``: how to migrate existing state. ``bare``: the durations among these without a unit, from
     ``persistent.time.clock.bare``. ``quiet_after_ms``: after so long without a record the clock moves on by the time
-    that passes; None: it stands. ``max_drift_ms``: how far a partition can be ahead of the slowest, and still be read; None:
-    as far as it is. ``observers``: see each checkpoint of the run.
+    that passes; None: it stands. ``max_drift_ms``: how far a partition can be ahead of the slowest, and still be read;
+    None: as far as it is. ``observers``: see each checkpoint of the run.
     """
 
     step_rows: int | None = None

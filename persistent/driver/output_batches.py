@@ -22,7 +22,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import LATE_SINK, Inheritance, SinkBatch, SinkPart
 from persistent.codec import Run, type_of
 from persistent.connect.outlet import abilities
-from persistent.connect.sink import BatchSink, Claim, OutputBatch, Retreat, replaces
+from persistent.connect.sink import BatchSink, Claim, OutputBatch, Retreat, StagingSink
 from persistent.driver.undoing import adds_up, batches_since, undoing_rows
 from persistent.errors import InvalidPipeline, SinkMismatch
 from persistent.names import Staged
@@ -77,7 +77,7 @@ def _batch(
         url=job.storage.url,
         key=key,
         staged=batch.staged,
-        read=read_newest if replaces(job.all_sinks[sink]) else read,
+        read=read_newest if job.all_sinks[sink].replaces else read,
     )
 
 
@@ -204,8 +204,8 @@ def _lacks(node: Node, manifest: Manifest) -> bool:
 
 def holder(job: Job, sink: str) -> str | None:
     """The job that the place of a sink belongs to, if it can tell."""
-    method: Callable[[], str | None] | None = getattr(job.all_sinks[sink], "holder", None)
-    return None if method is None else method()
+    place = job.all_sinks[sink]
+    return place.holder() if isinstance(place, StagingSink) else None
 
 
 def _number(manifest: Manifest, sink: str, id: int | None) -> int:
@@ -283,7 +283,7 @@ def _given_again(job: Job, name: str, old_name: str) -> str:
 
 def _is_ours(job: Job, manifest: Manifest, name: str) -> bool:
     """Whether the place of a sink belongs to this job, as far as it can tell."""
-    return not hasattr(job.all_sinks[name], "holder") or holder(job, name) == manifest.job
+    return "holder" not in job.all_sinks[name].abilities or holder(job, name) == manifest.job
 
 
 def _is_taken_back(job: Job, manifest: Manifest, name: str, newest: int) -> bool:

@@ -16,7 +16,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import LATE_SINK, Inheritance, SinkPart, undoable
 from persistent.checkpoint.plan import StepPlan
 from persistent.connect.outlet import Outlet
-from persistent.connect.sink import AnySink, BatchSink, OutputBatch
+from persistent.connect.sink import BatchSink, OutputBatch, Sink
 from persistent.driver.output_batches import (
     batches_of,
     check_inherits,
@@ -72,7 +72,7 @@ def check_folder(job: Job, log: Log, manifest: Manifest) -> None:
     for name, sink in job.all_sinks.items():
         check_named_as_before(job, manifest, name)
         check_inherits(job, manifest, name)
-        if hasattr(sink, "holder"):
+        if "holder" in sink.abilities:
             _check_holder(job, log, manifest, name, holder(job, name))
 
 
@@ -128,7 +128,7 @@ def check_has_last(job: Job, log: Log, manifest: Manifest, newest: Mapping[str, 
     checkpoints tell. Such a folder is the place of another sink, given under this name, or an older copy."""
     for name, part in manifest.sinks.items():
         last = part.unpublished[0].before if part.unpublished else part.last
-        if name not in job.all_sinks or last is None or not hasattr(job.all_sinks[name], "holder"):
+        if name not in job.all_sinks or last is None or "holder" not in job.all_sinks[name].abilities:
             continue
         if newest.get(name, last) < last and _was_given(log, manifest, name, last):
             raise SinkMismatch(
@@ -184,7 +184,7 @@ def publish(job: Job, log: Log, manifest: Manifest, *, is_own: bool = False) -> 
 def _check_whole(job: Job, outlet: Outlet, batches: Sequence[OutputBatch]) -> None:
     """Raise CorruptCheckpoint if a file that this driver has found staged has other bytes than were staged. Those of
     its own step were written just before: to read all of them again would make every driver as slow as its outputs."""
-    place = outlet.ask("damaged", [file for batch in batches for file in batch.staged]) if batches else None
+    place = outlet.damaged([file for batch in batches for file in batch.staged]) if batches else None
     if place is not None:
         url, first = shell_word(job.storage.url), batches[0].id
         raise CorruptCheckpoint(
@@ -228,12 +228,12 @@ def mark_retracted(job: Job, manifest: Manifest) -> None:
     if manifest.retract is None:
         return
     for sink in job.all_sinks.values():
-        if all(getattr(sink, ability, None) is None for ability in ("retract", "undo")):
+        if not sink.abilities & {"retract", "undo"}:
             raise _cannot_take_back(job, sink, manifest)
     name = retraction_name(*_taken_back(manifest))
     put_once(job.storage, f"{RETRACTED}/{name}", f"{name}\n".encode())
     for outlet in job.all_outlets().values():
-        outlet.ask("mark", *_taken_back(manifest))
+        outlet.mark(*_taken_back(manifest))
 
 
 def sweep(job: Job, manifest: Manifest) -> None:
@@ -248,7 +248,7 @@ def take_back(job: Job, manifest: Manifest) -> None:
     if manifest.retract is None:
         return
     for outlet in job.all_outlets().values():
-        outlet.ask("retract", *_taken_back(manifest))
+        outlet.take_back(*_taken_back(manifest))
     delete_all(job.storage, list(_retracted_aside(job.storage, [range(*_taken_back(manifest))])))
 
 
@@ -259,7 +259,7 @@ def _taken_back(manifest: Manifest) -> tuple[int, int]:
     return manifest.retract[0], manifest.id
 
 
-def _cannot_take_back(job: Job, sink: AnySink, manifest: Manifest) -> InvalidPipeline:
+def _cannot_take_back(job: Job, sink: Sink, manifest: Manifest) -> InvalidPipeline:
     return InvalidPipeline(
         f"{job.storage.url} went back to checkpoint {manifest.target}, but {sink!r} cannot take back later "
         f"outputs. Roll back again with 'persistent rollback {shell_word(job.storage.url)} {manifest.base} "
@@ -305,7 +305,7 @@ def collect(job: Job, manifest: Manifest, kept: Iterable[Manifest], pending: Ste
     folders = dict.fromkeys((job.folder, *(node.folder for node in job.nodes.values()), *waiting))
     delete_all(job.storage, list(collectable(job.storage, folders, manifest, kept, pending)))
     for outlet in job.all_outlets().values():
-        outlet.ask("tidy")
+        outlet.tidy()
 
 
 def collectable(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.positions import CODECS
-from persistent.connect.source import ForgettingSource, Positions
+from persistent.connect.source import Positions
 from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint
 from persistent.names import plan_name
@@ -23,7 +23,7 @@ def plan_number(bench: Workbench, last: Manifest) -> int:
     forgotten records of it, or, with smaller steps, after three fences on a plan that never committed."""
     if bench.corrects == (last.base, last.replan):
         return last.replan + 1
-    if any(isinstance(source, ForgettingSource) for source in bench.job.sources.values()):
+    if any(source.forgets for source in bench.job.sources.values()):
         put = bench.log.plan(last.base, last.replan)
         if put is not None and has_forgotten(bench, put):
             plan = f"{bench.job.storage.url}/{plan_name(last.base, last.replan)}"
@@ -44,7 +44,7 @@ def has_forgotten(bench: Workbench, put: StepPlan) -> bool:
     """Whether a source no longer has records of the plan, and may skip them."""
     for name, step in put.sources.items():
         source = bench.job.sources.get(name)
-        if isinstance(source, ForgettingSource) and source.has_forgotten(step.splits, step.recorded):
+        if source is not None and source.has_forgotten(step.splits, step.recorded):
             return True
     return False
 

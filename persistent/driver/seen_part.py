@@ -84,7 +84,7 @@ def check_names(job: Job, manifest: Manifest, source: str, recorded: Mapping[str
     """InvalidPipeline unless the records of this plan have the columns that identify them. FingerprintChanged if these
     columns have another kind of value than in the seen records."""
     schema = job.sources[source].schema(recorded)
-    guessed = columns_of_text(recorded) if getattr(job.sources[source], "infers", False) else ()
+    guessed = columns_of_text(recorded) if job.sources[source].infers else ()
     check_columns(job.dedupe[source], schema, guessed)
     _check_kinds(manifest, job.dedupe[source], source, schema, job.storage.url)
 

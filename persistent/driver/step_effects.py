@@ -315,9 +315,8 @@ def _without_lost(
     """The splits of the sources that have lost inputs, with each lost input as one dead record."""
     lost: dict[str, tuple[Split, ...]] = {}
     for name, source_splits in splits.items():
-        if name in bench.losing:
-            changed = bench.losing[name].without_lost(source_splits, step.plan.sources[name].recorded)
-            lost |= {} if changed is None else {name: changed}
+        changed = bench.job.sources[name].without_lost(source_splits, step.plan.sources[name].recorded)
+        lost |= {} if changed is None else {name: changed}
     return lost
 
 
@@ -359,8 +358,8 @@ def _merged_index(bench: Workbench, step: Step, name: str) -> tuple[Run, ...]:
 def _commit(bench: Workbench, step: Step) -> Entry:
     plan, manifest = step.plan, next_manifest(bench.job, step, bench.options.retention)
     for name, source in plan.sources.items():
-        if source.splits and name in bench.confirming:
-            bench.confirming[name].confirm(source.recorded)
+        if source.splits:
+            bench.job.sources[name].confirm(source.recorded)
     entry = bench.log.put(manifest)
     bench.committed = manifest.id
     return entry

@@ -13,9 +13,6 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodePart
 from persistent.codec import Run
 from persistent.connect.source import (
-    ConfirmingSource,
-    LosingSource,
-    MeasuredSource,
     Positions,
     Reached,
     SourcePlan,
@@ -108,9 +105,6 @@ class Workbench:
         self.busy = len(job.sources)
         self.split_rows = 1
         self.quiet = QuietWatch()
-        self.measured = {name: source for name, source in job.sources.items() if isinstance(source, MeasuredSource)}
-        self.losing = {name: source for name, source in job.sources.items() if isinstance(source, LosingSource)}
-        self.confirming = {name: source for name, source in job.sources.items() if isinstance(source, ConfirmingSource)}
         self._indexes = RunCache(job.storage, None)
 
     def keep_zones(self, zones: Mapping[str, Zone | None]) -> None:
@@ -152,11 +146,9 @@ class Workbench:
 
     def reached(self, manifest: Manifest) -> Reached | None:
         """How far all sources have been read, if all can report it in one unit."""
-        reached = [
-            self.measured[name].reached(self.source_state(manifest, name)) if name in self.measured else None
-            for name in self.job.sources
-        ]
-        return together(reached)
+        return together(
+            [source.reached(self.source_state(manifest, name)) for name, source in self.job.sources.items()]
+        )
 
     def leave_unfolded(self, results: Results) -> None:
         """Remember the runs whose fold raised, and log a warning."""

@@ -109,7 +109,7 @@ class Spark:
         for source in sources:
             self._check_source(source)
         urls = [storage.url for storage in opened]
-        places = [place for source in sources if (place := getattr(source, "url", ""))]
+        places = [place for source in sources if (place := source.url)]
         self._needs = self._needs_of([*urls, *places], places if not self.is_local else [])
         self._shipped.clear()
         if not self.is_local:
@@ -206,7 +206,7 @@ class Spark:
         return needs_of(urls, paths, leave_out=() if self._context is not None else ("pyspark",))
 
     def _check_source(self, source: Any) -> None:
-        reach = getattr(source, "reach", Reach.NETWORK)
+        reach = source.reach
         if reach is Reach.PROCESS:
             raise InvalidPipeline(
                 f"{source!r} is in the memory of this process, out of reach of Spark's workers. Use a path or a URL of "

@@ -13,7 +13,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodePart
 from persistent.connect.files.source import FileSource
 from persistent.connect.promises import Guarantee
-from persistent.connect.source import ListingSource, parts_of
+from persistent.connect.source import parts_of
 from persistent.driver.commit import first_manifest
 from persistent.driver.evolution import adapted, check_emission
 from persistent.driver.naming import check_not_read_back
@@ -130,7 +130,7 @@ def _read(job: Job, options: Options, manifest: Manifest | None) -> Section:
         }
     lines = [f"{name}: {_source_text(fact)}." for name, fact in sources.items()]
     facts = {"sources": sources, "step_rows": options.step_rows}
-    lists = any(isinstance(part, ListingSource) for part in parts_of(*job.sources.values()))
+    lists = any(part.lists for part in parts_of(*job.sources.values()))
     return Section("reads", (*lines, *_sizes(options, len(sources)), *_clock(options, sources, lists=lists)), facts)
 
 

@@ -14,7 +14,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.running import fenced_marks, running
 from persistent.connect.outlet import outlet
-from persistent.connect.sink import AnySink, Claim
+from persistent.connect.sink import Claim, Sink
 from persistent.driver.naming import named_sinks
 from persistent.driver.publish import collectable, sweepable
 from persistent.errors import CorruptCheckpoint, NewerFormat
@@ -26,7 +26,7 @@ from persistent.text.figures import shell_word
 def collect_garbage(
     storage: Location,
     *,
-    sink: AnySink | Mapping[str, AnySink] | None = None,
+    sink: Sink | Mapping[str, Sink] | None = None,
     dry_run: bool = False,
     take_over: bool = False,
 ) -> tuple[str, ...]:
@@ -60,9 +60,9 @@ def collect_garbage(
     return tuple(names)
 
 
-def _staged_names(sink: AnySink, storage: Storage, manifest: Manifest) -> list[str]:
+def _staged_names(sink: Sink, storage: Storage, manifest: Manifest) -> list[str]:
     """The staged files of a sink to delete, each with its place."""
-    place = getattr(sink, "url", "sink")
+    place = sink.url or "sink"
     return [f"{place}/{name}" for name in sweepable(outlet(sink, storage), manifest)]
 
 

@@ -26,7 +26,7 @@ from persistent.checkpoint.parts import Account, NodeClock, SeenPart, TaskPart
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
 from persistent.codec import Run
-from persistent.connect.source import ContinuingSource, SourceState
+from persistent.connect.source import SourceState
 from persistent.driver.commit import first_manifest
 from persistent.driver.evolution import with_nodes
 from persistent.driver.same_job import check_same_job
@@ -145,12 +145,8 @@ def _begins(job: Job, target: Manifest, clock: int) -> dict[str, SourceState]:
     """The positions to read each source from: its positions at the clock if it knows them, otherwise the beginning."""
     begins = {}
     for name, before in target.sources.items():
-        source = job.sources[name]
-        if isinstance(source, ContinuingSource):
-            begins[name] = source.from_clock(before.recorded, clock)
-        else:
-            first = dict.fromkeys(before.partitions, CODECS[before.codec].first)
-            begins[name] = SourceState(first)
+        first = SourceState(dict.fromkeys(before.partitions, CODECS[before.codec].first))
+        begins[name] = job.sources[name].from_clock(before.recorded, clock) or first
     return begins
 
 

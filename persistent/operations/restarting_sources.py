@@ -23,7 +23,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodeClock, SeenPart, SourcePart
 from persistent.codec import Run
 from persistent.connect.halves import has_switched
-from persistent.connect.source import ListingSource, MeasuredSource, SourceState
+from persistent.connect.source import SourceState
 from persistent.driver.run_cache import RunCache
 from persistent.driver.seen_part import begun, check_seen
 from persistent.errors import Refused
@@ -38,7 +38,7 @@ from persistent.worker.seen_state import seen_node
 def check_begins_again(job: Job) -> None:
     """Raise Refused if a source is read through a journal, which has only what no checkpoint has counted."""
     for name, source in job.sources.items():
-        if not getattr(source, "begins_again", True):
+        if not source.begins_again:
             raise Refused(
                 f"{job.storage.url}: the source {name!r}, {source!r}, reads a journal, which can be read neither from "
                 "its beginning nor from a clock. Nothing was changed. Go back to a checkpoint instead (persistent "
@@ -100,10 +100,11 @@ def _has_unread(job: Job, target: Manifest, name: str) -> bool:
     """Whether a source that reads in no order of time has listed something that is not read. The clock waits for the
     records of a single source; a further source may have joined when the clock was past them."""
     source, part = job.sources[name], target.sources[name]
-    if not (isinstance(source, ListingSource) and isinstance(source, MeasuredSource)) or has_switched(part.recorded):
+    if not source.lists or has_switched(part.recorded):
         return False
     index = RunCache(job.storage, None).index(target, name)
-    return not source.reached(SourceState(part.positions, part.recorded, index, part.largest)).is_all
+    reached = source.reached(SourceState(part.positions, part.recorded, index, part.largest))
+    return reached is not None and not reached.is_all
 
 
 def was_read(target: Manifest, source: str) -> bool:

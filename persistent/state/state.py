@@ -57,6 +57,7 @@ class PersistentState(Described):
     a state of neither."""
 
     window: AnyWindow | None
+    bare: Mapping[str, int] = {}
     lateness: Lateness = ALLOWS_NONE
     time_to_live: TimeToLive | None = None
 

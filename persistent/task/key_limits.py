@@ -32,8 +32,7 @@ class KeyLimits:
     batch whose keys are refused."""
 
     def __init__(self, sinks: Iterable[Any] = (), names: Sequence[str] = ()) -> None:
-        limits = (getattr(sink, "refused_keys", None) for sink in sinks) if names else ()
-        self._limits: list[KeyLimit] = [limit for limit in limits if limit is not None]
+        self._limits: list[KeyLimit] = [sink.refused_keys for sink in sinks if names and sink.limits_keys]
         self._names = tuple(names)
         self._reasons: dict[int, str] = {}
 

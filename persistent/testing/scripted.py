@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from persistent.connect.memory import MemorySource
-from persistent.connect.source import Budget, Positions, Records, SourcePlan, SourceState, Span, Split
+from persistent.connect.source import Budget, Positions, Records, Source, SourcePlan, SourceState, Span, Split
 from persistent.errors import InvalidPipeline
 from persistent.testing.faults import Killed
 from persistent.time.clock import Duration
@@ -40,7 +40,7 @@ CRASH, PAUSE, IDLE = Event.CRASH, Event.PAUSE, Event.IDLE
 Happening = Event | Callable[[], object]
 
 
-class ScriptedSource:
+class ScriptedSource(Source):
     """Replays ``script``; the rest is as in ``MemorySource``. Works on the embedded engine, in this process.
 
     >>> from monoids import Count

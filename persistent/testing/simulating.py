@@ -226,7 +226,8 @@ class _World:
         made = copy.copy(self.make())
         made.storage = seen(self.checkpoint)
         made.sinks = {
-            name: self._sink(name, getattr(sink, "format", "parquet"), seen) for name, sink in made.sinks.items()
+            name: self._sink(name, sink.format if isinstance(sink, FileSink) else "parquet", seen)
+            for name, sink in made.sinks.items()
         }
         # Its late records are compared where they stand in the checkpoint.
         made.late_sink = None

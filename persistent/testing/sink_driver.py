@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from persistent.connect.outlet import outlet
-from persistent.connect.sink import AnySink, Claim, OutputBatch, Retreat
+from persistent.connect.sink import Claim, OutputBatch, Retreat, Sink
 from persistent.names import Staged, attempt_name
 from persistent.storage import Storage
 from persistent.testing.faults import AskingStorage
@@ -27,7 +27,7 @@ class SinkDriver:
 
     def __init__(
         self,
-        sink: AnySink,
+        sink: Sink,
         storage: Storage,
         step: OnOperation,
         epoch: int = 1,
@@ -74,18 +74,18 @@ class SinkDriver:
     def go_back(self, first: int, id: int, owed: Sequence[OutputBatch] = ()) -> None:
         """Take over after rollback ``id``, which takes back the outputs published under ``first`` and above."""
         self._step("mark")
-        self._outlet.ask("mark", first, id)
+        self._outlet.mark(first, id)
         self._step("sweep")
         self._outlet.sweep([staged.name for batch in owed for staged in batch.staged], self.epoch, id)
         self._step("retract")
-        self._outlet.ask("retract", first, id)
+        self._outlet.take_back(first, id)
         self._step("publish")
         self._outlet.publish(owed, Retreat(self.job, id, first, tuple(owed), KEY, id, self.url))
         self.tidy()
 
     def tidy(self) -> None:
         self._step("tidy")
-        self._outlet.ask("tidy")
+        self._outlet.tidy()
 
 
 def outputs(values: Sequence[int]) -> pa.Table:

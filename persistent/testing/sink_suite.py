@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from persistent.connect.promises import AT_LEAST_ONCE, promise_of
-from persistent.connect.sink import AnySink, BatchSink
+from persistent.connect.promises import AT_LEAST_ONCE
+from persistent.connect.sink import BatchSink, Sink
 from persistent.errors import Fenced, PersistentError, StagedMissing, StorageError
 from persistent.storage import MemoryStorage
 from persistent.testing.faults import Killed
@@ -45,7 +45,7 @@ class SinkSuite:
         """A new place for results; ``folder`` is empty, and used only for this place."""
         return folder
 
-    def make(self, place: Any, step: OnOperation) -> AnySink:
+    def make(self, place: Any, step: OnOperation) -> Sink:
         """A new instance of the sink at ``place``, as another process would create it.
 
         ``step(text)`` is optional: a sink that calls it before each of its own operations is also killed, and put to
@@ -126,7 +126,7 @@ class SinkSuite:
         """Results of a branch that a rollback left would stay beside their replacements."""
         world = _World(self, tmp_path)
         driver = world.driver()
-        world.skip_unless(hasattr(driver.sink, "retract"), "it cannot retract")
+        world.skip_unless("retract" in driver.sink.abilities, "it cannot retract")
         for id in (1, 2, 3):
             driver.publish(id, id - 1, driver.stage(id, [id]))
         for again in (world.driver(2), world.driver(2), world.driver(3)):
@@ -140,7 +140,7 @@ class SinkSuite:
         for published in (False, True):
             world = _World(self, tmp_path / str(published))
             driver = world.driver()
-            world.skip_unless(hasattr(driver.sink, "retract"), "it cannot retract")
+            world.skip_unless("retract" in driver.sink.abilities, "it cannot retract")
             driver.publish(1, 0, driver.stage(1, [1]))
             owed = driver.batch(2, 1, driver.stage(2, [2]))
             if published:
@@ -216,12 +216,12 @@ class _World:
         self.repeats = False
 
     def driver(
-        self, epoch: int = 1, *, step: OnOperation | None = None, sink: AnySink | None = None, **claim: Any
+        self, epoch: int = 1, *, step: OnOperation | None = None, sink: Sink | None = None, **claim: Any
     ) -> SinkDriver:
         """A new driver, which has claimed the sink."""
         step = step or _no_step
         driver = SinkDriver(sink or self.suite.make(self.place, step), self.storage, step, epoch, **claim)
-        self.repeats = promise_of(driver.sink).level == AT_LEAST_ONCE
+        self.repeats = driver.sink.guarantee().level == AT_LEAST_ONCE
         driver.claim()
         return driver
 
@@ -278,7 +278,7 @@ def _sleep_at(suite: SinkSuite, folder: Path, number: int) -> bool:
             awake.wait(_LONG_SECONDS)
 
     first = world.driver()
-    world.skip_unless(hasattr(first.sink, "retract"), "it cannot retract")
+    world.skip_unless("retract" in first.sink.abilities, "it cannot retract")
     first.publish(1, 0, first.stage(1, [1]))
     sleeper = world.driver(step=step)
     staged = sleeper.stage(2, [2])
@@ -334,7 +334,7 @@ def _killed_at(suite: SinkSuite, folder: Path, at: int | None) -> int:
 
     actions: list[_Action] = [stage(1), publish(1, 0), stage(2), publish(2, 1), sweep]
     expected = [1, 10, 2, 20, 5, 50]
-    if hasattr(suite.make(world.place, _no_step), "retract"):
+    if "retract" in suite.make(world.place, _no_step).abilities:
         actions += [lambda driver: driver.go_back(2, 4), stage(5), publish(5, 4)]
         expected = [1, 10, 5, 50]
     else:
@@ -359,8 +359,8 @@ def _raises(kind: type[Exception], act: Callable[[], object]) -> None:
     raise AssertionError(f"no {kind.__name__} was raised")
 
 
-def _marks(sink: AnySink) -> bool:
-    return isinstance(sink, BatchSink) and promise_of(sink).level != AT_LEAST_ONCE
+def _marks(sink: Sink) -> bool:
+    return isinstance(sink, BatchSink) and sink.guarantee().level != AT_LEAST_ONCE
 
 
 def _no_step(what: str) -> None:

@@ -6,7 +6,6 @@ A sink with a mark must be at the newest batch that was published, or at one tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -84,20 +83,17 @@ class _Comparison:
             newest = job.all_outlets()[self.name].newest(manifest.job, manifest.revision_base)
             number = None if newest is None else newest + manifest.revision_base
             self._compare_number(number)
-            look: Callable[[Known, OnProgress], Iterator[Looked]] | None = getattr(sink, "look", None)
-            known = self._known()
-            for looked in look(known, on_progress) if look is not None else ():
+            known, looks = self._known(), "look" in sink.abilities
+            for looked in sink.look(known, on_progress):
                 self._add(looked)
-            if look is not None and number is not None and not isinstance(sink, BatchSink):
+            if looks and number is not None and not isinstance(sink, BatchSink):
                 self._compare_published(number, known)
-            if look is None and (number is None or (number < 0 and not isinstance(sink, BatchSink))):
+            if not looks and (number is None or (number < 0 and not isinstance(sink, BatchSink))):
                 self.note(f"{_NOT}: it cannot tell what it holds, or only to the process that publishes there")
         except PersistentError as error:
             self.fault(str(error))
         finally:
-            close: Callable[[], None] | None = getattr(sink, "close", None)
-            if close is not None:
-                close()
+            sink.close()
 
     def _add(self, looked: Looked) -> None:
         if looked.fault:

@@ -34,7 +34,6 @@ from persistent.checkpoint.successor import Entry
 from persistent.connect.source import (
     NO_TIMESTAMP,
     Budget,
-    LosingSource,
     Position,
     Records,
     Source,
@@ -111,7 +110,7 @@ def _verify_one(
     counts: dict[str, _RecordCount] = {partition: _RecordCount() for partition in part.positions}
     kind = part.kind if len(manifest.sources) == 1 else name
     try:
-        for partition, count in _counts(source.losing() if isinstance(source, LosingSource) else source, part, index):
+        for partition, count in _counts(source.losing(), part, index):
             counts[partition] += count
             on_progress(sum(count.read for count in counts.values()))
     except SourceChanged as error:
@@ -267,7 +266,7 @@ def _count_of(
             start, stop = codec.stop(reading.low, records.ordinal), codec.stop(high, records.ordinal)
             total += _of_records(split.partition, records, start, stop)
     except InputGone:
-        splits = source.without_lost((within,), as_then) if isinstance(source, LosingSource) else None
+        splits = source.without_lost((within,), as_then)
         if splits is None:
             raise
         return _count_of(source, part, reading, recorded, splits[0])

@@ -22,7 +22,7 @@ from persistent.checkpoint.parts import Account
 from persistent.codec import Run
 from persistent.connect.formats.timestamps import TimeLimit
 from persistent.connect.outlet import Outlet, outlet
-from persistent.connect.sink import AnySink
+from persistent.connect.sink import Sink
 from persistent.connect.source import Source, Split
 from persistent.names import Attempt, Staged, runs_folder
 from persistent.state.rows import Agenda
@@ -46,7 +46,7 @@ class Node:
     task: PersistentTask
     state: PersistentState
     storage: Storage
-    sinks: Mapping[str, AnySink] = field(default_factory=dict)
+    sinks: Mapping[str, Sink] = field(default_factory=dict)
     dead_letters: bool = False
 
     @property
@@ -78,13 +78,13 @@ class Job:
     task: PersistentTask
     states: Mapping[str, PersistentState]
     sources: Mapping[str, Source]
-    sinks: Mapping[str, AnySink]
+    sinks: Mapping[str, Sink]
     storage: Storage
     dead_letters: bool
     discard_closed: bool = False
     dedupe: Mapping[str, Dedupe] = field(default_factory=dict)
     """By source; without an entry, copies are not recognised."""
-    late_sink: AnySink | None = None
+    late_sink: Sink | None = None
     """Where late records go, besides the checkpoint."""
     takes: Mapping[str, str] = field(default_factory=dict)
     named: bool = False
@@ -104,7 +104,7 @@ class Job:
         return self.nodes[node_name(self.task, self.takes.get(sink, STATE))]
 
     @property
-    def all_sinks(self) -> dict[str, AnySink]:
+    def all_sinks(self) -> dict[str, Sink]:
         """The sinks of results, and the sink of late records."""
         return {**self.sinks, **({} if self.late_sink is None else {LATE_SINK: self.late_sink})}
 

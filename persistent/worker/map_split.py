@@ -46,7 +46,7 @@ def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mappe
     each = {node.name: _delta_of(node, item, item.nodes[id]) for id, node in nodes.items()}
     deltas = Deltas(each, named=job.named)
     tally, seen, source = SplitTally(), _duplicates(job, item, cache), job.sources[item.source]
-    guessed = item.recorded if getattr(source, "infers", False) else {}
+    guessed = item.recorded if source.infers else {}
     for batch, aside in _counting(job, item, tally, seen):
         _process(job, deltas, batch, aside, tally, guessed)
     assert tally.account.balances, f"the account of {item.split} does not balance: {tally.account}"

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from monoids import Monoid
 from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums
-from persistent.connect.sink import NUMBERED, AnySink, replaces
+from persistent.connect.sink import NUMBERED, Sink
 from persistent.errors import InvalidPipeline
 from persistent.state.state import PersistentState
 from persistent.time.lateness import FINAL, RETRACT
@@ -61,9 +61,9 @@ def output_names(state: PersistentState, key_names: Sequence[str]) -> list[str]:
     return [*key_names, *borders, *values_of(monoid).output_fields(), *(mark.name for mark in marks_of(state, 0))]
 
 
-def output_key(state: PersistentState, key_names: Sequence[str], sink: AnySink) -> tuple[str, ...]:
+def output_key(state: PersistentState, key_names: Sequence[str], sink: Sink) -> tuple[str, ...]:
     """The columns that identify each row that a checkpoint gives to a sink: see ``newest_rows``."""
-    retracted = (RETRACTED,) if state.lateness.answer == RETRACT and not replaces(sink) else ()
+    retracted = (RETRACTED,) if state.lateness.answer == RETRACT and not sink.replaces else ()
     return (*key_names, START, END, *retracted) if state.window else (*key_names, *retracted)
 
 

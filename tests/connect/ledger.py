@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from persistent.connect.marked import SinkMark, claimed, has_retreated, is_published, is_settled
-from persistent.connect.sink import Claim, OutputBatch, Retreat
+from persistent.connect.sink import BatchSink, Claim, OutputBatch, Retreat
 from persistent.testing.sink_driver import OnOperation
 
 
@@ -35,9 +35,11 @@ class Ledger:
         return [row for _, row in self.entries]
 
 
-class LedgerSink:
+class LedgerSink(BatchSink):
     """Publishes into a ``Ledger`` of this process. A change is prepared, then made in one piece if the mark is still
     where it was found."""
+
+    abilities = frozenset({"newest", "retract"})
 
     def __init__(self, ledger: Ledger, step: OnOperation | None = None) -> None:
         self.place = ledger.name

@@ -19,7 +19,6 @@ from persistent import (
     WindowState,
     tumbling,
 )
-from persistent.connect.promises import promise_of
 from persistent.connect.sink import OutputBatch
 from persistent.engines.embedded import Embedded
 from persistent.operations import rollback
@@ -106,7 +105,7 @@ def test_whatever_takes_a_table_and_an_id_is_taken() -> None:
 def test_it_says_that_it_may_repeat() -> None:
     """A pipeline that needs each row once would run all the same."""
     sink = FunctionSink(print)
-    assert promise_of(sink).level == "at-least-once" and "print" in repr(sink)
+    assert sink.guarantee().level == "at-least-once" and "print" in repr(sink)
     assert pipeline(sink, "memory://function-said").guarantee().startswith("at-least-once")
     with pytest.raises(InvalidPipeline, match="at-least-once"):
         pipeline(sink, "memory://function-said", require="exactly-once")

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from persistent.connect.outlet import abilities, outlet, stage_accepted
-from persistent.connect.promises import Promise, promise_of
-from persistent.connect.sink import BatchSink, Claim, OutputBatch, Sink
+from persistent.connect.sink import BatchSink, Claim, OutputBatch, StagingSink
 from persistent.errors import CorruptCheckpoint, InvalidPipeline, StagedMissing
 from persistent.names import STAGED, Attempt, Staged
 from persistent.sinks import MemorySink
@@ -40,7 +39,7 @@ def test_outputs_of_a_batch_sink_wait_in_the_checkpoint() -> None:
         sink.read(staged)
     with pytest.raises(ValueError, match="attempt"):
         sink.stage(TABLE, 7, "mine", ())
-    assert sink.newest("j", 3) == 4 and sink.ask("tidy") is None and sink.staged("j") == []
+    assert sink.newest("j", 3) == 4 and sink.staged("j") == []
 
 
 def test_a_batch_sink_says_what_it_could_never_take() -> None:
@@ -114,6 +113,8 @@ def test_a_sink_with_a_place_of_its_own_is_spoken_to_as_ever() -> None:
     asked: list[Any] = []
 
     class Old(MemorySink):
+        abilities = MemorySink.abilities | {"mark"}
+
         def claim(self, job: str) -> None:
             asked.append(job)
 
@@ -127,24 +128,10 @@ def test_a_sink_with_a_place_of_its_own_is_spoken_to_as_ever() -> None:
     empty, full = (OutputBatch("j", 47, 0, 0, 7, "", (), one, sink.read) for one in ((), (staged,)))
     sink.publish([empty, full], None)
     assert old.rows() == TABLE.to_pylist() and sink.newest("j", 40) == 7
-    sink.ask("mark", 3, 5)
-    assert sink.ask("tidy") is None and asked == ["j", (3, 5)] and sink.staged("j") == []
+    sink.mark(3, 5)
+    sink.tidy()
+    assert asked == ["j", (3, 5)] and sink.staged("j") == []
     with pytest.raises(TypeError, match=r"reads .* itself"):
         sink.read(staged)
     assert abilities(old) == ("mark", "newest", "retract", "staged")
-    assert not isinstance(old, BatchSink) and not isinstance(LedgerSink(Ledger()), Sink)
-
-
-def test_each_sink_promises() -> None:
-    """A pipeline would be called exactly-once with a sink that is not."""
-    assert promise_of(MemorySink(), "") == MemorySink().guarantee()
-
-    class Loose:
-        transactional = False
-
-    class Said:
-        def guarantee(self) -> Promise:
-            return Promise("at-least-once", "it says so")
-
-    assert promise_of(Loose()).level == promise_of(Said()).level == "at-least-once"
-    assert promise_of(LedgerSink(Ledger())).level == "exactly-once"
+    assert not isinstance(old, BatchSink) and not isinstance(LedgerSink(Ledger()), StagingSink)

@@ -103,16 +103,9 @@ def test_two_sinks_at_one_place_are_refused(tmp_path: Path) -> None:
 
 
 class Half:
-    """A source of a user's that lacks two methods."""
+    """A source of a user's that subclasses nothing."""
 
     kind = "Half"
-    max_out_of_orderness = 0
-
-    def partitions(self) -> Any: ...
-
-    def plan(self, *args: Any) -> Any: ...
-
-    def schema(self, recorded: Any) -> Any: ...
 
 
 @pytest.mark.parametrize(
@@ -120,7 +113,11 @@ class Half:
     [
         ("source", MemorySource, r"^source=MemorySource is a class: give an instance, MemorySource\(\.\.\.\)$"),
         ("source", "in/", r"^source='in/' is not a source: use FileSource\('in/', timestamp=\.\.\.\)$"),
-        ("source", Half(), r" is not a source: it has no read, acknowledge; add them, or use FileSource\(\.\.\.\) or "),
+        (
+            "source",
+            Half(),
+            r" is not a source: one of your own is a subclass of Source; or use FileSource\(",
+        ),
         ("source", 5, r"^source=5 is not a source: use FileSource\(\.\.\.\) or MemorySource\(\.\.\.\)$"),
         ("sink", MemorySink, "^sink=MemorySink is a class"),
         ("sink", "out/", r"^sink='out/' is not a sink: use FileSink\('out/'\)$"),
@@ -133,3 +130,29 @@ def test_what_is_none_is_told_with_what_to_write(part: str, given: Any, says: st
     for one in (given, {"good": good, "other": given}):
         with pytest.raises(InvalidPipeline, match=says):
             named(one)  # type: ignore[operator]
+
+
+class Retracting(MemorySink):
+    abilities = MemorySink.abilities - {"retract"}
+
+
+class Tidy(MemorySink):
+    abilities = MemorySink.abilities | {"tidy"}
+
+
+class Forgetful(MemorySource):
+    forgets = True
+
+
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [
+        (Retracting(), "the ability 'retract' is written, but not declared"),
+        (Tidy(), "the ability 'tidy' is declared, but its method is not written"),
+        (Forgetful([{"ts": 1}]), "the ability 'forgets' is declared, but its method is not written"),
+    ],
+)
+def test_an_ability_is_declared_and_written_or_neither(part: Any, says: str) -> None:
+    """A rollback would leave the outputs of a sink whose ``retract`` nobody calls."""
+    with pytest.raises(InvalidPipeline, match=says):
+        named_sinks(part) if isinstance(part, MemorySink) else named_sources(part)

@@ -30,7 +30,7 @@ from persistent import (
 )
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
-from persistent.connect.sink import AnySink
+from persistent.connect.sink import Sink
 from persistent.engines.embedded import Embedded
 from persistent.operations import compact, pin, rollback, savepoint
 from persistent.storage import MemoryStorage, Storage, open_storage
@@ -39,7 +39,7 @@ from tests.faults import DEATHS, FaultyStorage, Killed, Operations
 from tests.few import one_in, share
 from tests.verify.checkpoints import Visits, rows
 
-Sinks = dict[str, AnySink]
+Sinks = dict[str, Sink]
 
 
 class Often(Visits):
@@ -479,7 +479,7 @@ def test_outputs_that_are_collected_meanwhile_are_not_missing(tmp_path: Path) ->
     """A job that goes on deletes what its sinks have got, and a connection that is left open holds a server."""
     sink = Overtaken(tmp_path / "table.db", "visits")
 
-    def made(count: int, sink: AnySink) -> Pipeline:
+    def made(count: int, sink: Sink) -> Pipeline:
         return job(tmp_path, count, sink={"table": sink})
 
     table = SqliteSink(tmp_path / "table.db", "visits")

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from persistent.connect.files.lists import PUBLISHED, RETRACTED, list_of, list_path, look_at_lists, no_list
 from persistent.connect.formats.json_rows import encode_json_lines
 from persistent.connect.promises import EXACTLY_ONCE, Promise
-from persistent.connect.sink import Known, Looked
+from persistent.connect.sink import Known, Looked, StagingSink
 from persistent.errors import CorruptCheckpoint, InvalidPipeline, SinkMismatch, StagedMissing
 from persistent.names import (
     Staged,
@@ -39,7 +39,7 @@ _OWNER = f"{PUBLISHED}/JOB"
 _JOB = re.compile(rb"[\w.-]+\n")
 
 
-class FileSink:
+class FileSink(StagingSink):
     """Publishes to ``url`` (any place that ``open_storage`` takes, or a storage), as ``format`` "parquet" or "jsonl"
     (or "json", "ndjson").
 
@@ -61,22 +61,19 @@ class FileSink:
     ['00000000000000000007-0f8fad5b.jsonl']
     """
 
+    abilities = frozenset({"holder", "look", "mark", "newest", "retract", "staged", "tidy"})
+
     @spelled
     def __init__(self, url: str | os.PathLike[str] | Storage, *, format: str = "parquet") -> None:
         if format not in tuple(_FORMATS):
             raise InvalidPipeline(f"FileSink format {format!r}: choose one of {', '.join(_FORMATS)}")
         self.storage = open_storage(url, private=False)
         self.format = _FORMATS[format]
-        self.shared = self.storage.shared
+        self.shared, self.url = self.storage.shared, self.storage.url
         self.address = f"folder {os.path.realpath(self.url) if self.storage.local else self.url}"
 
     def __repr__(self) -> str:
         return f"FileSink({self.storage.url!r}, format={self.format!r})"
-
-    @property
-    def url(self) -> str:
-        """The folder in which the files appear."""
-        return self.storage.url
 
     def guarantee(self) -> Promise:
         """Exactly-once, for readers that use the lists; with them, all of a checkpoint or nothing."""

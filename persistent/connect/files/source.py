@@ -45,7 +45,17 @@ from persistent.connect.formats.schemas import from_option
 from persistent.connect.formats.table import formats_by_name
 from persistent.connect.formats.timestamps import require_readable
 from persistent.connect.promises import EXACTLY_ONCE, Promise
-from persistent.connect.source import Budget, Position, Positions, Reached, Records, SourcePlan, SourceState, Split
+from persistent.connect.source import (
+    Budget,
+    Position,
+    Positions,
+    Reached,
+    Records,
+    Source,
+    SourcePlan,
+    SourceState,
+    Split,
+)
 from persistent.errors import SourceError
 from persistent.storage.places import Reach, reach_of
 from persistent.text.spelling import spelled
@@ -65,7 +75,7 @@ class _View:
     index: Index
 
 
-class FileSource:
+class FileSource(Source):
     """Records of Parquet, JSON lines or CSV files; the text formats also compressed, as ``.gz`` or ``.zst``.
 
     ``path``: a file, a folder with everything below it, or a pattern with ``*``, ``**`` and ``?``, on a local disk or
@@ -93,6 +103,8 @@ class FileSource:
     does the end of reading, if the file is listed with another time or etag. A change in the middle is detected only by
     the format's own checksums, or if it happens while the file is read.
     """
+
+    lists = True
 
     kind: str = "FileSource"
 

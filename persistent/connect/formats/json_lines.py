@@ -20,16 +20,9 @@ from persistent.codec.decimals import is_exact
 from persistent.connect import remedies
 from persistent.connect.files.layout import of_folder_too
 from persistent.connect.files.reader import Unreadable
+from persistent.connect.formats import schemas
 from persistent.connect.formats.lines import Block, LineEnds, ends_of_lines
 from persistent.connect.formats.protocol import InputFile
-from persistent.connect.formats.schemas import (
-    is_inferred_double,
-    is_rounded,
-    large_rows,
-    timeless,
-    unified,
-    why_rounded,
-)
 from persistent.connect.formats.text import mistyped
 from persistent.errors import SourceError
 
@@ -92,7 +85,7 @@ class JsonLines:
     def infer(self, lines: Block, names: Sequence[str]) -> pa.Schema:
         _require_shallow(lines)
         try:
-            return timeless(_inferred(lines))
+            return schemas.timeless(_inferred(lines))
         except UnicodeDecodeError as error:
             raise Unreadable(f"its columns cannot be inferred: a field name is not UTF-8 ({error})") from error
 
@@ -118,7 +111,7 @@ class JsonLines:
 
     def rounded(self, lines: Block, names: Sequence[str], decoded: pa.RecordBatch) -> dict[int, str]:
         reasons = _misread(lines, decoded.schema)
-        for name, rows in large_rows(decoded).items():
+        for name, rows in schemas.large_rows(decoded).items():
             for row in (rows if len(rows) < _MANY else np.intersect1d(rows, _with_long_integers(lines))).tolist():
                 line = lines.line(row)
                 if _LONG_INTEGER.search(line) and (why := _why_rounded(line, decoded.schema.field(name))):
@@ -298,9 +291,11 @@ def _why_rounded(line: bytes, column: pa.Field) -> str | None:
     """Why a line is no record, if one of its integers is rounded in a column."""
     if (record := _record(line, float)) is None:
         return f"column {column.name!r} may have rounded an integer, {_TOO_DEEP}"
-    doubles = (value for value, field in _leaves(record.get(column.name), column) if is_inferred_double(field))
+    doubles = (value for value, field in _leaves(record.get(column.name), column) if schemas.is_inferred_double(field))
     integers = (value for value in doubles if isinstance(value, Decimal))
-    return next((why_rounded(column.name, integer) for integer in integers if is_rounded(integer)), None)
+    return next(
+        (schemas.why_rounded(column.name, integer) for integer in integers if schemas.is_rounded(integer)), None
+    )
 
 
 def _misread(lines: Block, schema: pa.Schema) -> dict[int, str]:
@@ -404,4 +399,4 @@ def _inferred(lines: Block) -> pa.Schema:
         if len(lines) == 1:
             return pa.schema([])
         half = len(lines) // 2
-        return unified(_inferred(lines[:half]), _inferred(lines[half:]))
+        return schemas.unified(_inferred(lines[:half]), _inferred(lines[half:]))

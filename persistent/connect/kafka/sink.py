@@ -19,7 +19,7 @@ from persistent.connect.kafka.place import KafkaPlace
 from persistent.connect.kafka.settings import Connection, check_place, checked_settings
 from persistent.connect.marked import SinkMark, claimed, has_retreated, is_published, is_settled
 from persistent.connect.promises import EXACTLY_ONCE, Promise
-from persistent.connect.sink import Claim, OutputBatch, RefusedKeys, Retreat
+from persistent.connect.sink import BatchSink, Claim, OutputBatch, RefusedKeys, Retreat
 from persistent.errors import InvalidPipeline, SinkMismatch
 from persistent.text.spelling import spelled
 from persistent.time.clock import Duration, option_ms
@@ -42,7 +42,7 @@ _PRODUCER: Final = {
 }
 
 
-class KafkaSink:
+class KafkaSink(BatchSink):
     """Appends to ``topic``, which must exist: a JSON object for each row, with the number of its batch as ``revision``.
 
     ``servers``: "host:port", several separated by commas. ``key``: the columns whose JSON is the key of a message,
@@ -53,6 +53,9 @@ class KafkaSink:
     Readers with ``isolation.level=read_committed`` see each row once. The sink creates the topic
     ``<topic>-persistent-marks``, which records what has been published: do not change it.
     """
+
+    limits_keys = True
+    abilities = frozenset({"newest", "undo"})
 
     @spelled
     def __init__(

@@ -33,6 +33,7 @@ from persistent.connect.source import (
     Positions,
     Reached,
     Records,
+    Source,
     SourcePlan,
     SourceState,
     Split,
@@ -49,7 +50,7 @@ _BATCH_BYTES: Final = 64 << 20
 _LOOK_AGAIN_SECONDS: Final = 3.0
 
 
-class KafkaSource:
+class KafkaSource(Source):
     """The records of a topic.
 
     ``servers``: "host:port", several separated by commas. ``format``: "json", one object per value; "bytes", one column
@@ -71,6 +72,9 @@ class KafkaSource:
 
     ``step_rows`` counts offsets, with or without a record.
     """
+
+    finds_times = True
+    forgets = True
 
     kind: str = "KafkaSource"
     codec: str = "offset/1"

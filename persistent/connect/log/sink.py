@@ -14,7 +14,7 @@ from persistent.codec.documents import canonical_json
 from persistent.connect.formats.json_rows import json_rows, large_keys_refused, with_revision
 from persistent.connect.marked import SinkMark, claimed, has_retreated, is_published, is_settled
 from persistent.connect.promises import EXACTLY_ONCE, Promise
-from persistent.connect.sink import Claim, Known, Looked, OutputBatch, RefusedKeys, Retreat
+from persistent.connect.sink import BatchSink, Claim, Known, Looked, OutputBatch, RefusedKeys, Retreat
 from persistent.errors import InvalidPipeline, PersistentError, SinkMismatch, StorageError
 from persistent.messaging.log.segmented import SegmentedLog
 from persistent.messaging.log.writer import RECORD_BYTES_MAX, LogWriter, is_entry
@@ -27,13 +27,16 @@ _MARK_BYTES: Final = 256
 _REVISION_BYTES: Final = 100
 
 
-class LogSink:
+class LogSink(BatchSink):
     """Appends to the log at ``url`` (a path, the URL of a store, or a ``SegmentedLog``) a JSON object for each row,
     with the number of its batch as ``revision``.
 
     The rows of a batch are one entry, so a reader sees all or none of them; a batch of more than 1 GB is several
     entries in order. Drivers fence each other; nothing else may write to this log.
     """
+
+    limits_keys = True
+    abilities = frozenset({"look", "newest", "undo"})
 
     @spelled
     def __init__(self, url: str | os.PathLike[str] | Storage | SegmentedLog) -> None:

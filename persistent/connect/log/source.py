@@ -25,6 +25,7 @@ from persistent.connect.source import (
     Positions,
     Reached,
     Records,
+    Source,
     SourcePlan,
     SourceState,
     Split,
@@ -42,7 +43,7 @@ _PARTITION: Final = "log"
 _TIME: Final = pa.field("_timestamp", pa.timestamp("ms", "UTC"))
 
 
-class LogSource:
+class LogSource(Source):
     """The records of the log at ``url``: a path, the URL of a store, or a ``SegmentedLog``.
 
     ``format``: "json", one object per record; or "bytes", one column ``value``. ``schema``: the columns to read of a
@@ -55,6 +56,9 @@ class LogSource:
     ``max_skew``: how far the event time of a record can be ahead of its time in the log, which is how far back
     ``persistent restart`` looks. Without meaning for ``_timestamp`` itself.
     """
+
+    finds_times = True
+    forgets = True
 
     kind: str = "LogSource"
     codec: str = "offset/1"

@@ -22,7 +22,7 @@ from persistent.connect.postgres.columns import (
 from persistent.connect.postgres.session import Moved, Patiences, Session, settings_of
 from persistent.connect.postgres.table import LOCK, PostgresTable
 from persistent.connect.promises import EXACTLY_ONCE, Promise
-from persistent.connect.sink import Claim, Known, Looked, OutputBatch, RefusedKeys, Retreat
+from persistent.connect.sink import BatchSink, Claim, Known, Looked, OutputBatch, RefusedKeys, Retreat
 from persistent.connect.sql import (
     INCOMING,
     MARKS,
@@ -51,7 +51,7 @@ _Looked: TypeAlias = tuple[int | None, pa.Schema, tuple[str, ...]]
 """The server's number of a table that was checked, and the columns and the key that it was checked for."""
 
 
-class PostgresSink:
+class PostgresSink(BatchSink):
     """Publishes into ``table`` ("name" or "schema.name") of the database that ``dsn`` names, a URL or a string.
 
     ``mode``: "append" adds rows, "upsert" replaces the row of the same key and window. The table is created from the
@@ -60,6 +60,9 @@ class PostgresSink:
     has answered; then the run stops at its last checkpoint. ``call_timeout``: the longest time of one statement. The
     sink keeps the tables ``persistent_marks`` and, for upserts, ``persistent_before_<table>``: do not change them.
     """
+
+    limits_keys = True
+    abilities = frozenset({"look", "newest", "retract"})
 
     @spelled
     def __init__(

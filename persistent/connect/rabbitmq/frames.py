@@ -1,4 +1,4 @@
-"""A journaled message is a frame: the broker's facts about it as JSON, and its body. Its headers are decoded one by one.
+"""A journaled message is a frame: the broker's facts about it as JSON, and its body. Headers are decoded one by one.
 
 version   1 byte
 length    4 bytes, big-endian, of the JSON

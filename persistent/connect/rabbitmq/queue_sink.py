@@ -29,7 +29,7 @@ from persistent.connect.rabbitmq.link import (
     quieten,
 )
 from persistent.connect.rabbitmq.topology import Topology
-from persistent.connect.sink import Claim, OutputBatch, RefusedKeys
+from persistent.connect.sink import BatchSink, Claim, OutputBatch, RefusedKeys
 from persistent.errors import InvalidPipeline, Stopped, StorageError
 from persistent.text.figures import duration_text
 from persistent.text.spelling import spelled
@@ -42,7 +42,7 @@ _NUMBER_MAX: Final = (1 << 31) - 1
 """The number of a batch with the most digits: with it, a row has its largest message."""
 
 
-class RabbitQueueSink:
+class RabbitQueueSink(BatchSink):
     """Publishes a persistent message for each row, a JSON object with the number of its batch as ``revision``.
 
     ``url``: "amqp://user:password@host:5672/virtual-host". ``routing_key``: where messages go; in the default exchange
@@ -55,6 +55,8 @@ class RabbitQueueSink:
     The message id is "<job>-<batch>-<row>", and the headers are ``origin`` (the job) and ``sequence`` (batch and row in
     one growing integer). A message that is sent again has the same ones, so consumers can drop it.
     """
+
+    limits_keys = True
 
     @spelled
     def __init__(

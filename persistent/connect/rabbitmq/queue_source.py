@@ -38,6 +38,7 @@ from persistent.connect.source import (
     Positions,
     Reached,
     Records,
+    Source,
     SourcePlan,
     SourceState,
     Split,
@@ -140,7 +141,7 @@ _MODES: Final = (rabbit_pump.JOURNAL, rabbit_pump.CHECKPOINT, rabbit_pump.AT_MOS
 _PREFETCH_MAX: Final = 65_535
 
 
-class RabbitQueueSource:
+class RabbitQueueSource(Source):
     """The messages of a queue, through the journal at ``journal``: a path or URL, or a ``SegmentedLog``.
 
     ``url``: "amqp://user:password@host:5672/virtual-host". ``queue``: the name of an existing queue, or a ``Queue`` to
@@ -161,6 +162,8 @@ class RabbitQueueSource:
     16 MiB stops the run, "fail"; or is a "dead-letter", of which only the first MiB is kept. ``on_event`` is called, in
     a thread of its own, with a ``QueueEvent`` when the connection is made, lost or recovered.
     """
+
+    forgets = True
 
     kind: str = "RabbitQueueSource"
     codec: str = "offset/1"

@@ -37,13 +37,13 @@ from persistent.connect.rabbitmq.amqp_body import body_of, message_of
 from persistent.connect.rabbitmq.stream_client import StreamClient
 from persistent.connect.rabbitmq.stream_connection import NotTaken, StreamConnection
 from persistent.connect.rabbitmq.stream_settings import StreamAccess, check_stream, stream_access
-from persistent.connect.sink import Claim, OutputBatch, RefusedKeys, Retreat
+from persistent.connect.sink import BatchSink, Claim, OutputBatch, RefusedKeys, Retreat
 from persistent.errors import InvalidPipeline, SinkMismatch, StorageError
 from persistent.text.spelling import spelled
 from persistent.time.clock import Duration
 
 
-class RabbitStreamSink:
+class RabbitStreamSink(BatchSink):
     """Appends to ``stream``, which must exist: a message for each row, whose body is a JSON object, with the number of
     its batch as ``revision``.
 
@@ -52,6 +52,9 @@ class RabbitStreamSink:
     ..., "vhost": ..., "tls": True, "ca": ..., "certificate": ..., "key": ..., "heartbeat": seconds}. The sink creates
     the stream ``<stream>-persistent-marks``, which records what has been published: do not change it.
     """
+
+    limits_keys = True
+    abilities = frozenset({"newest", "undo"})
 
     @spelled
     def __init__(

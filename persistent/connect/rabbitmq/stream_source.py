@@ -29,6 +29,7 @@ from persistent.connect.source import (
     Positions,
     Reached,
     Records,
+    Source,
     SourcePlan,
     SourceState,
     Split,
@@ -44,7 +45,7 @@ _BATCH_ROWS: Final = 50_000
 _BATCH_BYTES: Final = 64 << 20
 
 
-class RabbitStreamSource:
+class RabbitStreamSource(Source):
     """The records of a stream, or of several.
 
     ``servers``: "host:port" of the stream plugin, several separated by commas. ``stream``: a name, or a list of names;
@@ -68,6 +69,9 @@ class RabbitStreamSource:
 
     ``step_rows`` counts offsets, with or without a record.
     """
+
+    finds_times = True
+    forgets = True
 
     kind: str = "RabbitStreamSource"
     codec: str = "offset/1"

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from persistent.connect.formats.json_rows import with_revision, with_shortest_decimals
 from persistent.connect.marked import SinkMark, claimed, has_retreated, is_published, is_settled
 from persistent.connect.promises import EXACTLY_ONCE, Promise
-from persistent.connect.sink import Claim, Known, Looked, OutputBatch, RefusedKeys, Retreat
+from persistent.connect.sink import BatchSink, Claim, Known, Looked, OutputBatch, RefusedKeys, Retreat
 from persistent.connect.sql import (
     INCOMING,
     MARKS,
@@ -59,7 +59,7 @@ _REMEDIES = {
 _FILES: Final = (".db", ".db3", ".sqlite", ".sqlite3")
 
 
-class SqliteSink:
+class SqliteSink(BatchSink):
     """Publishes into ``table`` of the database in the file ``path``, which is created if absent.
 
     ``mode``: "append" adds rows, "upsert" replaces the row of the same key and window. The table is created from the
@@ -67,6 +67,9 @@ class SqliteSink:
     row. ``lock_timeout``: how long to wait while another program writes to the file. The sink keeps the tables
     ``persistent_marks`` and, for upserts, ``persistent_before_<table>``: do not change them.
     """
+
+    limits_keys = True
+    abilities = frozenset({"look", "newest", "retract"})
 
     @spelled
     def __init__(

@@ -20,7 +20,17 @@ from persistent.connect.formats.message_columns import SAMPLE_ROWS, MessageColum
 from persistent.connect.formats.values import MessageValue, value_format
 from persistent.connect.log.source import LogSource
 from persistent.connect.promises import EXACTLY_ONCE, Promise
-from persistent.connect.source import Budget, DeadRecord, Positions, Reached, Records, SourcePlan, SourceState, Split
+from persistent.connect.source import (
+    Budget,
+    DeadRecord,
+    Positions,
+    Reached,
+    Records,
+    Source,
+    SourcePlan,
+    SourceState,
+    Split,
+)
 from persistent.connect.topic.journal import TopicJournal, TopicRecord, decode_record
 from persistent.errors import InvalidPipeline, SourceChanged
 from persistent.messaging.log.segmented import SegmentedLog
@@ -40,7 +50,7 @@ _OWN: Final = pa.schema(
 )
 
 
-class TopicSource:
+class TopicSource(Source):
     """The messages of ``topic`` from the ``TopicSender`` at ``address``, through the journal at ``journal``: a path or
     URL, or a ``SegmentedLog``.
 
@@ -50,6 +60,8 @@ class TopicSource:
     publication by the sender's clock. ``timestamp``: the column with the event time; ``timestamp_unit``, as in
     ``FileSource``. ``max_out_of_orderness``: how far, in event time, a message can come behind a later one.
     """
+
+    forgets = True
 
     kind: str = "TopicSource"
     codec: str = "offset/1"

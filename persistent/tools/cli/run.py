@@ -211,7 +211,7 @@ def run(
 
 def _passing(pipeline: Pipeline) -> Iterator[str]:
     """Which sinks, and whether the checkpoint, are lost when this process ends, as they are kept in its memory."""
-    sinks = [repr(sink) for sink in pipeline.all_sinks.values() if not getattr(sink, "shared", True)]
+    sinks = [repr(sink) for sink in pipeline.all_sinks.values() if not sink.shared]
     if sinks:
         rows = f"the rows of {', '.join(sinks)} are gone when this command ends, as they are kept in its memory"
         yield f'{rows}: to keep them, give FileSink("results", format="jsonl") or another sink, and a new checkpoint'

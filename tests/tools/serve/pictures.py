@@ -1,5 +1,5 @@
-"""The pictures of the page in the docs: ``python -m tests.tools.serve.pictures docs`` makes them anew, in light and dark,
-from a job that is made for them."""
+"""The pictures of the page in the docs: ``python -m tests.tools.serve.pictures docs`` makes them anew, in light and
+dark, from a job that is made for them."""
 
 from __future__ import annotations
 
