@@ -35,6 +35,7 @@ WIDE = {
     "persistent.driver.report.RunReport": 32,  # Each figure of a run, as users read it.
     "persistent.driver.report.StepReport": 26,  # And of a step.
     "persistent.checkpoint.log.Log": 24,
+    "persistent.connect.source.Source": 34,  # The contract of a source: each ability with its default.
 }
 MANY_PARAMETERS = {
     "persistent.tools.cli.rows.state": 11,  # Click gives a command each option by name.
@@ -46,38 +47,34 @@ MANY_PARAMETERS = {
 IMPORTS_MAX = 18
 MANY_IMPORTS = {
     "persistent": 25,  # What users name, loaded on demand.
-    "persistent.state.state": 19,  # A state on its own is panes, windows, lateness and a time to live.
-    "persistent.pipeline": 41,  # Where sources, sinks, engines, the driver, readers and metrics meet.
-    "monoids": 31,  # The catalogue.
-    "persistent.connect.files.source": 22,  # One source with three formats, and the index of what it has listed.
-    "persistent.driver.migration": 21,
-    "persistent.driver.commit": 20,
-    "persistent.driver.notes": 19,  # All that a run reports, and every caution.
-    "persistent.driver.next_step": 21,
-    "persistent.operations.merging": 19,  # Two jobs are checked against each other in every part that they have.
-    "persistent.operations.restarting": 24,  # State, sources and seen records are cut at one clock.
-    "persistent.driver.step_effects": 24,  # Each effect of a step is performed there.
-    "persistent.driver.correction": 33,  # A checkpoint without a step: what the modules of a step do, in one place.
+    "persistent.pipeline": 38,  # Where sources, sinks, engines, the driver, readers and metrics meet.
+    "monoids": 28,  # The catalogue.
+    "persistent.connect.rabbitmq.queue_source": 19,  # A pump, its journal, and the records of messages.
+    "persistent.driver.naming": 21,  # Sources, sinks and the checkpoint are checked against each other.
+    "persistent.driver.next_step": 19,
+    "persistent.driver.step_effects": 26,  # Each effect of a step is performed there.
+    "persistent.driver.correction": 28,  # A checkpoint without a step: what the modules of a step do, in one place.
+    "persistent.explain.of_job": 22,  # Each part of a job in words.
+    "persistent.operations.restarting": 22,  # State, sources and seen records are cut at one clock.
     "persistent.worker.map_split": 20,  # A split is read, judged, run and written.
-    "persistent.worker.job": 19,  # What a step is made of.
-    "persistent.worker.correct_states": 20,  # Judges records as steps do, and in lives as nobody else does.
+    "persistent.worker.correct_states": 23,  # Judges records as steps do, and in lives as nobody else does.
 }
 IMPORTERS_MAX = 40
 MANY_IMPORTERS = {
-    "persistent.errors": 211,  # Errors, columns and the one class all monoids derive from are everybody's words.
+    "persistent.errors": 190,  # Errors, columns and the one class all monoids derive from are everybody's words.
     "monoids.monoid": 60,
     "monoids.column": 67,
     "monoids.groupby.cells": 46,  # The types of arrays.
-    "persistent.time.clock": 92,  # Durations and pauses; nobody else reads the time.
-    "persistent.codec": 58,
-    "persistent.storage": 53,  # Where a checkpoint lies: what every command is given.
-    "persistent.checkpoint.manifest": 68,
+    "persistent.time.clock": 90,  # Durations and pauses; nobody else reads the time.
+    "persistent.codec": 52,
+    "persistent.storage": 52,  # Where a checkpoint lies: what every command is given.
+    "persistent.checkpoint.manifest": 62,
     "persistent.checkpoint.parts": 45,  # What a manifest says of each source, node and input.
     "persistent.names": 48,  # What files are called.
-    "persistent.task.task": 51,  # What a user declares: its keys, and the names of its states.
-    "persistent.worker.job": 60,  # What a step is made of.
-    "persistent.text.figures": 47,  # How numbers, sizes and times are said.
-    "persistent.connect.source": 59,  # What a source is, said to each of them and to who drives it.
+    "persistent.task.task": 48,  # What a user declares: its keys, and the names of its states.
+    "persistent.worker.job": 50,  # What a step is made of.
+    "persistent.text.figures": 66,  # How numbers, sizes, durations and commands are said.
+    "persistent.connect.source": 54,  # What a source is, said to each of them and to who drives it.
 }
 
 

@@ -453,12 +453,12 @@ def _check_explained(name: str, thing: Any) -> None:
 
 def _is_protocol(thing: type, attribute: str) -> bool:
     """Whether the method is one of a source or sink, which the protocol explains."""
-    from persistent.connect.sink import BatchSink, Sink
+    from persistent.connect.sink import BatchSink, Sink, StagingSink
     from persistent.connect.source import Source
     from persistent.offsets import OffsetStore
     from persistent.storage import Storage
 
-    return any(hasattr(protocol, attribute) for protocol in (Source, Sink, BatchSink, Storage, OffsetStore))
+    return any(hasattr(protocol, attribute) for protocol in (Source, Sink, StagingSink, BatchSink, Storage, OffsetStore))
 
 
 def test_nothing_unfinished_and_no_forbidden_word() -> None:

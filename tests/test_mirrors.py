@@ -48,9 +48,9 @@ def test_a_module_without_tests_of_its_own_passes(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """pytest ends with 5 where it finds none, and a contributor would look for what is wrong with the module."""
-    ran = [words for words in commands(Path("persistent/driver/options.py")) if "--doctest-modules" in words]
+    ran = [words for words in commands(Path("persistent/engines/protocol.py")) if "--doctest-modules" in words]
     monkeypatch.setattr("tests.only.commands", lambda module: ran)
-    assert main(["persistent/driver/options.py"]) == 0
-    assert "persistent/driver/options.py has no tests of its own" in capfd.readouterr().out
+    assert main(["persistent/engines/protocol.py"]) == 0
+    assert "persistent/engines/protocol.py has no tests of its own" in capfd.readouterr().out
     ran.append(["pytest", "-q", "no such file"])
-    assert main(["persistent/driver/options.py"]) != 0
+    assert main(["persistent/engines/protocol.py"]) != 0
