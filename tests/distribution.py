@@ -34,8 +34,8 @@ def expected() -> set[str]:
     """What belongs into the wheel, as paths in it: the packages, their types, the page's assets, the pytest plugins."""
     found = {path for package in ("monoids", "persistent") for path in (ROOT / package).rglob("*.py")}
     found |= {ROOT / "monoids" / "py.typed", ROOT / "persistent" / "py.typed"}
-    found |= {ROOT / "persistent" / "cli" / "errors.md"}
-    found |= set((ROOT / "persistent" / "serve" / "assets").iterdir())
+    found |= {ROOT / "persistent" / "tools" / "cli" / "errors.md"}
+    found |= set((ROOT / "persistent" / "tools" / "serve" / "assets").iterdir())
     found |= {ROOT / "pytest_monoids.py", ROOT / "pytest_persistent.py"}
     return {str(path.relative_to(ROOT)) for path in found}
 

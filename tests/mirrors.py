@@ -25,7 +25,6 @@ UNMIRRORED = {
     "persistent.connect.kafka.source": "a real broker: tests/servers/test_kafka.py",
     "persistent.connect.source": "a protocol, and values without behaviour",
     "persistent.connect.rabbitmq.stream_source": "a real broker: tests/servers/test_rabbit_streams.py",
-    "persistent.text.figures": "its examples say it all",
     "persistent.worker.dispatch": "one match over what three modules do",
     "persistent.worker.job": "a value without behaviour",
 }

@@ -458,7 +458,9 @@ def _is_protocol(thing: type, attribute: str) -> bool:
     from persistent.offsets import OffsetStore
     from persistent.storage import Storage
 
-    return any(hasattr(protocol, attribute) for protocol in (Source, Sink, StagingSink, BatchSink, Storage, OffsetStore))
+    return any(
+        hasattr(protocol, attribute) for protocol in (Source, Sink, StagingSink, BatchSink, Storage, OffsetStore)
+    )
 
 
 def test_nothing_unfinished_and_no_forbidden_word() -> None:

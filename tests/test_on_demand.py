@@ -16,7 +16,9 @@ PACKAGES = ("persistent", "persistent.sources", "persistent.sinks")
 
 
 def initial(package: str) -> ast.Module:
-    return ast.parse((ROOT / Path(*package.split(".")) / "__init__.py").read_text(encoding="utf-8"))
+    path = ROOT / Path(*package.split("."))
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return ast.parse(file.read_text(encoding="utf-8"))
 
 
 def imported(body: list[ast.stmt]) -> dict[str, str]:

@@ -161,7 +161,7 @@ def public_errors() -> dict[str, type[Exception]]:
 
 def test_every_error_has_its_remedy() -> None:
     """Without it an error could be added and nobody told what to do about it, or one that is gone be explained."""
-    from persistent.tools.cli.options import exit_code
+    from persistent.tools.cli.exits import exit_code
 
     page, errors = PAGES["errors.md"], public_errors()
     sections = dict(re.findall(r"^### (\w+)\n\n(.*?)(?=^##|\Z)", page, re.M | re.S))

@@ -42,7 +42,7 @@ from tests.connect.ledger import Ledger, LedgerSink
 from tests.topics import Topic
 from tests.topics import TopicSource as Topics
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 REPLAYS = Promise(EXACTLY_ONCE, "it replays")
 
 

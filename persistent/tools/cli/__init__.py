@@ -14,7 +14,7 @@ import click
 
 import persistent
 from persistent.errors import PersistentError, explanation
-from persistent.tools.cli.options import EXITS, STOPPED, CommandFailed, exit_code, worded
+from persistent.tools.cli.exits import EXITS, STOPPED, CommandFailed, exit_code, worded
 
 COMMANDS: Final = {
     "init": ("init.init", "Make a project: a task, its test, and a page that says how to run both."),

@@ -19,17 +19,9 @@ from persistent.reading import Place, place
 from persistent.storage import Storage
 from persistent.storage.subfolder import savepoint_folder
 from persistent.text.figures import bytes_text, shell_word
+from persistent.tools.cli.exits import CORRUPT, NOT_FOUND, REFUSED, CommandFailed
 from persistent.tools.cli.load import load_monoid, names_pipeline
-from persistent.tools.cli.options import (
-    CORRUPT,
-    NOT_FOUND,
-    REFUSED,
-    CommandFailed,
-    json_option,
-    pipeline_of,
-    storage_of,
-    target_argument,
-)
+from persistent.tools.cli.options import json_option, pipeline_of, storage_of, target_argument
 from persistent.tools.cli.tables import json_text, one_line, print_json, print_table, working
 from persistent.verify import FAULT, Verification, verify, verify_sinks, verify_source
 

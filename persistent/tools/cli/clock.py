@@ -17,17 +17,10 @@ from persistent.reading import ClockReading, PartitionReading, clock_reading, fi
 from persistent.storage import Storage
 from persistent.text.figures import clock_text, span_text, utc_text
 from persistent.time.clock import wall_ms
+from persistent.tools.cli.exits import NOT_FOUND, CommandFailed
 from persistent.tools.cli.load import load_pipeline, names_pipeline
 from persistent.tools.cli.operate import of_outputs, report_entry
-from persistent.tools.cli.options import (
-    NOT_FOUND,
-    CommandFailed,
-    Time,
-    json_option,
-    storage_of,
-    take_over_option,
-    target_argument,
-)
+from persistent.tools.cli.options import Time, json_option, storage_of, take_over_option, target_argument
 from persistent.tools.cli.tables import json_text, print_table
 
 _NONE = "none"

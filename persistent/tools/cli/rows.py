@@ -21,6 +21,7 @@ from persistent.errors import InvalidPipeline
 from persistent.reading import Place, check_key, check_window, export, place, state_table
 from persistent.reading.place import checked_node, node_of
 from persistent.text.figures import bytes_text, clock_text, count_text, utc_text
+from persistent.tools.cli.exits import worded
 from persistent.tools.cli.options import (
     TIME,
     json_option,
@@ -29,7 +30,6 @@ from persistent.tools.cli.options import (
     pipeline_of,
     storage_of,
     target_argument,
-    worded,
 )
 from persistent.tools.cli.tables import json_text, print_rows, working
 from persistent.worker.job import Node

@@ -34,8 +34,9 @@ from persistent.progress import Lines, Progress, RunFigures, progress
 from persistent.storage.failures import without_secrets
 from persistent.storage.places import lasting_name
 from persistent.time.clock import monotonic_s
+from persistent.tools.cli.exits import FAILED, STOPPED, exit_code
 from persistent.tools.cli.load import load_pipeline
-from persistent.tools.cli.options import FAILED, STOPPED, exit_code, pipeline_argument, take_over_option
+from persistent.tools.cli.options import pipeline_argument, take_over_option
 from persistent.tools.cli.tables import json_text
 
 RUN = "persistent.run"

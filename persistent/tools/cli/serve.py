@@ -10,8 +10,8 @@ from persistent.pipeline import Pipeline
 from persistent.storage import Storage
 from persistent.storage.subfolder import open_checkpoint
 from persistent.text.figures import Endpoint, is_loopback
+from persistent.tools.cli.exits import CommandFailed
 from persistent.tools.cli.load import load_pipeline, names_pipeline
-from persistent.tools.cli.options import CommandFailed
 from persistent.tools.cli.tables import json_text
 
 _PORT = 8321

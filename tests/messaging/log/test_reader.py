@@ -24,7 +24,7 @@ from persistent.storage import MemoryStorage
 from persistent.storage.process import Process
 from tests.few import only
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 class Times:

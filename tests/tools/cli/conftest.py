@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import made as whole
+from tests.tools.cli import made as whole
 from tests.tools.cli.made import ROOT
 from tests.tools.cli.visits import FIRST, VISITS, command
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from persistent.tools.cli import main
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 VISITS = """

@@ -19,7 +19,7 @@ from persistent.storage import LocalStorage
 from tests.few import one_in
 from tests.tools.cli.visits import VISITS, command, json_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_run_says_what_it_did(folder: Path) -> None:

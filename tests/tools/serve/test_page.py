@@ -18,7 +18,7 @@ from tests.golden.make import GOLDEN, TASKS
 from tests.golden.make import pipeline as golden
 from tests.tools.serve.jobs import SCRIPT, Each, Visits, corrected, json, page, pipeline, ran, several
 
-ASSETS = Path(__file__).parents[2] / "persistent" / "serve" / "assets"
+ASSETS = Path(__file__).parents[3] / "persistent" / "tools" / "serve" / "assets"
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +181,7 @@ def test_every_import_of_the_page_is_there(client: httpx.Client) -> None:
 
 def test_assets_are_part_of_the_package() -> None:
     """An installed page would have none."""
-    setup = (ASSETS.parents[2] / "setup.cfg").read_text(encoding="utf-8")
+    setup = (ASSETS.parents[3] / "setup.cfg").read_text(encoding="utf-8")
     assert "persistent.tools.serve = assets/*" in setup and "    persistent.tools.serve\n" in setup
 
 

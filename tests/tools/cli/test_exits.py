@@ -22,10 +22,10 @@ from persistent import (
     __version__,
 )
 from persistent.tools.cli import main
-from persistent.tools.cli.options import EXITS, exit_code
+from persistent.tools.cli.exits import EXITS, exit_code
 from tests.tools.cli.visits import VISITS, command
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
