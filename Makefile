@@ -80,7 +80,7 @@ integration: .venv/installed
 	$(python) -m pytest -n 2 -m integration --durations=10
 
 matrix: .venv/installed
-	$(python) -m tests.integration.matrix $(ROUNDS) $(SEED) docs/matrix.md
+	$(python) -m tests.integration.matrix $(ROUNDS) $(SEED) docs/evidence/matrix.md
 
 marathon: .venv/installed
 	$(python) -m tests.integration.marathon $(if $(filter command line,$(origin MINUTES)),$(MINUTES),5) $(SEED)
@@ -101,7 +101,7 @@ proof: .venv/installed
 	$(python) -m tests.proof --minutes $(MINUTES)
 
 mutants: .venv/installed
-	$(python) -m tests.proof.mutants --all --write docs/mutants.md
+	$(python) -m tests.proof.mutants --all --write docs/evidence/mutants.md
 
 coverage: .venv/installed
 	$(python) -m coverage run --branch --include=$(covered) -m pytest $(covering)

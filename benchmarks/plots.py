@@ -1,6 +1,6 @@
-"""The plots of docs/measured.md are drawn from ``plots.json``, whose figures are those of the tables of that page.
+"""The plots of docs/evidence/measured.md are drawn from ``plots.json``, which has the figures of its tables.
 
-    python -m benchmarks.plots        writes docs/measured-*.svg
+    python -m benchmarks.plots        writes docs/evidence/measured-*.svg
 
 Each has a background of its own, so that it is read on a light page and on a dark one.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 DATA = Path(__file__).with_name("plots.json")
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[1] / "docs" / "evidence"
 
 _WIDE, _LABELS, _RIGHT, _TOP, _ROW = 860, 370, 90, 64, 26
 _INK, _GREY, _GRID, _MET, _MISSED = "#202124", "#5f6368", "#dadce0", "#1a73e8", "#c5221f"

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 root = Path(__file__).resolve().parent.parent
-page = root / "docs" / "trials.md"
+page = root / "docs" / "evidence" / "trials.md"
 names = sorted(set(re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page.read_text())))
 
 

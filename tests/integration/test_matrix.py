@@ -14,7 +14,7 @@ from tests.integration.rounds import judge, play
 
 def test_matrix_page_is_of_these_cells() -> None:
     """A part that was added, or a cell that was left out, would be missing on the page, and nobody see it."""
-    shown = (Path(__file__).parents[2] / "docs/matrix.md").read_text(encoding="utf-8")
+    shown = (Path(__file__).parents[2] / "docs/evidence/matrix.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in shown.splitlines() if line[:2] == "| "]
     assert rows[0][1:] == list(FAULTS)
     assert [row[0] for row in rows[1:]] == [part.name for part in PARTS]

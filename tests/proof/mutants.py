@@ -4,7 +4,7 @@ plants others that break a rule by name.
 Each mutant runs with the tests that mirror its module: found means that one of them failed or did not end. A survivor
 that nobody can tell from the original is in ``EXPLAINED``; any other one is a failure.
 
-    python -m tests.proof.mutants --all --write docs/mutants.md       every mutant of every module, and the table
+    python -m tests.proof.mutants --all --write docs/evidence/mutants.md       every mutant of every module, and the table
     python -m tests.proof.mutants --module persistent.names
 """
 
