@@ -16,10 +16,10 @@ SLOW = "the server is slow"
 FAULTS = (KILLED, SERVER, CUT, SLOW)
 
 _NO_SERVER = "a folder of this machine has no server and no connection"
-_LIBRARY = "SQLite is a library in our process: it dies with us"
-_FUNCTION = "the function runs in our process: it dies with us"
-_IN_SENDER = "a sender retains in its memory: what it had not sent when it is killed is a dead letter (`make marathon`)"
-_IN_MEMORY = "the S3 of the tests holds its objects in memory: killed, it would be empty, as no S3 is"
+_LIBRARY = "SQLite is a library in the process of the job"
+_FUNCTION = "the function runs in the process of the job"
+_IN_SENDER = "a killed sender loses what it had not sent: a dead letter (`make marathon`)"
+_IN_MEMORY = "the S3 of the tests holds its objects in memory: killed, it would be empty"
 
 
 @dataclass(frozen=True)
@@ -96,14 +96,15 @@ Results = Mapping[tuple[str, str], tuple[int, Tally]]
 def page(results: Results, seed: int) -> str:
     """The matrix as a page of the docs."""
     lines = [
-        "# The matrix",
+        "# The fault matrix",
         "",
         "<!-- Written by `make matrix`. -->",
         "",
-        "Every source and sink beside a real server (Kafka, RabbitMQ, PostgreSQL, HDFS, S3) that is killed with -9,",
-        "or cut off or held up by a proxy between it and us. In a round a job reads its input in parts; in each it",
-        "happens once (to a server once a round), at a checkpoint that is drawn. What is published in the end and",
-        "what was written are compared number for number: *twice* and *lost* say where they differ.",
+        "Each source and sink runs beside its server: Kafka, RabbitMQ, PostgreSQL, HDFS, S3. The job or the server",
+        "is killed, or a proxy cuts or slows their connection. In a round a job reads its input in parts, and in",
+        "each part the fault happens once (to a server once a round) at a random checkpoint. Then the published",
+        "numbers are compared with the written ones. A cell counts the faults; **nothing was lost and nothing",
+        "published twice**, unless it says so.",
         "",
         f"| | {' | '.join(FAULTS)} |",
         f"|---|{'---|' * len(FAULTS)}",
@@ -125,10 +126,10 @@ def page(results: Results, seed: int) -> str:
         names = "; ".join(part.name for part in PARTS if part.excluded == reason)
         lines.append(f"- {names}: {reason}.")
     lines += [
-        "- HDFS: the connection that is cut or slow is that to the NameNode; clients find a DataNode past any proxy.",
+        "- HDFS: the connection to the NameNode is cut or slow; clients find a DataNode past any proxy.",
+        "- Files with `.gz` and `.zst`: the same reader reads them as those without.",
         "",
-        "A `FunctionSink` says at-least-once: what it was given twice is shown, and nothing may be lost. Files with",
-        "`.gz` and `.zst` are read by the same reader as those without.",
+        "Next: [what the trials found](trials.md).",
     ]
     return "\n".join(lines) + "\n"
 
@@ -137,4 +138,5 @@ def _cell(part: Part, found: tuple[int, Tally] | None) -> str:
     if found is None:
         return "–"
     _, tally = found
-    return f"{tally.strikes} times: {tally.duplicates} twice, {tally.lost} lost"
+    wrong = (f"{tally.duplicates} twice" if tally.duplicates else "", f"{tally.lost} lost" if tally.lost else "")
+    return ", ".join((str(tally.strikes), *filter(None, wrong)))

@@ -20,14 +20,14 @@ def test_matrix_page_is_of_these_cells() -> None:
     assert [row[0] for row in rows[1:]] == [part.name for part in PARTS]
     for part, row in zip(PARTS, rows[1:]):
         assert [fault for fault, cell in zip(FAULTS, row[1:]) if cell != "–"] == list(part.faults), part.name
-        assert part.sink in REPEATS or all(cell == "–" or "0 twice, 0 lost" in cell for cell in row[1:]), row
+        assert part.sink in REPEATS or all(cell == "–" or cell.isdigit() for cell in row[1:]), row
         assert not part.excluded or f"{part.excluded}." in shown
 
 
 def test_the_page_counts_what_was_found() -> None:
     """A page that says 0 whatever happens is none."""
     found = {(PARTS[5].name, FAULTS[0]): (20, Tally(60, 60, 1, 2))}
-    assert "| KafkaSource | 60 times: 1 twice, 2 lost | – | – | – |" in page(found, 7)
+    assert "| KafkaSource | 60, 1 twice, 2 lost | – | – | – |" in page(found, 7)
 
 
 WRITTEN = [{"n": 1, "ts": 10, "page": "a"}, {"n": 2, "ts": 20, "page": "a"}, {"n": 3, "ts": 120, "page": "b"}]
