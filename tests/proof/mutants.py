@@ -201,48 +201,40 @@ def _page() -> str:
     for mirror in MIRRORS.values():
         every, verdicts = mirror.mutations(), list(_known(mirror).values())
         found = sum(one.is_found for one in verdicts)
-        explained = [one for one in verdicts if one.is_explained]
-        survivors = [one for one in verdicts if one.is_survivor]
-        run = "whole" if len(verdicts) == len(every) else f"{len(verdicts)} of {len(every)}" if verdicts else "not yet"
-        row = (len(every), len(verdicts), found, len(explained))
+        survivors = sorted((one for one in verdicts if one.is_survivor), key=lambda one: one.mutation.number)
+        row = (len(every), len(verdicts), found, sum(one.is_explained for one in verdicts))
         totals = [total + one for total, one in zip(totals, row, strict=True)]
-        rows.append(_row(f"`{mirror.module}`", row, run))
-        told += [_line(one, one.explanation) for one in sorted(explained, key=lambda one: one.mutation.number)]
-        told += [_line(one, "**not explained**") for one in sorted(survivors, key=lambda one: one.mutation.number)]
-    rows.append(_row("all", tuple(totals), f"{totals[1]:,} of {totals[0]:,}"))
-    survived = "\n".join(told) if told else "None."
-    return _PAGE.format(rows="\n".join(rows), survivors=survived)
+        rows.append(_row(f"`{mirror.module}`", row))
+        told += [f"- `{one.mutation.module}`, `{one.mutation.text}`, {one.mutation.change}" for one in survivors]
+    rows.append(_row("all", totals))
+    return _PAGE.format(rows="\n".join(rows), survivors="\n".join(told) if told else "None.")
 
 
-def _row(name: str, numbers: Sequence[int], run: str) -> str:
+def _row(name: str, numbers: Sequence[int]) -> str:
     mutants, tried, found, explained = numbers
-    counted = tried - explained
-    share = f"{100 * found / counted:.1f} %" if counted else ""
-    return f"| {name} | {mutants:,} | {tried:,} | {found:,} | {explained:,} | {share} | {run} |"
-
-
-def _line(verdict: Verdict, why: str) -> str:
-    mutation = verdict.mutation
-    return f"- `{mutation.module}`, `{mutation.text}`, {mutation.change}: {why}"
+    run = f"{tried:,}" if tried == mutants else f"{tried:,} of {mutants:,}"
+    return f"| {name} | {run} | {found:,} | {explained:,} |"
 
 
 _PAGE = """# Mutants
 
-What the tests of storing and committing would notice: each mutant is one small change to a module (a comparison, a
-condition, a constant, a call or a raise left out), and the tests that mirror the module are run with it. A mutant is
-found if a test fails or does not end. Made by `make mutants`, not by hand; the share is of those tried
-that can be found, so it says little of a module, or of all, that was not run whole. What is counted was run with the
-module and its tests as they stand here: "not yet" is also said of a module that has changed since, or its tests have.
+A *mutant* is one small change to a module that stores or commits: a comparison, a condition or a constant is altered, a
+call or a raise is left out. The tests that mirror the module are run with the mutant. It is found if a test fails or
+does not end. `make mutants` writes this page. It counts runs with each module and its tests as they stand: "0 of 32"
+means that the module or its tests have changed since.
 
-| module | mutants | tried | found | explained | share | run |
-|---|---|---|---|---|---|---|
+An *explained* survivor behaves like the original, so no test can find it; `tests/proof/mutants_explained.py` has the
+reason for each.
+
+| module | tried | found | explained |
+|---|---:|---:|---:|
 {rows}
 
-## Survivors
-
-A survivor that is explained behaves like the original: nobody can write a test that fails for it.
+## Survivors that are not explained
 
 {survivors}
+
+Next: [what is measured](measured.md).
 """
 
 
