@@ -12,7 +12,7 @@ from benchmarks.plots import DATA, DOCS, plots
 
 PLOTS = json.loads(DATA.read_text(encoding="utf-8"))
 SHOWN = [one for plot in PLOTS.values() for one in (*plot.get("bars", ()), *plot.get("lines", ()))]
-ROWS = [line.strip("|").split(" | ") for line in (DOCS / "measured.md").read_text().splitlines() if line[:2] == "| "]
+ROWS = [line.strip("|").split("|") for line in (DOCS / "measured.md").read_text().splitlines() if line[:2] == "| "]
 
 
 def row_of(shown: dict[str, Any]) -> list[str]:
