@@ -101,7 +101,7 @@ proof: .venv/installed
 	$(python) -m tests.proof --minutes $(MINUTES)
 
 mutants: .venv/installed
-	$(python) -m tests.proof.mutants --all --write docs/evidence/mutants.md
+	$(python) -m tests.proof.mutants --all --write docs/evidence/proof.md
 
 coverage: .venv/installed
 	$(python) -m coverage run --branch --include=$(covered) -m pytest $(covering)

@@ -4,8 +4,8 @@ plants others that break a rule by name.
 Each mutant runs with the tests that mirror its module: found means that one of them failed or did not end. A survivor
 that nobody can tell from the original is in ``EXPLAINED``; any other one is a failure.
 
-    python -m tests.proof.mutants --all --write docs/evidence/mutants.md       every mutant of every module, and the table
-    python -m tests.proof.mutants --module persistent.names
+    python -m tests.proof.mutants --all --write docs/evidence/proof.md   every mutant of every module, and the table
+    python -m tests.proof.mutants --module persistent.checkpoint.names
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from datetime import date
 from itertools import groupby
 from pathlib import Path
 
@@ -158,7 +159,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"survived: {verdict.mutation}")
     print(f"{len(verdicts):,} mutants, {sum(one.is_found for one in verdicts):,} found, {len(survivors):,} unexplained")
     if options.write:
-        Path(options.write).write_text(_page())
+        page = Path(options.write)
+        page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")
     return 1 if survivors else 0
 
 
@@ -195,47 +197,36 @@ def _known(mirror: Mirror) -> dict[int, Verdict]:
     return {number: Verdict(every[number], end, seconds) for number, end, seconds in map(json.loads, lines)}
 
 
-def _page() -> str:
-    """The committed table."""
-    rows, told, totals = [], [], [0, 0, 0, 0]
+def table() -> str:
+    """What is known of all mutants, room by room, as Markdown; survivors that are not explained follow."""
+    rooms: dict[str, list[tuple[int, int, int, int]]] = {}
+    survivors = []
     for mirror in MIRRORS.values():
         every, verdicts = mirror.mutations(), list(_known(mirror).values())
-        found = sum(one.is_found for one in verdicts)
-        survivors = sorted((one for one in verdicts if one.is_survivor), key=lambda one: one.mutation.number)
-        row = (len(every), len(verdicts), found, sum(one.is_explained for one in verdicts))
-        totals = [total + one for total, one in zip(totals, row, strict=True)]
-        rows.append(_row(f"`{mirror.module}`", row))
-        told += [f"- `{one.mutation.module}`, `{one.mutation.text}`, {one.mutation.change}" for one in survivors]
-    rows.append(_row("all", totals))
-    return _PAGE.format(rows="\n".join(rows), survivors="\n".join(told) if told else "None.")
+        found, explained = (sum(getattr(one, end) for one in verdicts) for end in ("is_found", "is_explained"))
+        rooms.setdefault(mirror.module.rpartition(".")[0], []).append((len(every), len(verdicts), found, explained))
+        survivors += sorted((one for one in verdicts if one.is_survivor), key=lambda one: one.mutation.number)
+    rows = [_row(f"`{room}`", numbers) for room, numbers in rooms.items()]
+    rows.append(_row("all", [row for numbers in rooms.values() for row in numbers]))
+    told = [f"- not found: `{one.mutation.module}`, `{one.mutation.text}`, {one.mutation.change}" for one in survivors]
+    counted = f"Counted on {date.today()}, with each module and its tests as they stood."
+    return "\n".join([_HEADING, *rows, "", counted, *([""] if told else []), *told])
 
 
-def _row(name: str, numbers: Sequence[int]) -> str:
-    mutants, tried, found, explained = numbers
+def _row(name: str, modules: Sequence[tuple[int, int, int, int]]) -> str:
+    mutants, tried, found, explained = (sum(numbers) for numbers in zip(*modules, strict=True))
     run = f"{tried:,}" if tried == mutants else f"{tried:,} of {mutants:,}"
-    return f"| {name} | {run} | {found:,} | {explained:,} |"
+    return f"| {name} | {len(modules)} | {run} | {found:,} | {explained:,} |"
 
 
-_PAGE = """# Mutants
+def written(page: str) -> str:
+    """The page with the table of today between its marks."""
+    before, rest = page.split(_BEGIN)
+    return f"{before}{_BEGIN}\n{table()}\n{_END}{rest.split(_END)[1]}"
 
-A *mutant* is one small change to a module that stores or commits: a comparison, a condition or a constant is altered, a
-call or a raise is left out. The tests that mirror the module are run with the mutant. It is found if a test fails or
-does not end. `make mutants` writes this page. It counts runs with each module and its tests as they stand: "0 of 32"
-means that the module or its tests have changed since.
 
-An *explained* survivor behaves like the original, so no test can find it; `tests/proof/mutants_explained.py` has the
-reason for each.
-
-| module | tried | found | explained |
-|---|---:|---:|---:|
-{rows}
-
-## Survivors that are not explained
-
-{survivors}
-
-Next: [what is measured](measured.md).
-"""
+_BEGIN, _END = "<!-- mutants begin -->", "<!-- mutants end -->"
+_HEADING = "| room | modules | tried | found | explained |\n|---|---:|---:|---:|---:|"
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
@@ -247,7 +238,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--sample", type=int, metavar="N", help="so many mutants of each module instead of all")
     parser.add_argument("--seed", type=int, default=0, help="draws the sample")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin nothing after this; go on another time")
-    parser.add_argument("--write", metavar="FILE", help="write the table of all that is known")
+    parser.add_argument("--write", metavar="FILE", help="write the table of all that is known into this page")
     return parser.parse_args(arguments)
 
 

@@ -157,3 +157,12 @@ def test_a_text_that_is_not_there_once_is_told() -> None:
         with pytest.raises(ValueError, match=f"summing has {count} times, not once: 'start'; plant 'sums' anew"):
             planted.planted(source)
     assert planted.planted("start = 1") == "stop = 1"
+
+
+def test_the_page_takes_the_table() -> None:
+    """Without its marks `make mutants` would work for hours and fail, or write over the rest of the page."""
+    page = (ROOT / "docs" / "evidence" / "proof.md").read_text(encoding="utf-8")
+    shown = mutants.written(page)
+    assert mutants.table() in shown
+    assert shown.split("<!-- mutants begin -->")[0] == page.split("<!-- mutants begin -->")[0]
+    assert shown.split("<!-- mutants end -->")[1] == page.split("<!-- mutants end -->")[1]
