@@ -5,7 +5,7 @@ Each mutant runs with the tests that mirror its module: found means that one of 
 that nobody can tell from the original is in ``EXPLAINED``; any other one is a failure.
 
     python -m tests.proof.mutants --all --write docs/evidence/proof.md   every mutant of every module, and the table
-    python -m tests.proof.mutants --module persistent.checkpoint.names
+    python -m tests.proof.mutants --module persistent.names
 """
 
 from __future__ import annotations
