@@ -76,7 +76,8 @@ def test_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
     A block with a file name is that file; of a console block every command is run, and must print what follows it.
     """
     compared = 0
-    for language, name, text in BLOCK.findall(PAGES[page]):
+    shared = BLOCK.findall(PAGES["migrating/index.md"]) if page.startswith("migrating/") else []
+    for language, name, text in [block for block in shared if block[1]] + BLOCK.findall(PAGES[page]):
         if name:
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
