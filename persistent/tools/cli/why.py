@@ -15,7 +15,7 @@ from persistent.tools.cli.options import json_option
 from persistent.tools.cli.tables import print_json
 
 _HERE = re.compile(r"\[([^\]]+)\]\(#[^)]*\)")
-_SECTION = re.compile(r"^### (\w+)\n\n(.*?)(?=^#|\Z)", re.M | re.S)
+_SECTION = re.compile(r"^### (\w+)\n\n(.*?)(?=^#|^Next: |\Z)", re.M | re.S)
 
 
 @click.command()
