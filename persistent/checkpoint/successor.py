@@ -249,11 +249,14 @@ def _account_laws(manifest: Manifest) -> Iterator[HeldLaw]:
 
 
 def table_text() -> str:
-    """The table in Markdown, as on the page of the protocol.
+    """The table in Markdown, as on the page of the protocol. Fields with the same rules share a row.
 
     >>> print(table_text().splitlines()[2])
     | job | copied | copied | copied | copied | copied | copied | copied | copied |
     """
+    names: dict[tuple[Rule, ...], list[str]] = {}
+    for name, rules in _ROWS.items():
+        names.setdefault(rules, []).append(name)
     lines = [f"| field | {' | '.join(KINDS)} |", "|---" * (len(KINDS) + 1) + "|"]
-    lines += [f"| {name} | {' | '.join(rule.value for rule in rules)} |" for name, rules in _ROWS.items()]
+    lines += [f"| {', '.join(alike)} | {' | '.join(rule.value for rule in rules)} |" for rules, alike in names.items()]
     return "\n".join(lines)

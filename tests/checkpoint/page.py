@@ -40,9 +40,9 @@ _OWN = {Run: "run", Staged: "staged file", Account: "account"}
 """Parts with a table of their own."""
 _PLAIN = {int: "whole number", str: "text", bool: "flag"}
 _LEFT_OUT = {None: "null", False: "false", "": "empty", (): "none", NodeClock(): "its defaults"}
-_HEAD = "| field | type | left out at | since | meaning |\n|---|---|---|---|---|\n"
+_HEAD = "| field | type | left out at | meaning |\n|---|---|---|---|\n"
 
-Row = tuple[str, str, str, str]
+Row = tuple[str, str, str]
 
 
 def kind_of(hint: Any) -> str:
@@ -83,16 +83,17 @@ def parts_in(hint: Any, path: str) -> Iterator[tuple[type[Part], str]]:
         yield from parts_in(inner[1], f"{path}.*")
 
 
-def rows_of(kind: type[Part], path: str = "", outer: int = FIRST_FORMAT) -> Iterator[Row]:
-    """Every field of a part, and of those within it: its path, its type, its default, and the format that brought
-    it."""
-    hints = get_type_hints(kind, include_extras=True)
-    for field in msgspec.structs.fields(kind):
+def rows_of(part: type[Part], path: str = "", outer: int = FIRST_FORMAT) -> Iterator[Row]:
+    """Every field of a part, and of the parts within it: its path, its type with the format that brought it, unless
+    that is the first, and its default."""
+    hints = get_type_hints(part, include_extras=True)
+    for field in msgspec.structs.fields(part):
         hint, place = hints[field.name], f"{path}{field.name}"
         given = field.default if field.default_factory is msgspec.NODEFAULT else ()
         default = "" if given is msgspec.NODEFAULT else _LEFT_OUT.get(given, f"`{given}`")
         since = max(outer, *(one.format for one in terms(hint) if isinstance(one, Since) and not one.words), 0)
-        yield place, kind_of(hint), "0" if given == 0 and given is not False else default, str(since)
+        kind = kind_of(hint) + (f", since {since}" if since > FIRST_FORMAT else "")
+        yield place, kind, "0" if given == 0 and given is not False else default
         for inner, below in parts_in(hint, place):
             if inner not in _OWN:
                 yield from rows_of(inner, f"{below}.", since)

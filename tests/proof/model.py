@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -108,25 +109,23 @@ def hunt(rules: frozenset[str], hints: Sequence[Kill] = ()) -> Kill | None:
 
 
 def table() -> str:
-    """What breaks without each rule, as Markdown; then the pairs."""
+    """What breaks without each rule, as a list in Markdown; then the pairs."""
     began = time.monotonic()
     alone, both = [[one for one in pairs(0, 1.0) if len(one) == size] for size in (1, 2)]
     kills, survivors = hunted([*alone, *both], float("inf"))
     found = {kill.rules: kill for kill in kills}
-    lines = ["| without the rule that | world | steps | what breaks |", "|---|---|---:|---|"]
-    for rule, says in RULES.items():
+    lines, numbers = [], {rule: number for number, rule in enumerate(RULES, 1)}
+    for number, (rule, says) in enumerate(RULES.items(), 1):
         kill = found.get(frozenset({rule}))
         if kill is not None:
-            lines.append(f"| {says} | {kill.world} | {len(kill.found.trace) + 1} | {_law(kill.found)} |")
+            lines.append(f"{number}. {says} ({len(kill.found.trace) + 1} steps): {_law(kill.found)}")
         elif rule in GUARDED:
             others = [found[frozenset({rule, other})] for other in GUARDED[rule] if frozenset({rule, other}) in found]
-            behind = " and that ".join(RULES[other] for other in GUARDED[rule])
+            behind = " and ".join(str(numbers[other]) for other in GUARDED[rule])
             broken = _law(others[0].found) if others else "NOT FOUND"
-            lines.append(
-                f"| {says} | | | nothing, because it is backed up by the rule that {behind}; without both: {broken} |"
-            )
+            lines.append(f"{number}. {says}: backed up by {behind}; without both: {broken}")
         else:
-            lines.append(f"| {says} | | | NOT FOUND |")
+            lines.append(f"{number}. {says}: NOT FOUND")
     pair_count = sum(len(kill.rules) == 2 for kill in kills)
     lines += ["", f"Pairs: {pair_count:,} of {len(both):,} found."]
     lines += [f"- not found: without the rules that {_both(rules)}" for rules in survivors]
@@ -140,15 +139,16 @@ def table() -> str:
 
 
 def worlds_table() -> str:
-    """The worlds, their bounds, and how many states each has, as Markdown."""
-    lines = ["| world | messages | ids | at once | starts | killed | answers lost | kept | states |"]
-    lines.append("|---|---:|---:|---:|---|---:|---:|---:|---:|")
+    """The worlds, who starts in each and what fails, and how many states each has, as a list in Markdown."""
+    lines = []
     for name, bounds in {**WORLDS, **LARGE}.items():
         found = explore(Space(bounds), int(1e9))
         assert found.complete, f"{name}: {found.fault} after {found.trace}"
-        starts = ", ".join(f"{count} {kind}" for kind, count in bounds.starts)
-        row = (name, bounds.messages, bounds.ids, bounds.alive, starts, bounds.crashes, bounds.unknowns, bounds.kept)
-        lines.append(f"| {' | '.join(map(str, row))} | {found.states:,} |")
+        events = [f"{count} {kind}" for kind, count in bounds.starts]
+        events += [f"{bounds.crashes} killed"] * bool(bounds.crashes)
+        events += [f"{bounds.unknowns} answer lost"] * bool(bounds.unknowns)
+        events += [f"{bounds.alive} at once"] * (bounds.alive != 2)
+        lines.append(f"- {name} ({', '.join(events)}): {found.states:,} states")
     return "\n".join(lines)
 
 
@@ -157,7 +157,8 @@ def _both(rules: frozenset[str]) -> str:
 
 
 def _law(found: Found) -> str:
-    return (found.fault or "").replace("|", "/")
+    """The fault, without the actor and the operation that showed it."""
+    return re.sub(r"^\w+ \d+: (?:[a-z ]+: )*", "", found.fault or "")
 
 
 def main(arguments: Sequence[str]) -> int:
