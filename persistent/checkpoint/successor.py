@@ -249,14 +249,16 @@ def _account_laws(manifest: Manifest) -> Iterator[HeldLaw]:
 
 
 def table_text() -> str:
-    """The table in Markdown, as on the page of the protocol. Fields with the same rules share a row.
+    """The table in Markdown, as on the page of the protocol. Fields with the same rules share a row; an empty cell
+    stands for a copied field.
 
     >>> print(table_text().splitlines()[2])
-    | job | copied | copied | copied | copied | copied | copied | copied | copied |
+    | job | | | | | | | | |
     """
     names: dict[tuple[Rule, ...], list[str]] = {}
     for name, rules in _ROWS.items():
         names.setdefault(rules, []).append(name)
+    cells = {rule: f" {rule.value} |" for rule in Rule} | {Rule.COPIED: " |"}
     lines = [f"| field | {' | '.join(KINDS)} |", "|---" * (len(KINDS) + 1) + "|"]
-    lines += [f"| {', '.join(alike)} | {' | '.join(rule.value for rule in rules)} |" for rules, alike in names.items()]
+    lines += [f"| {', '.join(alike)} |{''.join(cells[rule] for rule in rules)}" for rules, alike in names.items()]
     return "\n".join(lines)

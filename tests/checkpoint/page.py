@@ -38,7 +38,7 @@ DOCUMENTS: dict[str, type[Part]] = {
 }
 _OWN = {Run: "run", Staged: "staged file", Account: "account"}
 """Parts with a table of their own."""
-_PLAIN = {int: "whole number", str: "text", bool: "flag"}
+_PLAIN = {int: "integer", str: "text", bool: "flag"}
 _LEFT_OUT = {None: "null", False: "false", "": "empty", (): "none", NodeClock(): "its defaults"}
 _HEAD = "| field | type | left out at | meaning |\n|---|---|---|---|\n"
 
@@ -92,7 +92,8 @@ def rows_of(part: type[Part], path: str = "", outer: int = FIRST_FORMAT) -> Iter
         given = field.default if field.default_factory is msgspec.NODEFAULT else ()
         default = "" if given is msgspec.NODEFAULT else _LEFT_OUT.get(given, f"`{given}`")
         since = max(outer, *(one.format for one in terms(hint) if isinstance(one, Since) and not one.words), 0)
-        kind = kind_of(hint) + (f", since {since}" if since > FIRST_FORMAT else "")
+        kind = kind_of(hint).removesuffix(" or null" if given is None else "")
+        kind += f", since {since}" if since > FIRST_FORMAT else ""
         yield place, kind, "0" if given == 0 and given is not False else default
         for inner, below in parts_in(hint, place):
             if inner not in _OWN:

@@ -127,7 +127,7 @@ def table() -> str:
         else:
             lines.append(f"{number}. {says}: NOT FOUND")
     pair_count = sum(len(kill.rules) == 2 for kill in kills)
-    lines += ["", f"Pairs: {pair_count:,} of {len(both):,} found."]
+    lines += ["", f"Pairs: {pair_count:,} of {len(both):,} found.", ""]
     lines += [f"- not found: without the rules that {_both(rules)}" for rules in survivors]
     lines += [
         f"- omitted, because sound: without the rules that {_both(rules)} ({why})" for rules, why in SOUND.items()
