@@ -118,7 +118,7 @@ def table() -> str:
     for number, (rule, says) in enumerate(RULES.items(), 1):
         kill = found.get(frozenset({rule}))
         if kill is not None:
-            lines.append(f"{number}. {says} ({len(kill.found.trace) + 1} steps): {_law(kill.found)}")
+            lines.append(f"{number}. {says}: {_law(kill.found)}")
         elif rule in GUARDED:
             others = [found[frozenset({rule, other})] for other in GUARDED[rule] if frozenset({rule, other}) in found]
             behind = " and ".join(str(numbers[other]) for other in GUARDED[rule])
