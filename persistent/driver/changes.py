@@ -54,6 +54,7 @@ _OTHER_JOURNAL = (
 )
 _CLOCK = "when the clock moves, and so which records are late"
 
+_CONNECTING = tuple((name, OnChange.NONE, "") for name in ("connect_timeout", "server_away", "client"))
 _TIMES = tuple((name, OnChange.RECORDED, _USUAL) for name in ("timestamp", "timestamp_unit"))
 
 OPTIONS = tuple(
@@ -186,9 +187,7 @@ OPTIONS = tuple(
             ("idle_timeout", OnChange.PLAN, _CLOCK),
             ("max_out_of_orderness", OnChange.STEP, _CLOCK),
             ("max_skew", OnChange.NONE, "how far a restart from a clock looks back"),
-            ("connect_timeout", OnChange.NONE, ""),
-            ("server_away", OnChange.NONE, ""),
-            ("client", OnChange.NONE, ""),
+            *_CONNECTING,
         ),
         "RabbitStreamSource": (
             ("servers", OnChange.NONE, ""),
@@ -206,9 +205,7 @@ OPTIONS = tuple(
             ("idle_timeout", OnChange.PLAN, _CLOCK),
             ("max_out_of_orderness", OnChange.STEP, _CLOCK),
             ("max_skew", OnChange.NONE, "how far a restart from a clock looks back"),
-            ("connect_timeout", OnChange.NONE, ""),
-            ("server_away", OnChange.NONE, ""),
-            ("client", OnChange.NONE, ""),
+            *_CONNECTING,
         ),
         "Avro": (
             ("registry", OnChange.NONE, ""),
@@ -240,16 +237,12 @@ OPTIONS = tuple(
             ("servers", OnChange.NONE, ""),
             ("topic", OnChange.RECORDED, _OTHER_TOPIC),
             ("key", OnChange.STEP, "the key of a message, and so its partition, from then on"),
-            ("connect_timeout", OnChange.NONE, ""),
-            ("server_away", OnChange.NONE, ""),
-            ("client", OnChange.NONE, ""),
+            *_CONNECTING,
         ),
         "RabbitStreamSink": (
             ("servers", OnChange.NONE, ""),
             ("stream", OnChange.RECORDED, _OTHER_TOPIC),
-            ("connect_timeout", OnChange.NONE, ""),
-            ("server_away", OnChange.NONE, ""),
-            ("client", OnChange.NONE, ""),
+            *_CONNECTING,
         ),
         "FunctionSink": (("function", OnChange.STEP, "the function called with later outputs"),),
         "PostgresSink": (
