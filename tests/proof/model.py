@@ -1,7 +1,7 @@
 """A model check visits every state that the protocol can reach within stated bounds, and every law holds in each.
 
 python -m tests.proof.model            every world to its end, and every mutant
-python -m tests.proof.model --table    the tables of worlds and mutants, into docs/protocol.md
+python -m tests.proof.model --table    the lists of worlds and mutants, into docs/protocol.md
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _law(found: Found) -> str:
 def main(arguments: Sequence[str]) -> int:
     """The exit code: 1 if a law does not hold, or a mutant was not found."""
     parser = argparse.ArgumentParser(prog="python -m tests.proof.model")
-    parser.add_argument("--table", action="store_true", help="write the tables into docs/protocol.md")
+    parser.add_argument("--table", action="store_true", help="write the lists into docs/protocol.md")
     parser.add_argument("--scale", type=float, default=1.0)
     options = parser.parse_args(arguments)
     if options.table:

@@ -100,14 +100,14 @@ def test_a_share_of_the_pairs_is_drawn_by_the_seed() -> None:
     assert {pair for seed in range(10) for pair in model.pairs(seed, 0.1) if len(pair) == 2} == both
 
 
-def test_the_page_has_the_tables() -> None:
+def test_the_page_has_the_lists() -> None:
     """A page that says something else than its command is worse than none."""
     page = model.PAGE.read_text()
-    for rule, says in RULES.items():
-        assert f"| {says} |" in page, rule
+    for number, says in enumerate(RULES.values(), 1):
+        assert f"\n{number}. {says}: " in page, says
     assert "NOT FOUND" not in page
     for name in (*WORLDS, *LARGE):
-        assert f"| {name} |" in page
+        assert f"\n- {name} (" in page
 
 
 def test_a_search_that_is_cut_short_says_so() -> None:
