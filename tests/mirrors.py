@@ -24,6 +24,7 @@ UNMIRRORED = {
     "persistent.connect.formats.table": "a table; tests/connect/files/test_source.py reads each format",
     "persistent.connect.kafka.source": "a real broker: tests/servers/test_kafka.py",
     "persistent.connect.source": "a protocol, and values without behaviour",
+    "persistent.connect.rabbitmq.stream_sink": "a real broker: tests/servers/test_rabbit_streams_sink.py",
     "persistent.connect.rabbitmq.stream_source": "a real broker: tests/servers/test_rabbit_streams.py",
     "persistent.worker.dispatch": "one match over what three modules do",
     "persistent.worker.job": "a value without behaviour",

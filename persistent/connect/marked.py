@@ -1,16 +1,23 @@
 """A mark in a sink records the last published batch and its job. This module decides every move of a mark.
 
-The sink reads the mark, asks here, and moves it from that value in the transaction that writes the rows. If another
-writer has moved it meanwhile, the sink reads and asks again. A mark never decreases.
+A marked sink reads the mark, decides, and moves the mark from that value in the transaction that writes the rows. If
+another writer has moved it meanwhile, the sink reads and decides again. A mark never decreases.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from persistent.connect.sink import Claim, OutputBatch, Retreat
+from persistent.connect.sink import BatchSink, Claim, OutputBatch, Retreat
 from persistent.errors import Fenced, SinkMismatch
 from persistent.text.figures import shell_word
+
+P = TypeVar("P")
+"""Where the transactions of a sink read and write: a connection, or a writer."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -19,6 +26,84 @@ class SinkMark:
 
     job: str
     number: int
+
+
+class Moved(Exception):
+    """Another writer has moved the mark since it was read: the transaction begins again."""
+
+
+class MarkedSink(BatchSink, Generic[P]):
+    """A sink that writes rows and a mark in one transaction. A system says how it reads the mark, moves it, writes, and
+    takes back; the sink decides which of them, and when."""
+
+    @abstractmethod
+    def _transact(self, what: str, act: Callable[[P], T]) -> T:
+        """``act`` in a transaction, which begins again after ``Moved``. ``what``: for errors."""
+
+    @abstractmethod
+    def _mark(self, place: P, batch: OutputBatch | None = None) -> SinkMark | None:
+        """The mark, which stays until this transaction ends. If ``batch`` comes next, the mark may also be an older
+        one from which this writer can publish the batch, as long as a move from it then fails."""
+
+    @abstractmethod
+    def _move(self, place: P, prior: SinkMark | None, mark: SinkMark) -> None:
+        """Move the mark from ``prior``."""
+
+    @abstractmethod
+    def _write(self, place: P, prior: SinkMark | None, batch: OutputBatch) -> None:
+        """Write the rows of a batch, and move the mark from ``prior`` to its number."""
+
+    @abstractmethod
+    def _take_back(self, place: P, prior: SinkMark | None, retreat: Retreat) -> None:
+        """Take back the batches from ``retreat.first`` on, and move the mark from ``prior`` to ``retreat.number``."""
+
+    @abstractmethod
+    def _seen(self) -> SinkMark | None:
+        """The mark, which another writer may move at any time."""
+
+    def _required(self, mark: SinkMark | None, url: str) -> SinkMark | None:
+        """The mark during a run. SinkMismatch if this sink cannot continue without it. ``url``: of the checkpoint."""
+        return mark
+
+    def claim(self, claim: Claim) -> None:
+        """Claim the place for a job. SinkMismatch, StorageError."""
+
+        def act(place: P) -> None:
+            prior = self._mark(place)
+            mark = claimed(prior, claim, repr(self))
+            if mark != prior:
+                self._move(place, prior, mark)
+
+        self._transact("claim", act)
+
+    def deliver(self, batch: OutputBatch) -> None:
+        """Write the rows of a batch and its mark. Fenced, StagedMissing, StorageError."""
+        self._publish(batch, is_published)
+
+    def newest(self, job: str) -> int:
+        """The number of the last batch of this job here, -1 if there is none."""
+        mark = self._seen()
+        return mark.number if mark is not None and mark.job == job else -1
+
+    def _publish(self, batch: OutputBatch, is_done: Callable[[SinkMark | None, OutputBatch, str], bool]) -> None:
+        def act(place: P) -> None:
+            mark = self._required(self._mark(place, batch), batch.url)
+            if not is_done(mark, batch, repr(self)):
+                self._write(place, mark, batch)
+
+        self._transact("publish to", act)
+
+    def _retreat(self, retreat: Retreat) -> None:
+        """Publish what the rollback keeps, then take back the rest."""
+        for batch in retreat.staged:
+            self._publish(batch, is_settled)
+
+        def act(place: P) -> None:
+            mark = self._required(self._mark(place), retreat.url)
+            if not has_retreated(mark, retreat, repr(self)):
+                self._take_back(place, mark, retreat)
+
+        self._transact("take back from", act)
 
 
 def claimed(mark: SinkMark | None, claim: Claim, place: str) -> SinkMark:

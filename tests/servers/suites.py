@@ -13,7 +13,7 @@ import pytest
 from persistent import KafkaSink, KafkaSource, PostgresSink, RabbitStreamSink, RabbitStreamSource
 from persistent.connect.kafka.place import KafkaPlace
 from persistent.connect.postgres.session import Session
-from persistent.connect.rabbitmq.stream_sink import StreamPlace
+from persistent.connect.rabbitmq.stream_place import StreamPlace
 from persistent.testing import SinkSuite, SourceSuite
 from persistent.testing.sink_driver import OnOperation
 from tests.servers.reading import json_values

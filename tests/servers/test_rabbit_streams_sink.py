@@ -27,7 +27,7 @@ from persistent import (
     WindowState,
     tumbling,
 )
-from persistent.connect.rabbitmq.stream_sink import batch_of, row_id
+from persistent.connect.rabbitmq.stream_place import batch_of, row_id
 from persistent.operations import rollback
 from persistent.sources import Budget, SourceState
 from persistent.storage import MemoryStorage
@@ -166,7 +166,7 @@ def test_an_older_mark_comes_too_late(streams: Streams) -> None:
     one.publish(2, 1, one.stage(2, [2]))
     assert old is not None
     stands = made._place.note(old)
-    assert stands.mark.number == 2 and made._place.mark() == stands
+    assert stands.number == 2 and made._place.mark() == stands
 
 
 def test_a_stream_or_mark_that_is_gone_is_refused(streams: Streams) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persistent import SinkMismatch
-from persistent.connect.rabbitmq.stream_sink import NUMBER_MAX, ROWS_MAX, batch_of, mark_id, row_id
+from persistent.connect.rabbitmq.stream_place import NUMBER_MAX, ROWS_MAX, batch_of, mark_id, row_id
 
 NUMBERS, ROWS = st.integers(0, NUMBER_MAX - 1), st.integers(0, ROWS_MAX - 1)
 CLAIMS = st.integers(0, 4_094)
