@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from persistent.connect.formats.json_rows import json_rows, large_keys_refused, most_bytes, row_text, with_revision
-from persistent.connect.marked import MarkedSink, P, SinkMark
+from persistent.connect.marked import M, MarkedSink, P, SinkMark
 from persistent.connect.sink import BatchSink, OutputBatch, RefusedKeys, Retreat
 from persistent.errors import InvalidPipeline, SinkMismatch
 
@@ -63,7 +63,7 @@ class MessageSink(BatchSink):
             yield table
 
 
-class AppendingSink(MessageSink, MarkedSink[P]):
+class AppendingSink(MessageSink, MarkedSink[P, M]):
     """A sink with a mark that can only append: rows are taken back by rows that undo them. Its place is opened when it
     is needed, in each process."""
 
@@ -99,7 +99,7 @@ class AppendingSink(MessageSink, MarkedSink[P]):
         if place is not None:
             place.close()
 
-    def _required(self, mark: SinkMark | None, url: str) -> SinkMark:
+    def _required(self, mark: M | None, url: str) -> M:
         if mark is None:
             raise SinkMismatch(
                 f"{self!r}: the mark of this job is gone: {self._loss}; or begin a new checkpoint, with "
@@ -107,7 +107,7 @@ class AppendingSink(MessageSink, MarkedSink[P]):
             )
         return mark
 
-    def _take_back(self, place: P, prior: SinkMark | None, retreat: Retreat) -> None:
+    def _take_back(self, place: P, prior: M | None, retreat: Retreat) -> None:
         if retreat.undoing is None:
             self._move(place, prior, SinkMark(retreat.job, retreat.number))
         else:

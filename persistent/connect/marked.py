@@ -28,11 +28,14 @@ class SinkMark:
     number: int
 
 
+M = TypeVar("M", bound=SinkMark)
+
+
 class Moved(Exception):
     """Another writer has moved the mark since it was read: the transaction begins again."""
 
 
-class MarkedSink(BatchSink, Generic[P]):
+class MarkedSink(BatchSink, Generic[P, M]):
     """A sink that writes rows and a mark in one transaction. A system says how it reads the mark, moves it, writes, and
     takes back; the sink decides which of them, and when."""
 
@@ -41,27 +44,27 @@ class MarkedSink(BatchSink, Generic[P]):
         """``act`` in a transaction, which begins again after ``Moved``. ``what``: for errors."""
 
     @abstractmethod
-    def _mark(self, place: P, batch: OutputBatch | None = None) -> SinkMark | None:
+    def _mark(self, place: P, batch: OutputBatch | None = None) -> M | None:
         """The mark, which stays until this transaction ends. If ``batch`` comes next, the mark may also be an older
         one from which this writer can publish the batch, as long as a move from it then fails."""
 
     @abstractmethod
-    def _move(self, place: P, prior: SinkMark | None, mark: SinkMark) -> None:
+    def _move(self, place: P, prior: M | None, mark: SinkMark) -> None:
         """Move the mark from ``prior``."""
 
     @abstractmethod
-    def _write(self, place: P, prior: SinkMark | None, batch: OutputBatch) -> None:
+    def _write(self, place: P, prior: M | None, batch: OutputBatch) -> None:
         """Write the rows of a batch, and move the mark from ``prior`` to its number."""
 
     @abstractmethod
-    def _take_back(self, place: P, prior: SinkMark | None, retreat: Retreat) -> None:
+    def _take_back(self, place: P, prior: M | None, retreat: Retreat) -> None:
         """Take back the batches from ``retreat.first`` on, and move the mark from ``prior`` to ``retreat.number``."""
 
     @abstractmethod
     def _seen(self) -> SinkMark | None:
         """The mark, which another writer may move at any time."""
 
-    def _required(self, mark: SinkMark | None, url: str) -> SinkMark | None:
+    def _required(self, mark: M | None, url: str) -> M | None:
         """The mark during a run. SinkMismatch if this sink cannot continue without it. ``url``: of the checkpoint."""
         return mark
 

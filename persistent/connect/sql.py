@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from monoids.groupby.sorting import Mask
 from persistent.connect.formats.json_rows import REVISION
-from persistent.connect.sink import NUMBERED, Looked, RefusedKeys, Retreat
+from persistent.connect.sink import NUMBERED, RefusedKeys, Retreat
 from persistent.errors import InvalidPipeline, SinkMismatch
 from persistent.text.figures import shell_word
 
@@ -195,12 +195,6 @@ def gone(place: str, number: int, creation: str, mode: str) -> SinkMismatch:
         "copy as old as the mark. To have all of it again, give the sink another table in a new checkpoint. Or "
         f'continue with an empty one, mode="{mode}", in which {missing}: {creation}'
     )
-
-
-def looked_at(place: str, *, is_made: bool, is_there: bool) -> Iterator[Looked]:
-    """The result of a look at a table: a fault if it was made and is gone. Its rows are not read."""
-    if is_made and not is_there:
-        yield Looked(place, fault="is gone, although this job has published there. Restore it from a copy")
 
 
 def wrong_column(place: str, name: str, actual: str, expected: str, remedy: str) -> SinkMismatch:

@@ -39,7 +39,7 @@ _PRODUCER: Final = {
 }
 
 
-class KafkaSink(AppendingSink[KafkaPlace]):
+class KafkaSink(AppendingSink[KafkaPlace, SinkMark]):
     """Appends to ``topic``, which must exist: a JSON object for each row, with the number of its batch as ``revision``.
 
     ``servers``: "host:port", several separated by commas. ``key``: the columns whose JSON is the key of a message,

@@ -30,7 +30,7 @@ _MARK_BYTES: Final = 256
 _REVISION_BYTES: Final = 100
 
 
-class LogSink(AppendingSink[LogWriter]):
+class LogSink(AppendingSink[LogWriter, SinkMark]):
     """Appends to the log at ``url`` (a path, the URL of a store, or a ``SegmentedLog``) a JSON object for each row,
     with the number of its batch as ``revision``.
 

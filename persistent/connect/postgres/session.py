@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any, TypeVar
 
+from persistent.connect.marked import Moved
 from persistent.connect.secrets import ESCAPED, is_cut, without
 from persistent.errors import InvalidPipeline, StorageError
 from persistent.storage.failures import FaultKind, Patience, Retrying, StoreFailure, without_secrets
@@ -70,10 +71,6 @@ _REFUSED = {
 """Words in the text of a refused connection, which has no SQLSTATE."""
 _PASSES = ("the database system is", "SSL SYSCALL", "SSL connection has been closed")
 """Words of a server that is starting or stopping, and of a lost TLS connection: not a refusal."""
-
-
-class Moved(Exception):
-    """Another writer has changed the mark since it was read: read it again."""
 
 
 @dataclass(frozen=True)

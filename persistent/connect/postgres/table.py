@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
-from persistent.connect.formats.json_rows import REVISION
+from persistent.connect.marked import Moved
 from persistent.connect.postgres.columns import fits, short_name, type_of
-from persistent.connect.postgres.session import Moved, Session
-from persistent.connect.sql import BATCH, default_of, images_name, no_unique_index, quoted, wrong_column
+from persistent.connect.postgres.session import Session
+from persistent.connect.sql import BATCH, images_name, quoted, wrong_column
+from persistent.connect.table import ANOTHER_TABLE, SinkTable
 from persistent.errors import SinkMismatch
 
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence", "c": "a type"}
-_OTHER_TABLE = "Give the sink another table"
 LOCK = 0x7065727369737401
 """The advisory lock for creating tables."""
 _TREE = "(SELECT to_regclass(%(table)s) AS oid UNION SELECT relid FROM pg_partition_tree(to_regclass(%(table)s)))"
@@ -22,73 +23,33 @@ _TREE = "(SELECT to_regclass(%(table)s) AS oid UNION SELECT relid FROM pg_partit
 
 
 @dataclass(frozen=True)
-class PostgresTable:
-    """``name`` in ``schema`` (empty, or one name). ``mode``: of the sink; ``place``: the server, for errors."""
+class PostgresTable(SinkTable[Session]):
+    """A table on the server ``place``."""
 
-    schema: tuple[str, ...]
-    name: str
-    mode: str
-    place: str
+    parameter: ClassVar[str] = "%s"
+    lock: ClassVar[str] = " FOR UPDATE"
 
     def __str__(self) -> str:
         return f"{self.place}: table {'.'.join((*self.schema, self.name))}"
 
     @property
-    def target(self) -> str:
-        """Its name in statements."""
-        return self.beside(self.name)
+    def images_name(self) -> str:
+        """The name of the table of replaced rows."""
+        return short_name(images_name(self.name))
 
-    @property
-    def images(self) -> str:
-        """The name, in statements, of the table of replaced rows."""
-        return self.beside(short_name(images_name(self.name)))
-
-    def beside(self, name: str) -> str:
-        """The name, in statements, of another table in its schema."""
-        return quoted(*self.schema, name)
-
-    def number(self, session: Session, table: str | None = None) -> int | None:
-        """The server's number of this table, or of ``table`` (a quoted name); None if it does not exist."""
-        (number,) = session.execute("SELECT to_regclass(%s)::oid::bigint", [table or self.target]).fetchone()
+    def number(self, database: Session, name: str) -> int | None:
+        """The server's number of a table in this schema; None if it does not exist."""
+        (number,) = database.execute("SELECT to_regclass(%s)::oid::bigint", [self.beside(name)]).fetchone()
         return None if number is None else int(number)
 
-    def make(self, session: Session, columns: pa.Schema, key: Sequence[str]) -> None:
+    def make(self, database: Session, columns: pa.Schema, key: Sequence[str]) -> None:
         """Create the table. Moved if another writer has done so."""
-        session.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
-        if self.number(session) is not None:
+        database.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
+        if self.number(database, self.name) is not None:
             raise Moved
-        session.execute(self.creation(columns, key))
+        super().make(database, columns, key)
 
-    def creation(self, columns: pa.Schema, key: Sequence[str]) -> str:
-        """The statement that creates it. The scale of a decimal key can grow, and the key stays the same."""
-        lines = []
-        for field in columns:
-            grows = pa.types.is_decimal(field.type) and field.name in key
-            kind = "numeric" if grows else type_of(field.type)
-            lines.append(f"{quoted(field.name)} {kind}{default_of(columns, field.name)}")
-        if self.mode == "upsert":
-            lines.append(f"PRIMARY KEY ({', '.join(map(quoted, key))})")
-        return f"CREATE TABLE {self.target} ({', '.join(lines)})"
-
-    def check(self, session: Session, columns: pa.Schema, key: Sequence[str]) -> bool:
-        """Whether the table exists. SinkMismatch if it has another shape, or cannot hold the outputs."""
-        if not self._is_one(session):
-            return False
-        kinds = {name: (kind, is_wanted) for name, kind, is_wanted in self._columns(session, self.target)}
-        for field in columns:
-            self._check_column(field, kinds.get(field.name, ("", False))[0], default_of(columns, field.name))
-        for name, (kind, is_wanted) in kinds.items():
-            if is_wanted and name not in columns.names and len(columns) > 1:
-                remedy = f"Allow nulls: ALTER TABLE {self.target} ALTER COLUMN {quoted(name)} DROP NOT NULL"
-                text = f"{kind} NOT NULL without a default"
-                raise wrong_column(str(self), name, text, "to omit it", f"{remedy}; or give it a default")
-        self._check_columns(session, columns, key)
-        if self.mode == "upsert" and set(key) not in self._unique(session):
-            raise no_unique_index(str(self), self.name, self.target, key)
-        self.check_obeys(session)
-        return True
-
-    def check_obeys(self, session: Session) -> None:
+    def check_obeys(self, database: Session) -> None:
         """SinkMismatch if something on the server can drop or change the rows. Checked again after rows were written:
         from then on the transaction keeps others from changing the table."""
         # BEFORE and FOR EACH ROW; of INSERT or DELETE, or UPDATE too.
@@ -103,37 +64,28 @@ class PostgresTable:
             f"'Let it pass: ALTER ROLE ' || quote_ident(current_user) || ' BYPASSRLS' FROM {_TREE} AS tree "
             "WHERE row_security_active(oid)",
         )
-        hazard = session.execute(f"{' UNION ALL '.join(hazards)} LIMIT 1", {"table": self.target}).fetchone()
+        hazard = database.execute(f"{' UNION ALL '.join(hazards)} LIMIT 1", {"table": self.target}).fetchone()
         if hazard is not None:
             raise SinkMismatch(f"{self} has {hazard[0]}. {hazard[1]}; or give the sink another table")
 
-    def highest_revision(self, session: Session) -> int:
-        """The highest revision of its rows; 0 without one."""
-        (revision,) = session.execute(f"SELECT max({quoted(REVISION)}) FROM {self.target}").fetchone()
-        return int(revision or 0)
+    def _new(self, field: pa.Field, key: Sequence[str]) -> str:
+        # The scale of a decimal key can grow, and the key stays the same.
+        return "numeric" if pa.types.is_decimal(field.type) and field.name in key else type_of(field.type)
 
-    def fit_images(self, session: Session, columns: Sequence[str] = ()) -> tuple[tuple[str, ...], bool]:
-        """Create the table of replaced rows, or add ``columns`` to those of earlier outputs. Returns the columns that
-        the target has too, and whether the table existed. They get the target's present types, so values stay
-        unchanged."""
-        kinds = {column: kind for column, kind, _ in self._columns(session, self.target)}
-        image_kinds = {column: kind for column, kind, _ in self._columns(session, self.images)}
-        if not image_kinds:
-            session.execute(f"CREATE TABLE {self.images} ({quoted(BATCH)} bigint NOT NULL)")
-            session.execute(f"CREATE INDEX ON {self.images} USING brin ({quoted(BATCH)})")
-        shared = [column for column in kinds if column in image_kinds or column in columns]
-        for column in shared:
-            place, kind = quoted(column), kinds[column]
-            if column not in image_kinds:
-                session.execute(f"ALTER TABLE {self.images} ADD COLUMN {place} {kind}")
-            elif image_kinds[column] != kind:
-                statement = f"ALTER TABLE {self.images} ALTER COLUMN {place} TYPE {kind} USING {place}::{kind}"
-                session.execute(statement)
-        return tuple(shared), bool(image_kinds)
+    def _image(self, kind: str) -> str:
+        return kind
 
-    def _is_one(self, session: Session) -> bool:
+    def _images_creation(self, images: str) -> Sequence[str]:
+        batch = quoted(BATCH)
+        return f"CREATE TABLE {images} ({batch} bigint NOT NULL)", f"CREATE INDEX ON {images} USING brin ({batch})"
+
+    def _omission(self, name: str) -> str:
+        remedy = f"Allow nulls: ALTER TABLE {self.target} ALTER COLUMN {quoted(name)} DROP NOT NULL"
+        return f"{remedy}; or give it a default"
+
+    def _is_one(self, database: Session) -> bool:
         """Whether it exists. SinkMismatch if it is not a table, if its rows are elsewhere, or if a crash empties it."""
-        relations = session.execute(
+        relations = database.execute(
             "SELECT relkind, relpersistence, oid::regclass::text, oid = to_regclass(%(table)s), "
             "(SELECT min(inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = oid AND relkind = 'r') "
             f"FROM pg_class WHERE oid IN {_TREE}",
@@ -143,7 +95,7 @@ class PostgresTable:
             what = str(self) if is_itself else f"{self}, its partition {name}"
             if kind not in "rp":
                 raise SinkMismatch(
-                    f"{what} is {_KINDS.get(kind, 'not a table')}, and the sink needs one. {_OTHER_TABLE}"
+                    f"{what} is {_KINDS.get(kind, 'not a table')}, and the sink needs one. {ANOTHER_TABLE}"
                 )
             if kind == "r" and persistence != "p":
                 raise SinkMismatch(
@@ -152,12 +104,12 @@ class PostgresTable:
                 )
             if heir is not None:
                 raise SinkMismatch(
-                    f"{what} has child tables ({heir}), whose rows a rollback would delete too. {_OTHER_TABLE}"
+                    f"{what} has child tables ({heir}), whose rows a rollback would delete too. {ANOTHER_TABLE}"
                 )
         return bool(relations)
 
-    def _check_column(self, field: pa.Field, kind: str, default: str) -> None:
-        expected = type_of(field.type)
+    def _check_column(self, field: pa.Field, kinds: dict[str, str], default: str) -> None:
+        expected, kind = type_of(field.type), kinds.get(field.name)
         if not kind:
             remedy = f"Add it: ALTER TABLE {self.target} ADD COLUMN {quoted(field.name)} {expected}{default}"
             raise wrong_column(str(self), field.name, "missing", f"one of type {expected}", remedy)
@@ -168,15 +120,15 @@ class PostgresTable:
             )
             raise wrong_column(str(self), field.name, f"of type {kind}", f"{expected} ({field.type})", remedy)
 
-    def _check_columns(self, session: Session, columns: pa.Schema, key: Sequence[str]) -> None:
+    def _check_columns(self, database: Session, columns: pa.Schema, key: Sequence[str]) -> None:
         """SinkMismatch for a column computed by the server, or a key whose collation equates different texts."""
-        cursor = session.execute(
+        cursor = database.execute(
             "SELECT attname, attgenerated <> '' OR attidentity = 'a', collname FROM pg_attribute "
             "LEFT JOIN pg_collation c ON c.oid = attcollation AND NOT collisdeterministic "
             "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
             [self.target],
         )
-        remedy = f"{_OTHER_TABLE}, or change this one"
+        remedy = f"{ANOTHER_TABLE}, or change this one"
         for name, is_computed, collation in cursor.fetchall():
             if is_computed and name in columns.names:
                 raise wrong_column(str(self), name, "computed by the server", "one to write into", remedy)
@@ -184,19 +136,18 @@ class PostgresTable:
                 text = f"compared by {collation}, which treats different texts as equal"
                 raise wrong_column(str(self), name, text, "to tell keys apart", remedy)
 
-    def _columns(self, session: Session, table: str) -> list[tuple[str, str, bool]]:
-        """The columns of a table, their types, and whether an INSERT must give a value; empty without such a table."""
-        cursor = session.execute(
+    def _columns(self, database: Session, name: str) -> dict[str, tuple[str, bool]]:
+        cursor = database.execute(
             "SELECT attname, format_type(atttypid, atttypmod), "
             "attnotnull AND NOT atthasdef AND attidentity = '' AND attgenerated = '' FROM pg_attribute "
             "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
-            [table],
+            [self.beside(name)],
         )
-        return list(cursor.fetchall())
+        return {name: (kind, is_wanted) for name, kind, is_wanted in cursor.fetchall()}
 
-    def _unique(self, session: Session) -> list[set[str]]:
+    def _unique(self, database: Session) -> list[set[str]]:
         """The column sets of the unique indexes."""
-        cursor = session.execute(
+        cursor = database.execute(
             "SELECT array_agg(a.attname::text) FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid "
             "AND a.attnum = ANY (i.indkey) WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indisvalid "
             "AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = i.indnatts "

@@ -23,7 +23,7 @@ from persistent.time.clock import Duration
 T = TypeVar("T")
 
 
-class RabbitStreamSink(AppendingSink[StreamPlace]):
+class RabbitStreamSink(AppendingSink[StreamPlace, PlaceMark]):
     """Appends to ``stream``, which must exist: a message for each row, whose body is a JSON object, with the number of
     its batch as ``revision``.
 
@@ -88,11 +88,11 @@ class RabbitStreamSink(AppendingSink[StreamPlace]):
         self._place.prepare()
         return self._place.mark()
 
-    def _mark(self, place: StreamPlace, batch: OutputBatch | None = None) -> SinkMark | None:
+    def _mark(self, place: StreamPlace, batch: OutputBatch | None = None) -> PlaceMark | None:
         return place.mark()
 
-    def _move(self, place: StreamPlace, prior: SinkMark | None, mark: SinkMark) -> None:
-        if isinstance(prior, PlaceMark):
+    def _move(self, place: StreamPlace, prior: PlaceMark | None, mark: SinkMark) -> None:
+        if prior is not None:
             claims = prior.claims + 1 if prior.number == mark.number else 0
             self._note(place, PlaceMark(mark.job, mark.number, self._sequence(place, prior), claims))
             return
@@ -104,9 +104,9 @@ class RabbitStreamSink(AppendingSink[StreamPlace]):
             )
         self._note(place, PlaceMark(mark.job, mark.number))
 
-    def _write(self, place: StreamPlace, prior: SinkMark | None, batch: OutputBatch) -> None:
+    def _write(self, place: StreamPlace, prior: PlaceMark | None, batch: OutputBatch) -> None:
         """Append the rows of a batch that the broker has not received, and its mark."""
-        assert isinstance(prior, PlaceMark)
+        prior = self._required(prior, batch.url)
         number = batch_of(self._sequence(place, prior))
         if number > prior.number:
             # Part of a batch can be stored: of this one, or we have been passed.

@@ -5,14 +5,15 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from monoids.arrays import python_list
 from monoids.encoding import to_json
-from persistent.connect.formats.json_rows import REVISION, iso_texts
-from persistent.connect.sql import BATCH, default_of, images_name, no_unique_index, quoted, wrong_column
+from persistent.connect.formats.json_rows import iso_texts
+from persistent.connect.sql import BATCH, quoted, wrong_column
+from persistent.connect.table import ANOTHER_TABLE, SinkTable
 from persistent.errors import SinkMismatch
 from persistent.text.readable import readable_list
 
@@ -21,90 +22,56 @@ INSERT = "INSERT OR ABORT"
 _ROWS_AT_ONCE = 65_536
 _COMPUTED = "COMPUTED"
 """Stands for the declared type of a computed column."""
+_REMEDY = f"{ANOTHER_TABLE}, or change this one"
+_NAMED = "name = ? COLLATE NOCASE AND type IN ('table', 'view')"
 _NUMBERS = {"INTEGER": "NUMERIC", "REAL": "NUMERIC"}
 
 
 @dataclass(frozen=True)
-class SqliteTable:
-    """``name`` in the file at ``path``; ``mode``: of the sink."""
+class SqliteTable(SinkTable[sqlite3.Connection]):
+    """A table in the file at ``place``."""
 
-    path: str
-    name: str
-    mode: str
+    insert: ClassVar[str] = INSERT
 
     def __str__(self) -> str:
-        return f"{self.path}: table {self.name!r}"
+        return f"{self.place}: table {self.name!r}"
 
-    @property
-    def target(self) -> str:
-        """Its name in statements."""
-        return quoted(self.name)
+    def number(self, database: sqlite3.Connection, name: str) -> int | None:
+        """The row of a table in SQLite's own list; None if it does not exist."""
+        row = database.execute(f"SELECT rowid FROM sqlite_master WHERE {_NAMED}", (name,)).fetchone()
+        return None if row is None else int(row[0])
 
-    @property
-    def images(self) -> str:
-        """The name, in statements, of the table of replaced rows."""
-        return quoted(images_name(self.name))
+    def _new(self, field: pa.Field, key: Sequence[str]) -> str:
+        return f"{_type_of(field.type)}{' NOT NULL' if self.mode == 'upsert' and field.name in key else ''}"
 
-    def check(self, database: sqlite3.Connection, columns: pa.Schema, key: Sequence[str]) -> bool:
-        """Whether the table exists. SinkMismatch if it has another shape, or is not a table."""
-        kinds, remedy = self.columns(database, self.name), "Give the sink another table, or change this one"
-        if not kinds:
-            return False
-        self._check_kind(database)
-        for field in columns:
-            self._check_column(field, kinds, default_of(columns, field.name), remedy)
-        for name, kind in self._wanted(database).items():
-            if name not in columns.names and len(columns) > 1:
-                raise wrong_column(str(self), name, f"{kind} NOT NULL without a default", "to omit it", remedy)
-        if self.mode == "upsert" and set(key) not in self._unique(database):
-            raise no_unique_index(str(self), self.name, self.target, key)
-        if self.mode == "upsert":
-            self._check_collations(database, key)
-        return True
+    def _image(self, kind: str) -> str:
+        return ""
 
-    def creation(self, columns: pa.Schema, key: Sequence[str]) -> str:
-        """The statement that creates the table."""
-        lines = [f"{quoted(field.name)} {_type_of(field.type)}{default_of(columns, field.name)}" for field in columns]
-        if self.mode == "upsert":
-            lines = [f"{line} NOT NULL" if name in key else line for name, line in zip(columns.names, lines)]
-            lines.append(f"PRIMARY KEY ({', '.join(map(quoted, key))})")
-        return f"CREATE TABLE {self.target} ({', '.join(lines)})"
+    def _images_creation(self, images: str) -> Sequence[str]:
+        batch = quoted(BATCH)
+        index = quoted(f"{self.images_name}_batch")
+        return f"CREATE TABLE {images} ({batch} INTEGER)", f"CREATE INDEX {index} ON {images} ({batch})"
 
-    def columns(self, database: sqlite3.Connection, table: str) -> dict[str, str]:
-        """The columns of a table with their declared types; empty without such a table."""
-        rows = database.execute("SELECT name, type, hidden FROM pragma_table_xinfo(?)", (table,)).fetchall()
-        return {name: _COMPUTED if hidden in (2, 3) else kind.upper() for name, kind, hidden in rows}
+    def _columns(self, database: sqlite3.Connection, name: str) -> dict[str, tuple[str, bool]]:
+        rows = database.execute(
+            'SELECT name, upper(type), hidden IN (2, 3), "notnull" AND dflt_value IS NULL AND NOT hidden '
+            "AND NOT (pk AND upper(type) = 'INTEGER') FROM pragma_table_xinfo(?)",
+            (name,),
+        ).fetchall()
+        return {name: (_COMPUTED if is_computed else kind, bool(wanted)) for name, kind, is_computed, wanted in rows}
 
-    def highest_revision(self, database: sqlite3.Connection) -> int:
-        """The highest revision of its rows; 0 without one."""
-        ((revision,),) = database.execute(f"SELECT max({quoted(REVISION)}) FROM {self.target}").fetchall()
-        return int(revision or 0)
+    def _is_one(self, database: sqlite3.Connection) -> bool:
+        """Whether it exists. SinkMismatch for a view or a virtual table."""
+        row = database.execute(f"SELECT type, sql FROM sqlite_master WHERE {_NAMED}", (self.name,)).fetchone()
+        if row is not None and (row[0] == "view" or row[1].upper().startswith("CREATE VIRTUAL")):
+            what = "a view" if row[0] == "view" else "a virtual table"
+            raise SinkMismatch(f"{self!s} is {what}, and the sink needs a table. {ANOTHER_TABLE}")
+        return row is not None
 
-    def fit_images(self, database: sqlite3.Connection, columns: Sequence[str] = ()) -> tuple[tuple[str, ...], bool]:
-        """Create the table of replaced rows, or add ``columns`` to those of earlier outputs. Returns the columns that
-        the target has too, and whether the table existed. The columns have no type, so values stay unchanged."""
-        name = images_name(self.name)
-        table, image_columns = quoted(name), self.columns(database, name)
-        if not image_columns:
-            database.execute(f"CREATE TABLE {table} ({quoted(BATCH)} INTEGER)")
-            database.execute(f"CREATE INDEX {quoted(f'{name}_batch')} ON {table} ({quoted(BATCH)})")
-        shared = [
-            column for column in self.columns(database, self.name) if column in image_columns or column in columns
-        ]
-        for column in shared:
-            if column not in image_columns:
-                database.execute(f"ALTER TABLE {table} ADD COLUMN {quoted(column)}")
-        return tuple(shared), bool(image_columns)
+    def _omission(self, name: str) -> str:
+        return _REMEDY
 
-    def _check_kind(self, database: sqlite3.Connection) -> None:
-        """SinkMismatch for a view or a virtual table."""
-        query = "SELECT type, sql FROM sqlite_master WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')"
-        ((kind, statement),) = database.execute(query, (self.name,)).fetchall()
-        if kind == "view" or statement.upper().startswith("CREATE VIRTUAL"):
-            what = "a view" if kind == "view" else "a virtual table"
-            raise SinkMismatch(f"{self!s} is {what}, and the sink needs a table. Give the sink another table")
-
-    def _check_column(self, field: pa.Field, kinds: dict[str, str], default: str, remedy: str) -> None:
+    def _check_column(self, field: pa.Field, kinds: dict[str, str], default: str) -> None:
         expected, kind = _type_of(field.type), kinds.get(field.name)
         similar_name = next((name for name in kinds if name.lower() == field.name.lower()), None)
         if kind is None and similar_name is not None:
@@ -114,12 +81,12 @@ class SqliteTable:
             add = f"Add it: ALTER TABLE {self.target} ADD COLUMN {quoted(field.name)} {expected}{default}"
             raise wrong_column(str(self), field.name, "missing", f"one of type {expected}", add)
         if kind == _COMPUTED:
-            raise wrong_column(str(self), field.name, "computed by SQLite", "one to write into", remedy)
+            raise wrong_column(str(self), field.name, "computed by SQLite", "one to write into", _REMEDY)
         if not pa.types.is_null(field.type) and _affinity(kind) not in (expected, _NUMBERS.get(expected)):
             found_type, needed = f"of type {kind or 'BLOB'}", f"{expected} ({field.type})"
-            raise wrong_column(str(self), field.name, found_type, needed, remedy)
+            raise wrong_column(str(self), field.name, found_type, needed, _REMEDY)
 
-    def _check_collations(self, database: sqlite3.Connection, key: Sequence[str]) -> None:
+    def _check_columns(self, database: sqlite3.Connection, columns: pa.Schema, key: Sequence[str]) -> None:
         """SinkMismatch for a key whose collation equates different texts: two keys would be one row."""
         collations = database.execute(
             "SELECT info.name, info.coll FROM pragma_index_list(?) AS list, pragma_index_xinfo(list.name) AS info "
@@ -127,19 +94,9 @@ class SqliteTable:
             (self.name,),
         ).fetchall()
         for name, collation in collations:
-            if name in key:
+            if name in key and self.mode == "upsert":
                 text = f"compared by {collation}, which treats different texts as equal"
-                remedy = "Give the sink another table, or change this one"
-                raise wrong_column(str(self), name, text, "to tell keys apart", remedy)
-
-    def _wanted(self, database: sqlite3.Connection) -> dict[str, str]:
-        """The columns for which an INSERT must give a value, with their declared types."""
-        rows = database.execute(
-            'SELECT name, upper(type) FROM pragma_table_info(?) WHERE "notnull" AND dflt_value IS NULL '
-            "AND NOT (pk AND upper(type) = 'INTEGER')",
-            (self.name,),
-        ).fetchall()
-        return dict(rows)
+                raise wrong_column(str(self), name, text, "to tell keys apart", _REMEDY)
 
     def _unique(self, database: sqlite3.Connection) -> list[set[str]]:
         """The column sets of the unique indexes."""
