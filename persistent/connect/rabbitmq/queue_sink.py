@@ -11,12 +11,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
 
-from persistent.connect.formats.json_rows import json_rows, large_keys_refused, most_bytes, row_text, with_revision
+from persistent.connect.appending import MessageSink
 from persistent.connect.promises import AT_LEAST_ONCE, Promise
 from persistent.connect.rabbitmq.link import (
     Link,
@@ -29,20 +28,19 @@ from persistent.connect.rabbitmq.link import (
     quieten,
 )
 from persistent.connect.rabbitmq.topology import Topology
-from persistent.connect.sink import BatchSink, Claim, OutputBatch, RefusedKeys
+from persistent.connect.sink import Claim, OutputBatch
 from persistent.errors import InvalidPipeline, Stopped, StorageError
 from persistent.text.figures import duration_text
 from persistent.text.spelling import spelled
 from persistent.time import stopping
 from persistent.time.clock import Duration, monotonic_s, option_ms
 
-_ROWS: Final = 65_536
 _ROW_BITS: Final = 32
 _NUMBER_MAX: Final = (1 << 31) - 1
 """The number of a batch with the most digits: with it, a row has its largest message."""
 
 
-class RabbitQueueSink(BatchSink):
+class RabbitQueueSink(MessageSink):
     """Publishes a persistent message for each row, a JSON object with the number of its batch as ``revision``.
 
     ``url``: "amqp://user:password@host:5672/virtual-host". ``routing_key``: where messages go; in the default exchange
@@ -56,7 +54,7 @@ class RabbitQueueSink(BatchSink):
     one growing integer). A message that is sent again has the same ones, so consumers can drop it.
     """
 
-    limits_keys = True
+    _key_remedy = "; or raise max_message_size of the broker, and max_message_bytes= with it"
 
     @spelled
     def __init__(
@@ -104,28 +102,20 @@ class RabbitQueueSink(BatchSink):
     def claim(self, claim: Claim) -> None:
         """Does nothing: a queue does not record its owner."""
 
-    def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
-        """InvalidPipeline for a row that is larger than the largest message."""
-        numbered = with_revision(outputs, _NUMBER_MAX)
-        if most_bytes(numbered) <= self._max_bytes:
-            return
-        for row, size in enumerate(_sizes(numbered)):
-            if size > self._max_bytes:
-                raise InvalidPipeline(
-                    f"{self!r}: {row_text(outputs, row, key)} is a message of {size:,} bytes, and "
-                    f"max_message_bytes={self._max_bytes}. Make the value smaller; or raise max_message_size of the "
-                    "broker, and this option with it"
-                )
+    @property
+    def _limit(self) -> str:
+        return (
+            f"and max_message_bytes={self._max_bytes}. Make the value smaller; or raise max_message_size of the "
+            "broker, and this option with it"
+        )
 
-    def refused_keys(self, keys: pa.Table) -> RefusedKeys:
-        """A key that is larger than the largest message."""
-        remedy = "; or raise max_message_size of the broker, and max_message_bytes= with it"
-        yield from large_keys_refused(keys, self._max_bytes, lambda: _sizes(keys), repr(self), remedy)
+    def _sizes(self, table: pa.Table, key: tuple[str, ...]) -> Iterator[int]:
+        return (len(body) for bodies in self._bodies(table, key, _NUMBER_MAX) for body in bodies)
 
     def deliver(self, batch: OutputBatch) -> None:
         """Publish the rows of a batch, and return when all are confirmed. StagedMissing, StorageError."""
         row = 0
-        for rows in self._rows(batch):
+        for rows in (rows for table in batch.tables() for rows in self._bodies(table, batch.key, batch.number)):
             messages = [_message(batch, row + at, body) for at, body in enumerate(rows)]
             row += len(rows)
             try:
@@ -144,17 +134,6 @@ class RabbitQueueSink(BatchSink):
         return StorageError(
             f"{self!r}: {text}. The outputs of checkpoint {batch.id} are kept, and the next run publishes them again"
         )
-
-    def _rows(self, batch: OutputBatch) -> Iterator[list[bytes]]:
-        for table in batch.tables():
-            table = with_revision(table, batch.number)
-            for start in range(0, table.num_rows, _ROWS):
-                yield from json_rows(table.slice(start, _ROWS))
-
-
-def _sizes(table: pa.Table) -> Iterator[int]:
-    """The bytes of each row as a message."""
-    return map(len, chain.from_iterable(json_rows(table)))
 
 
 def _message(batch: OutputBatch, row: int, body: bytes) -> Outgoing:
