@@ -161,7 +161,7 @@ class MemorySource(Source):
         """Does nothing: the list stays."""
 
     def _require_recorded(self, recorded: Mapping[str, Any]) -> None:
-        options.require_recorded(recorded, self._times(), options.TIMES)
+        options.require_recorded(recorded, self._times())
 
     def _record(self, schema: pa.Schema) -> dict[str, Any]:
         return {"format": "memory", "schema": to_json(schema), **self._times()}

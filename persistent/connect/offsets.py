@@ -36,7 +36,6 @@ class Kept:
 
 logger = logging.getLogger("persistent.sources")
 
-ON_GAP: Final = ("fail", "earliest", "latest")
 UNCONFIRMED: Final = "unconfirmed"
 """In the record of a plan, a time (ms): messages journaled since then may come again, with lost acknowledgements."""
 _PIECE_MIN: Final = 10_000
@@ -256,11 +255,6 @@ def gone_back(
     before: Mapping[str, int] = newest.get("acknowledged", {})
     acknowledged = {**before, **{partition: max(end, before.get(partition, 0)) for partition, end in at.items()}}
     return {**recorded, "acknowledged": acknowledged, **({} if is_known else {"job": ""})}
-
-
-def starts(splits: Sequence[Split]) -> dict[str, int]:
-    """Where each partition of these splits begins."""
-    return {split.partition: split.spans[0].start for split in reversed(splits)}
 
 
 def reached(state: SourceState, kept: Mapping[str, Kept]) -> Reached:

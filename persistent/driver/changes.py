@@ -11,17 +11,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 
-
-class OnChange(Enum):
-    """The consequence of another value for a job that has begun."""
-
-    NONE = "no effect on results"
-    PLAN = "from the next plan"
-    STEP = "from the next step"
-    RECORDED = "recorded"
+from persistent.connect.options import CLOCK, SHARED, OnChange
 
 
 @dataclass(frozen=True)
@@ -52,336 +45,337 @@ _OTHER_JOURNAL = (
     "give the journal that was read; it may have moved. A lost journal is replaced if messages were acknowledged by "
     '"checkpoint"'
 )
-_CLOCK = "when the clock moves, and so which records are late"
 
-_CONNECTING = tuple((name, OnChange.NONE, "") for name in ("connect_timeout", "server_away", "client"))
-_TIMES = tuple((name, OnChange.RECORDED, _USUAL) for name in ("timestamp", "timestamp_unit"))
+_CONNECTING = ("connect_timeout", "server_away", "client")
+_TIMES = ("timestamp", "timestamp_unit")
 
-OPTIONS = tuple(
-    OptionChange(of, name, effect, says)
-    for of, rows in {
-        "Pipeline": (
-            (
-                "source",
-                OnChange.RECORDED,
-                "another kind of source, a renamed source or a job without one of its sources is refused; more "
-                "sources may join. Their options are below",
-            ),
-            (
-                "task",
-                OnChange.RECORDED,
-                f"name, key and state: {_OTHER_STATE}. A task with several states may get more: each begins empty. New "
-                "code runs from the next step",
-            ),
-            (
-                "checkpoint",
-                OnChange.RECORDED,
-                "another checkpoint is another job: the `FileSink` of the first job refuses it",
-            ),
-            (
-                "sink",
-                OnChange.STEP,
-                "where windows that close later are published; the report names a sink that is new or left out. More "
-                "sinks may join. A sink with nothing left to publish or take back may be left out or replaced. "
-                "Refused: a sink that was left out and returns, that has another name, or that takes another state. "
-                "Another folder: see `FileSink`",
-            ),
-            (
-                "late_sink",
-                OnChange.STEP,
-                "where later late records go. Another place, leaving out and returning: as for `sink`",
-            ),
-            ("discard_closed", OnChange.STEP, "whether windows that close are discarded"),
-            (
-                "step_rows",
-                OnChange.PLAN,
-                "where steps end, and so which records are late: a step judges lateness by the clock at its start",
-            ),
-            (
-                "on_error",
-                OnChange.STEP,
-                "whether a message that cannot be processed stops the run or becomes a dead letter",
-            ),
-            ("max_future", OnChange.STEP, "which timestamps are too far ahead"),
-            ("quiet_after", OnChange.PLAN, _CLOCK),
-            ("max_drift", OnChange.PLAN, "which partitions a step reads, and so which records are late"),
-            ("require", OnChange.NONE, "a pipeline that guarantees less is refused"),
-            ("retention", OnChange.NONE, "which checkpoints are kept after the next one"),
-            ("unsafe_single_driver", OnChange.NONE, ""),
-            (
-                "start_from",
-                OnChange.RECORDED,
-                "a started checkpoint accepts the value it began with, or none; else omit it, or use a new checkpoint "
-                "and sink",
-            ),
-            (
-                "evolve",
-                OnChange.STEP,
-                "the next run applies it once, before its first step; later it has no effect",
-            ),
-            ("allow_dropped", OnChange.STEP, "the next run applies it once; `task/state` names one of several states"),
-            (
-                "dedupe",
-                OnChange.RECORDED,
-                'its columns. To remove it: `allow_dropped=["dedupe"]` forgets the seen records. Added later, it does '
-                "not know the records read before. `within` and `restamped` apply from the next step",
-            ),
-            ("name", OnChange.NONE, ""),
+
+def _row(row: str | tuple[str, OnChange, str]) -> tuple[str, OnChange, str]:
+    """A row of the table; a name alone is that of a shared option."""
+    return row if isinstance(row, tuple) else (row, SHARED[row].effect, SHARED[row].says)
+
+
+_ROWS: Mapping[str, Iterable[str | tuple[str, OnChange, str]]] = {
+    "Pipeline": (
+        (
+            "source",
+            OnChange.RECORDED,
+            "another kind of source, a renamed source or a job without one of its sources is refused; more "
+            "sources may join. Their options are below",
         ),
-        "Pipeline.run": (
-            *((name, OnChange.NONE, "") for name in ("spark", "engine")),
-            ("follow", OnChange.NONE, ""),
-            ("end_of_input", OnChange.PLAN, "whether all windows close once everything is read"),
-            *((name, OnChange.NONE, "") for name in ("on_step", "on_idle")),
-            *((name, OnChange.NONE, "") for name in ("progress", "metrics")),
+        (
+            "task",
+            OnChange.RECORDED,
+            f"name, key and state: {_OTHER_STATE}. A task with several states may get more: each begins empty. New "
+            "code runs from the next step",
         ),
-        "FileSource": (
-            (
-                "path",
-                OnChange.RECORDED,
-                "the folder: give the old path, or `moved_from=`. A pattern in the same folder selects the files from "
-                "the next plan on",
-            ),
-            *_TIMES,
-            ("format", OnChange.RECORDED, _USUAL),
-            ("schema", OnChange.STEP, "which columns are read, also from files that were listed before"),
-            ("ordered", OnChange.STEP, _CLOCK),
-            ("max_out_of_orderness", OnChange.STEP, _CLOCK),
-            *((name, OnChange.RECORDED, _USUAL) for name in ("multiline", "delimiter", "encoding")),
-            (
-                "moved_from",
-                OnChange.NONE,
-                "the old path of the files, until a run has read new records",
-            ),
-            (
-                "on_bad_file",
-                OnChange.STEP,
-                "whether a file that cannot be read stops the run or becomes one dead letter",
-            ),
-            ("shared_mount", OnChange.NONE, ""),
+        (
+            "checkpoint",
+            OnChange.RECORDED,
+            "another checkpoint is another job: the `FileSink` of the first job refuses it",
         ),
-        "then": (
-            ("files", OnChange.RECORDED, "another kind of source is refused; its options are in its own rows"),
-            ("live", OnChange.RECORDED, "another kind of source is refused; its options are in its own rows"),
-            (
-                "at",
-                OnChange.RECORDED,
-                "records between the two borders were counted in the other half: give the old border, or read both "
-                "halves again into a new checkpoint and sink",
-            ),
-            ("max_skew", OnChange.NONE, "where the live source begins, in a new checkpoint"),
+        (
+            "sink",
+            OnChange.STEP,
+            "where windows that close later are published; the report names a sink that is new or left out. More "
+            "sinks may join. A sink with nothing left to publish or take back may be left out or replaced. "
+            "Refused: a sink that was left out and returns, that has another name, or that takes another state. "
+            "Another folder: see `FileSink`",
         ),
-        "KafkaSource": (
-            ("servers", OnChange.NONE, ""),
-            (
-                "topic",
-                OnChange.RECORDED,
-                "give the old topic, continue from a clock with `persistent restart`, or use a new checkpoint and sink",
-            ),
-            ("format", OnChange.RECORDED, _USUAL),
-            ("schema", OnChange.STEP, "which fields of a value are read"),
-            ("metadata", OnChange.STEP, "which columns are added to the fields of a value"),
-            *_TIMES,
-            ("start", OnChange.NONE, "where a new checkpoint begins"),
-            ("on_gap", OnChange.PLAN, "whether a gap stops the run or is skipped and counted"),
-            ("idle_timeout", OnChange.PLAN, _CLOCK),
-            ("max_out_of_orderness", OnChange.STEP, _CLOCK),
-            ("max_skew", OnChange.NONE, "how far a restart from a clock looks back"),
-            *_CONNECTING,
+        (
+            "late_sink",
+            OnChange.STEP,
+            "where later late records go. Another place, leaving out and returning: as for `sink`",
         ),
-        "RabbitStreamSource": (
-            ("servers", OnChange.NONE, ""),
-            (
-                "stream",
-                OnChange.RECORDED,
-                "streams may be added, and none omitted; to replace streams, use a new checkpoint and sink",
-            ),
-            ("encoding", OnChange.RECORDED, _USUAL),
-            ("format", OnChange.RECORDED, _USUAL),
-            ("schema", OnChange.STEP, "which fields of a value are read"),
-            *_TIMES,
-            ("start", OnChange.NONE, "where a new checkpoint begins"),
-            ("on_gap", OnChange.PLAN, "whether a gap stops the run or is skipped and counted"),
-            ("idle_timeout", OnChange.PLAN, _CLOCK),
-            ("max_out_of_orderness", OnChange.STEP, _CLOCK),
-            ("max_skew", OnChange.NONE, "how far a restart from a clock looks back"),
-            *_CONNECTING,
+        ("discard_closed", OnChange.STEP, "whether windows that close are discarded"),
+        (
+            "step_rows",
+            OnChange.PLAN,
+            "where steps end, and so which records are late: a step judges lateness by the clock at its start",
         ),
-        "Avro": (
-            ("registry", OnChange.NONE, ""),
-            ("subject", OnChange.NONE, "which schema a new checkpoint uses as the reader's"),
-            ("reader", OnChange.STEP, "which fields of a value are read"),
-            (
-                "on_unknown_id",
-                OnChange.STEP,
-                "whether a value whose schema the registry lacks stops the run or becomes a dead letter",
-            ),
-            ("client", OnChange.NONE, ""),
+        (
+            "on_error",
+            OnChange.STEP,
+            "whether a message that cannot be processed stops the run or becomes a dead letter",
         ),
-        "MemorySource": (
-            ("rows", OnChange.NONE, "rows may be added; rows that were read must stay"),
-            *_TIMES,
-            ("max_out_of_orderness", OnChange.STEP, _CLOCK),
-            ("ordered", OnChange.STEP, _CLOCK),
+        ("max_future", OnChange.STEP, "which timestamps are too far ahead"),
+        ("quiet_after", OnChange.PLAN, CLOCK),
+        ("max_drift", OnChange.PLAN, "which partitions a step reads, and so which records are late"),
+        ("require", OnChange.NONE, "a pipeline that guarantees less is refused"),
+        ("retention", OnChange.NONE, "which checkpoints are kept after the next one"),
+        ("unsafe_single_driver", OnChange.NONE, ""),
+        (
+            "start_from",
+            OnChange.RECORDED,
+            "a started checkpoint accepts the value it began with, or none; else omit it, or use a new checkpoint "
+            "and sink",
         ),
-        "FileSink": (
-            (
-                "url",
-                OnChange.RECORDED,
-                "a folder without the job's earlier outputs is refused: give the old folder, move it there whole, or "
-                "copy its `_published` there to publish only later outputs",
-            ),
-            ("format", OnChange.STEP, "the format of files written from then on"),
+        (
+            "evolve",
+            OnChange.STEP,
+            "the next run applies it once, before its first step; later it has no effect",
         ),
-        "KafkaSink": (
-            ("servers", OnChange.NONE, ""),
-            ("topic", OnChange.RECORDED, _OTHER_TOPIC),
-            ("key", OnChange.STEP, "the key of a message, and so its partition, from then on"),
-            *_CONNECTING,
+        ("allow_dropped", OnChange.STEP, "the next run applies it once; `task/state` names one of several states"),
+        (
+            "dedupe",
+            OnChange.RECORDED,
+            'its columns. To remove it: `allow_dropped=["dedupe"]` forgets the seen records. Added later, it does '
+            "not know the records read before. `within` and `restamped` apply from the next step",
         ),
-        "RabbitStreamSink": (
-            ("servers", OnChange.NONE, ""),
-            ("stream", OnChange.RECORDED, _OTHER_TOPIC),
-            *_CONNECTING,
+        ("name", OnChange.NONE, ""),
+    ),
+    "Pipeline.run": (
+        *((name, OnChange.NONE, "") for name in ("spark", "engine")),
+        ("follow", OnChange.NONE, ""),
+        ("end_of_input", OnChange.PLAN, "whether all windows close once everything is read"),
+        *((name, OnChange.NONE, "") for name in ("on_step", "on_idle")),
+        *((name, OnChange.NONE, "") for name in ("progress", "metrics")),
+    ),
+    "FileSource": (
+        (
+            "path",
+            OnChange.RECORDED,
+            "the folder: give the old path, or `moved_from=`. A pattern in the same folder selects the files from "
+            "the next plan on",
         ),
-        "FunctionSink": (("function", OnChange.STEP, "the function called with later outputs"),),
-        "PostgresSink": (
-            ("dsn", OnChange.RECORDED, _OTHER_TABLE),
-            ("table", OnChange.RECORDED, _OTHER_TABLE),
-            ("mode", OnChange.STEP, "whether rows are added or replaced; earlier rows are no longer taken back"),
-            ("connect_timeout", OnChange.NONE, ""),
-            ("call_timeout", OnChange.NONE, ""),
-            ("server_away", OnChange.NONE, ""),
+        *_TIMES,
+        "format",
+        ("schema", OnChange.STEP, "which columns are read, also from files that were listed before"),
+        ("ordered", OnChange.STEP, CLOCK),
+        "max_out_of_orderness",
+        *((name, OnChange.RECORDED, _USUAL) for name in ("multiline", "delimiter", "encoding")),
+        (
+            "moved_from",
+            OnChange.NONE,
+            "the old path of the files, until a run has read new records",
         ),
-        "LogSource": (
-            (
-                "url",
-                OnChange.RECORDED,
-                "give the log that was read, continue from a clock with `persistent restart`, or use a new checkpoint "
-                "and sink. The log may have moved",
-            ),
-            ("format", OnChange.RECORDED, _USUAL),
-            ("schema", OnChange.STEP, "which fields of a record are read"),
-            *_TIMES,
-            ("start", OnChange.NONE, "where a new checkpoint begins"),
-            ("on_gap", OnChange.PLAN, "whether a gap stops the run or is skipped and counted"),
-            ("max_out_of_orderness", OnChange.STEP, _CLOCK),
-            ("max_skew", OnChange.NONE, "how far a restart from a clock looks back"),
+        (
+            "on_bad_file",
+            OnChange.STEP,
+            "whether a file that cannot be read stops the run or becomes one dead letter",
         ),
-        "TopicSource": (
-            ("address", OnChange.NONE, ""),
-            ("topic", OnChange.PLAN, "the journal of another topic is refused"),
-            ("journal", OnChange.RECORDED, "give the journal that was read; it may have moved"),
-            ("join", OnChange.NONE, ""),
-            ("format", OnChange.RECORDED, _USUAL),
-            ("schema", OnChange.STEP, "which fields of a message are read"),
-            *_TIMES,
-            ("max_out_of_orderness", OnChange.STEP, _CLOCK),
+        ("shared_mount", OnChange.NONE, ""),
+    ),
+    "then": (
+        ("files", OnChange.RECORDED, "another kind of source is refused; its options are in its own rows"),
+        ("live", OnChange.RECORDED, "another kind of source is refused; its options are in its own rows"),
+        (
+            "at",
+            OnChange.RECORDED,
+            "records between the two borders were counted in the other half: give the old border, or read both "
+            "halves again into a new checkpoint and sink",
         ),
-        "RabbitQueueSource": (
-            ("url", OnChange.NONE, "the virtual host belongs to the queue"),
-            (
-                "queue",
-                OnChange.RECORDED,
-                "a journal belongs to one queue: give the old queue, or call `release_journal()` once it is done with",
-            ),
-            ("journal", OnChange.RECORDED, _OTHER_JOURNAL),
-            ("acknowledge", OnChange.PLAN, "when a message is acknowledged, and so the guarantee from then on"),
-            ("topology", OnChange.PLAN, "the declarations on connecting"),
-            ("prefetch", OnChange.PLAN, "how many messages can be unacknowledged"),
-            ("format", OnChange.RECORDED, _USUAL),
-            ("schema", OnChange.STEP, "which fields of a body are read"),
-            ("headers", OnChange.STEP, "which headers are columns"),
-            *_TIMES,
-            ("max_out_of_orderness", OnChange.STEP, _CLOCK),
-            ("connect_timeout", OnChange.NONE, ""),
-            ("server_away", OnChange.NONE, ""),
-            ("recovery_interval", OnChange.NONE, ""),
-            ("consumer_timeout", OnChange.NONE, ""),
-            ("on_oversized", OnChange.PLAN, "whether a message over 16 MiB stops the run or is a dead letter"),
-            ("on_event", OnChange.NONE, ""),
+        ("max_skew", OnChange.NONE, "where the live source begins, in a new checkpoint"),
+    ),
+    "KafkaSource": (
+        "servers",
+        (
+            "topic",
+            OnChange.RECORDED,
+            "give the old topic, continue from a clock with `persistent restart`, or use a new checkpoint and sink",
         ),
-        "RabbitQueueSink": (
-            ("url", OnChange.STEP, "where messages go from then on"),
-            ("routing_key", OnChange.STEP, "where messages go from then on"),
-            ("exchange", OnChange.STEP, "where messages go from then on"),
-            ("topology", OnChange.STEP, "the declarations before messages are sent"),
-            ("confirm_timeout", OnChange.NONE, ""),
-            ("connect_timeout", OnChange.NONE, ""),
-            ("server_away", OnChange.NONE, ""),
-            ("recovery_interval", OnChange.NONE, ""),
-            ("max_message_bytes", OnChange.NONE, ""),
+        "format",
+        "schema",
+        ("metadata", OnChange.STEP, "which columns are added to the fields of a value"),
+        *_TIMES,
+        "start",
+        "on_gap",
+        "idle_timeout",
+        "max_out_of_orderness",
+        "max_skew",
+        *_CONNECTING,
+    ),
+    "RabbitStreamSource": (
+        "servers",
+        (
+            "stream",
+            OnChange.RECORDED,
+            "streams may be added, and none omitted; to replace streams, use a new checkpoint and sink",
         ),
-        "LogSink": (("url", OnChange.RECORDED, _OTHER_LOG),),
-        "SqliteSink": (
-            ("path", OnChange.RECORDED, _OTHER_TABLE),
-            ("table", OnChange.RECORDED, _OTHER_TABLE),
-            ("mode", OnChange.STEP, "whether rows are added or replaced; earlier rows are no longer taken back"),
-            ("lock_timeout", OnChange.NONE, ""),
+        "encoding",
+        "format",
+        "schema",
+        *_TIMES,
+        "start",
+        "on_gap",
+        "idle_timeout",
+        "max_out_of_orderness",
+        "max_skew",
+        *_CONNECTING,
+    ),
+    "Avro": (
+        ("registry", OnChange.NONE, ""),
+        ("subject", OnChange.NONE, "which schema a new checkpoint uses as the reader's"),
+        ("reader", OnChange.STEP, "which fields of a value are read"),
+        (
+            "on_unknown_id",
+            OnChange.STEP,
+            "whether a value whose schema the registry lacks stops the run or becomes a dead letter",
         ),
-        "NonWindowState": (
-            ("monoid", OnChange.RECORDED, _OTHER_STATE),
-            ("interval_ms", OnChange.RECORDED, "with `history`. Without, no effect on results"),
-            (
-                "history",
-                OnChange.NONE,
-                f"how far back `as_of=` reaches, for later records. Adding or removing it is refused: {_READ_AGAIN}",
-            ),
-            ("emit", OnChange.STEP, "when totals are published; unpublished totals follow at the next occasion"),
-            ("changes", OnChange.RECORDED, _OTHER_ROWS),
-            ("early", OnChange.STEP, "when totals are published; unpublished totals follow at the next occasion"),
-            ("ttl", OnChange.RECORDED, _USUAL),
+        "client",
+    ),
+    "MemorySource": (
+        ("rows", OnChange.NONE, "rows may be added; rows that were read must stay"),
+        *_TIMES,
+        "max_out_of_orderness",
+        ("ordered", OnChange.STEP, CLOCK),
+    ),
+    "FileSink": (
+        (
+            "url",
+            OnChange.RECORDED,
+            "a folder without the job's earlier outputs is refused: give the old folder, move it there whole, or "
+            "copy its `_published` there to publish only later outputs",
         ),
-        "WindowState": (
-            ("monoid", OnChange.RECORDED, _OTHER_STATE),
-            ("window", OnChange.RECORDED, _USUAL),
-            ("interval_ms", OnChange.RECORDED, _USUAL),
-            (
-                "allowed_lateness",
-                OnChange.STEP,
-                "when a closed window is final; a final window stays final",
-            ),
-            (
-                "late",
-                OnChange.RECORDED,
-                "while a published window can still be corrected. To change it, first run a step with records with "
-                "`allowed_lateness=0` and the old value, which makes all windows final",
-            ),
-            (
-                "emit",
-                OnChange.STEP,
-                'when results are published. With "final", windows that were published are final. From or to "change": '
-                "as for `changes`",
-            ),
-            ("changes", OnChange.RECORDED, _OTHER_ROWS),
-            ("early", OnChange.STEP, "when open windows are published. To add or remove it: as for `changes`"),
+        ("format", OnChange.STEP, "the format of files written from then on"),
+    ),
+    "KafkaSink": (
+        "servers",
+        ("topic", OnChange.RECORDED, _OTHER_TOPIC),
+        ("key", OnChange.STEP, "the key of a message, and so its partition, from then on"),
+        *_CONNECTING,
+    ),
+    "RabbitStreamSink": (
+        "servers",
+        ("stream", OnChange.RECORDED, _OTHER_TOPIC),
+        *_CONNECTING,
+    ),
+    "FunctionSink": (("function", OnChange.STEP, "the function called with later outputs"),),
+    "PostgresSink": (
+        ("dsn", OnChange.RECORDED, _OTHER_TABLE),
+        ("table", OnChange.RECORDED, _OTHER_TABLE),
+        ("mode", OnChange.STEP, "whether rows are added or replaced; earlier rows are no longer taken back"),
+        "connect_timeout",
+        ("call_timeout", OnChange.NONE, ""),
+        "server_away",
+    ),
+    "LogSource": (
+        (
+            "url",
+            OnChange.RECORDED,
+            "give the log that was read, continue from a clock with `persistent restart`, or use a new checkpoint "
+            "and sink. The log may have moved",
         ),
-        "tumbling": (("size", OnChange.RECORDED, _USUAL), ("offset", OnChange.RECORDED, _USUAL)),
-        "sliding": tuple((name, OnChange.RECORDED, _USUAL) for name in ("size", "every", "offset")),
-        "session": (("gap", OnChange.RECORDED, _USUAL), ("cut", OnChange.RECORDED, _USUAL)),
-        "calendar": (
-            ("unit", OnChange.RECORDED, _USUAL),
-            (
-                "tz",
-                OnChange.RECORDED,
-                "the name of the zone. If the zone data of the machine change, windows that have begun keep their "
-                "start, later windows follow the new data, and the report says so",
-            ),
-            ("offset", OnChange.RECORDED, _USUAL),
+        "format",
+        ("schema", OnChange.STEP, "which fields of a record are read"),
+        *_TIMES,
+        "start",
+        "on_gap",
+        "max_out_of_orderness",
+        "max_skew",
+    ),
+    "TopicSource": (
+        ("address", OnChange.NONE, ""),
+        ("topic", OnChange.PLAN, "the journal of another topic is refused"),
+        ("journal", OnChange.RECORDED, "give the journal that was read; it may have moved"),
+        ("join", OnChange.NONE, ""),
+        "format",
+        ("schema", OnChange.STEP, "which fields of a message are read"),
+        *_TIMES,
+        "max_out_of_orderness",
+    ),
+    "RabbitQueueSource": (
+        ("url", OnChange.NONE, "the virtual host belongs to the queue"),
+        (
+            "queue",
+            OnChange.RECORDED,
+            "a journal belongs to one queue: give the old queue, or call `release_journal()` once it is done with",
         ),
-        "assigned": (("assigner", OnChange.RECORDED, "its class, by name, and its `fingerprint()`"),),
-        "Retention": tuple(
-            (name, OnChange.NONE, "which checkpoints are kept after the next one")
-            for name in ("last", "hourly", "daily")
+        ("journal", OnChange.RECORDED, _OTHER_JOURNAL),
+        ("acknowledge", OnChange.PLAN, "when a message is acknowledged, and so the guarantee from then on"),
+        ("topology", OnChange.PLAN, "the declarations on connecting"),
+        ("prefetch", OnChange.PLAN, "how many messages can be unacknowledged"),
+        "format",
+        ("schema", OnChange.STEP, "which fields of a body are read"),
+        ("headers", OnChange.STEP, "which headers are columns"),
+        *_TIMES,
+        "max_out_of_orderness",
+        "connect_timeout",
+        "server_away",
+        "recovery_interval",
+        ("consumer_timeout", OnChange.NONE, ""),
+        ("on_oversized", OnChange.PLAN, "whether a message over 16 MiB stops the run or is a dead letter"),
+        ("on_event", OnChange.NONE, ""),
+    ),
+    "RabbitQueueSink": (
+        ("url", OnChange.STEP, "where messages go from then on"),
+        ("routing_key", OnChange.STEP, "where messages go from then on"),
+        ("exchange", OnChange.STEP, "where messages go from then on"),
+        ("topology", OnChange.STEP, "the declarations before messages are sent"),
+        ("confirm_timeout", OnChange.NONE, ""),
+        "connect_timeout",
+        "server_away",
+        "recovery_interval",
+        ("max_message_bytes", OnChange.NONE, ""),
+    ),
+    "LogSink": (("url", OnChange.RECORDED, _OTHER_LOG),),
+    "SqliteSink": (
+        ("path", OnChange.RECORDED, _OTHER_TABLE),
+        ("table", OnChange.RECORDED, _OTHER_TABLE),
+        ("mode", OnChange.STEP, "whether rows are added or replaced; earlier rows are no longer taken back"),
+        ("lock_timeout", OnChange.NONE, ""),
+    ),
+    "NonWindowState": (
+        ("monoid", OnChange.RECORDED, _OTHER_STATE),
+        ("interval_ms", OnChange.RECORDED, "with `history`. Without, no effect on results"),
+        (
+            "history",
+            OnChange.NONE,
+            f"how far back `as_of=` reaches, for later records. Adding or removing it is refused: {_READ_AGAIN}",
         ),
-        "Evolution": (
-            ("renamed", OnChange.STEP, "applied once, if the fields of the record differ"),
-            ("removed", OnChange.STEP, "applied once, if the fields of the record differ"),
-            *((name, OnChange.STEP, "applied once, if the monoid differs") for name in ("before", "change")),
+        ("emit", OnChange.STEP, "when totals are published; unpublished totals follow at the next occasion"),
+        ("changes", OnChange.RECORDED, _OTHER_ROWS),
+        ("early", OnChange.STEP, "when totals are published; unpublished totals follow at the next occasion"),
+        ("ttl", OnChange.RECORDED, _USUAL),
+    ),
+    "WindowState": (
+        ("monoid", OnChange.RECORDED, _OTHER_STATE),
+        ("window", OnChange.RECORDED, _USUAL),
+        ("interval_ms", OnChange.RECORDED, _USUAL),
+        (
+            "allowed_lateness",
+            OnChange.STEP,
+            "when a closed window is final; a final window stays final",
         ),
-    }.items()
-    for name, effect, says in rows
-)
+        (
+            "late",
+            OnChange.RECORDED,
+            "while a published window can still be corrected. To change it, first run a step with records with "
+            "`allowed_lateness=0` and the old value, which makes all windows final",
+        ),
+        (
+            "emit",
+            OnChange.STEP,
+            'when results are published. With "final", windows that were published are final. From or to "change": '
+            "as for `changes`",
+        ),
+        ("changes", OnChange.RECORDED, _OTHER_ROWS),
+        ("early", OnChange.STEP, "when open windows are published. To add or remove it: as for `changes`"),
+    ),
+    "tumbling": (("size", OnChange.RECORDED, _USUAL), ("offset", OnChange.RECORDED, _USUAL)),
+    "sliding": tuple((name, OnChange.RECORDED, _USUAL) for name in ("size", "every", "offset")),
+    "session": (("gap", OnChange.RECORDED, _USUAL), ("cut", OnChange.RECORDED, _USUAL)),
+    "calendar": (
+        ("unit", OnChange.RECORDED, _USUAL),
+        (
+            "tz",
+            OnChange.RECORDED,
+            "the name of the zone. If the zone data of the machine change, windows that have begun keep their "
+            "start, later windows follow the new data, and the report says so",
+        ),
+        ("offset", OnChange.RECORDED, _USUAL),
+    ),
+    "assigned": (("assigner", OnChange.RECORDED, "its class, by name, and its `fingerprint()`"),),
+    "Retention": tuple(
+        (name, OnChange.NONE, "which checkpoints are kept after the next one") for name in ("last", "hourly", "daily")
+    ),
+    "Evolution": (
+        ("renamed", OnChange.STEP, "applied once, if the fields of the record differ"),
+        ("removed", OnChange.STEP, "applied once, if the fields of the record differ"),
+        *((name, OnChange.STEP, "applied once, if the monoid differs") for name in ("before", "change")),
+    ),
+}
+OPTIONS = tuple(OptionChange(of, *_row(row)) for of, rows in _ROWS.items() for row in rows)
 
 
 def options_text() -> str:

@@ -32,11 +32,11 @@ _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _POSITIONS = "its positions mean nothing otherwise"
 _READ = "what it has counted was read so"
 _REFUSED = {
+    **options.REFUSALS,
     "format": _POSITIONS,
     "multiline": _POSITIONS,
     "delimiter": _READ,
     "encoding": _READ,
-    **options.TIMES,
 }
 
 

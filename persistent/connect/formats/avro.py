@@ -17,7 +17,7 @@ import pyarrow as pa
 from persistent.connect import options
 from persistent.connect.formats.avro_schemas import SchemaError, columns_of, library, parsed, prefixes, untold
 from persistent.connect.formats.schemas import empty_batch
-from persistent.connect.formats.values import NO_VALUE, Decoded, MessageValue
+from persistent.connect.formats.values import NO_VALUE, Decoded, MessageValue, ValueFormat, value_format
 from persistent.connect.registry import Registered, Registry, registry_access
 from persistent.errors import InvalidPipeline, SourceChanged, SourceError
 from persistent.text.spelling import spelled
@@ -226,6 +226,21 @@ class AvroValues:
             text, *references = json.loads(key)
             reader = self._readers[key] = parsed(text, references)
         return reader
+
+
+def message_format(
+    format: str | Avro, subject: str, schema: Any, connect_timeout_ms: int, server_away_ms: int
+) -> ValueFormat:
+    """The option ``format`` of a source whose values can be Avro. InvalidPipeline."""
+    if isinstance(format, Avro):
+        if schema is not None:
+            raise InvalidPipeline(
+                "schema= is for values without one; to choose columns of Avro give Avro(..., reader=)"
+            )
+        return AvroValues(format, subject, Registry(format.access, connect_timeout_ms, server_away_ms))
+    if format == "avro":
+        raise InvalidPipeline('format="avro": Avro needs its registry: format=Avro("http://localhost:8081")')
+    return value_format(format, infers=schema is None)
 
 
 def _reader_text(reader: Any) -> str:

@@ -24,7 +24,8 @@ from persistent.messaging.log.segmented import SegmentedLog
 SAMPLE_ROWS: Final = 1_000
 """The number of values of each partition that are sampled to infer the columns."""
 DEAD_BYTES_MAX: Final = 1 << 20
-COUNTED: Final = "its state was decoded by that format"
+BATCH_ROWS: Final = 50_000
+BATCH_BYTES: Final = 64 << 20
 
 
 class Gathering(Protocol):
@@ -86,7 +87,7 @@ class MessageColumns:
 
     def require_recorded(self, recorded: Mapping[str, Any]) -> None:
         """InvalidPipeline for options that a job must not change."""
-        options.require_recorded(recorded, self.times(), {**options.TIMES, "format": COUNTED})
+        options.require_recorded(recorded, self.times())
 
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
         """The columns of the batches. A plan without splits may not know those of the values yet."""
@@ -108,7 +109,7 @@ class MessageColumns:
     ) -> dict[str, Any]:
         """What a plan records about the values. ``recorded``: what the checkpoint has recorded; ``reads``: whether the
         plan reads any."""
-        return {**self.times(), **(self.recorded(recorded, samples) if reads or self.is_given else {})}
+        return {**self.times(), **(self.recorded(recorded, samples) if reads or self.is_given or self._waits else {})}
 
     def recorded(
         self, recorded: Mapping[str, Any], samples: Callable[[], Iterable[Sequence[MessageValue]]]
@@ -205,6 +206,11 @@ class Gathered:
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether these are enough for one batch."""
+        return len(self.values) >= BATCH_ROWS or self.size >= BATCH_BYTES
+
     def add(self, messages: Sequence[Any]) -> None:
         """Add messages of a Kafka client."""
         values = list(map(_value, messages))
@@ -232,7 +238,7 @@ def checked_metadata(metadata: Any, timestamp: str) -> tuple[str, ...]:
     """The option ``metadata=``, plus the timestamp column if it is one of them."""
     if isinstance(metadata, str) or not set(metadata) <= set(METADATA):
         raise InvalidPipeline(f"metadata={metadata!r}: give a list of some of {', '.join(METADATA)}")
-    chosen = {*metadata, timestamp} if timestamp in METADATA else set(metadata)
+    chosen = {*metadata, timestamp} if timestamp in [*METADATA] else set(metadata)
     return tuple(name for name in METADATA if name in chosen)
 
 

@@ -6,15 +6,13 @@ record (transaction markers, compacted records) are skipped, and are not a gap.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
 
-from persistent.connect import options
-from persistent.connect.formats.avro import Avro, AvroValues
+from persistent.connect.formats.avro import Avro, message_format
 from persistent.connect.formats.message_columns import (
     SAMPLE_ROWS,
     Gathered,
@@ -22,35 +20,23 @@ from persistent.connect.formats.message_columns import (
     checked_metadata,
     metadata_fields,
 )
-from persistent.connect.formats.values import MessageValue, ValueFormat, value_format
+from persistent.connect.formats.values import MessageValue
 from persistent.connect.kafka.client import KafkaClient, require_same_topic
 from persistent.connect.kafka.settings import Connection, check_place, checked_settings
-from persistent.connect.offsets import ON_GAP, Kept, OffsetPlans, reached, require_skew, starts
+from persistent.connect.offset_source import OffsetSource
+from persistent.connect.offsets import Kept
 from persistent.connect.promises import EXACTLY_ONCE, Promise
-from persistent.connect.registry import Registry
-from persistent.connect.source import (
-    Budget,
-    Positions,
-    Reached,
-    Records,
-    Source,
-    SourcePlan,
-    SourceState,
-    Split,
-)
-from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError
-from persistent.text.figures import utc_text
+from persistent.connect.source import Positions, Records, Split
+from persistent.errors import SourceChanged, SourceError
 from persistent.text.spelling import spelled
-from persistent.time.clock import Duration, Instant, bare, monotonic_s, option_ms
+from persistent.time.clock import Duration, Instant, monotonic_s, option_ms
 
 _AT_ONCE: Final = 2_000
 _POLL_SECONDS: Final = 0.1
-_BATCH_ROWS: Final = 50_000
-_BATCH_BYTES: Final = 64 << 20
 _LOOK_AGAIN_SECONDS: Final = 3.0
 
 
-class KafkaSource(Source):
+class KafkaSource(OffsetSource):
     """The records of a topic.
 
     ``servers``: "host:port", several separated by commas. ``format``: "json", one object per value; "bytes", one column
@@ -74,10 +60,7 @@ class KafkaSource(Source):
     """
 
     finds_times = True
-    forgets = True
-
     kind: str = "KafkaSource"
-    codec: str = "offset/1"
 
     @spelled
     def __init__(
@@ -100,161 +83,80 @@ class KafkaSource(Source):
         client: Mapping[str, Any] | None = None,
     ) -> None:
         check_place(servers, topic, "clicks")
-        options.require_type("timestamp", timestamp, str, "'ts'")
-        options.require_choice("on_gap", on_gap, ON_GAP)
         self.servers = servers
         self.topic = topic
-        self.timestamp = timestamp
         self.address = f"{servers} topic {topic}"
-        self.max_out_of_orderness: int = option_ms(max_out_of_orderness, "max_out_of_orderness")
-        self.bare = bare(max_out_of_orderness=max_out_of_orderness)
         self._metadata = checked_metadata(metadata, timestamp)
-        self._start = options.start_of(start)
-        self._skew_ms = 0 if timestamp == "_timestamp" else option_ms(max_skew, "max_skew")
-        self._connection = Connection(
-            servers,
-            checked_settings(client or {}),
-            option_ms(connect_timeout, "connect_timeout"),
-            option_ms(server_away, "server_away"),
+        timeouts = option_ms(connect_timeout, "connect_timeout"), option_ms(server_away, "server_away")
+        self._connection = Connection(servers, checked_settings(client or {}), *timeouts)
+        values = message_format(format, f"{topic}-value", schema, *timeouts)
+        time = timestamp, timestamp_unit
+        super().__init__(
+            MessageColumns(repr(self), values, schema, metadata_fields(self._metadata), time),
+            place=f"topic {topic!r} of Kafka",
+            timestamp=timestamp,
+            start=start,
+            on_gap=on_gap,
+            idle_timeout=idle_timeout,
+            max_out_of_orderness=max_out_of_orderness,
+            max_skew=max_skew,
         )
-        self._columns = MessageColumns(
-            repr(self),
-            _format(format, topic, schema, self._connection),
-            schema,
-            metadata_fields(self._metadata),
-            (timestamp, timestamp_unit),
-        )
-        idle_ms = None if idle_timeout is None else option_ms(idle_timeout, "idle_timeout")
-        self._plans = OffsetPlans(f"topic {topic!r} of Kafka", on_gap=on_gap, idle_timeout_ms=idle_ms)
-        self._own_client: KafkaClient | None = None
-        self._last_kept: Mapping[str, Kept] = {}
 
     def __repr__(self) -> str:
         return f"KafkaSource({self.servers!r}, {self.topic!r})"
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_own_client": None}
-
-    @property
+    @cached_property
     def _client(self) -> KafkaClient:
-        if self._own_client is None:
-            self._own_client = KafkaClient(self._connection)
-        return self._own_client
+        return KafkaClient(self._connection)
 
-    # -- plans ---------------------------------------------------------------------------------------------------
+    # -- the topic -----------------------------------------------------------------------------------------------
 
-    def partitions(self) -> Sequence[str]:
-        """Empty: all partitions join with a plan, so a checkpoint can be read without the broker."""
-        return ()
-
-    def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
-        """What to read next of each partition, in shares as equal as the remaining offsets allow."""
-        self._require_recorded(state.recorded)
-        kept = self._kept(state.recorded)
-        topic_id = self._found.id
-        plan = self._plans.plan(state, budget, kept, self._begins)
-        recorded = {**plan.recorded, "topic": self.topic, "topic_id": topic_id}
-        return replace(plan, recorded=recorded | self._described(state.recorded, plan))
-
-    def corrected(self, state: SourceState, put: SourcePlan) -> SourcePlan | None:
-        """The same messages, decoded by the present options. None if they are of another topic."""
-        self._require_recorded(state.recorded)
-        if put.recorded["topic"] != self.topic:
-            return None
-        self._kept(put.recorded)
-        return replace(put, recorded={**put.recorded, **self._described(state.recorded, put)})
-
-    def _described(self, recorded: Mapping[str, Any], plan: SourcePlan) -> dict[str, Any]:
-        """What a plan records about the values. ``recorded``: what the checkpoint has recorded."""
-        samples = partial(self._samples, {**plan.end, **starts(plan.splits)})
-        return self._columns.described(recorded, bool(plan.splits), samples)
+    def kept(self, recorded: Mapping[str, Any], read: Positions) -> Mapping[str, Kept]:
+        self.confirm(recorded)
+        return self._client.kept(self.topic, self._described_topic.partitions)
 
     def confirm(self, recorded: Mapping[str, Any]) -> None:
         """Raise SourceChanged if the topic that was read is not the one that was planned."""
-        require_same_topic(self.topic, recorded.get("topic_id"), self._client.topic(self.topic))
+        self._described_topic = self._client.topic(self.topic)
+        require_same_topic(self.topic, recorded.get("topic_id"), self._described_topic)
 
-    def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
-        """Whether records of a plan are gone, and may be skipped. False if they are of another topic."""
-        return recorded.get("topic") == self.topic and self._plans.has_forgotten(splits, self._kept(recorded))
+    def identity(self, recorded: Mapping[str, Any], end: Positions) -> dict[str, Any]:
+        return {"topic": self.topic, "topic_id": self._described_topic.id}
 
-    def position_at(self, partition: str, clock: int) -> int:
-        """An offset before which no record has an event time of ``clock`` or later, provided ``max_skew`` is right."""
-        offsets = self._client.at_time(self.topic, [partition], clock - self._skew_ms)
-        return offsets[partition]
+    def at_time(self, partitions: Sequence[str], ms: int) -> Mapping[str, int]:
+        return self._client.at_time(self.topic, partitions, ms)
 
-    def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState:
-        """The positions of a clock in the present topic, which can be another one; fields and times stay."""
-        topic = self._client.topic(self.topic)
-        at = self._client.at_time(self.topic, topic.partitions, clock - self._skew_ms)
-        # The kept offsets come last: a record that is deleted in between is a gap, and is noticed.
-        kept = self._client.kept(self.topic, topic.partitions)
-        same = ("writers",) if topic.id == recorded.get("topic_id") else ()
-        carried = {
-            name: recorded[name] for name in (*self._columns.times(), "schema", "reader", *same) if name in recorded
-        }
-        if "schema" in recorded:
-            require_skew(repr(self), at, kept, (clock, self._skew_ms), lambda split: self.read(split, recorded))
-        begins = self._plans.from_clock(kept, at, utc_text(clock - self._skew_ms))
-        return SourceState(at, {**carried, **begins, "topic": self.topic, "topic_id": topic.id})
-
-    def reached(self, state: SourceState) -> Reached:
-        """How many of the offsets found by the last plan have been read."""
-        return reached(state, self._last_kept)
+    def is_of(self, recorded: Mapping[str, Any], partitions: Iterable[str]) -> bool:
+        return recorded.get("topic") == self.topic
 
     def guarantee(self) -> Promise:
         """Exactly-once, whatever a consumer group has committed."""
         return Promise(EXACTLY_ONCE, "offsets are in the checkpoint, and only committed transactions are read")
 
-    def acknowledge(self, positions: Positions) -> None:
-        """Does nothing: the broker keeps records by its own retention."""
-
-    def _kept(self, recorded: Mapping[str, Any]) -> Mapping[str, Kept]:
-        self._found = self._client.topic(self.topic)
-        require_same_topic(self.topic, recorded.get("topic_id"), self._found)
-        self._last_kept = self._client.kept(self.topic, self._found.partitions)
-        return self._last_kept
-
-    def _begins(self, partitions: Sequence[str]) -> Mapping[str, int]:
-        if isinstance(self._start, int):
-            return self._client.at_time(self.topic, partitions, self._start)
-        return {
-            name: self._last_kept[name].first if self._start == "earliest" else self._last_kept[name].stop
-            for name in partitions
-        }
-
-    # -- columns -------------------------------------------------------------------------------------------------
-
-    def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
-        self._require_recorded(recorded)
-        return self._columns.schema(recorded)
-
-    def _require_recorded(self, recorded: Mapping[str, Any]) -> None:
-        self._columns.require_recorded(recorded)
+    def require_recorded(self, recorded: Mapping[str, Any]) -> None:
+        super().require_recorded(recorded)
         if recorded.get("topic") not in (None, self.topic):
             raise SourceChanged(
                 f"{self!r}: the checkpoint has read topic {recorded['topic']!r}: give the source that topic, "
                 "or the job a new checkpoint and sink"
             )
 
-    def _samples(self, at: Mapping[str, int]) -> Iterator[list[MessageValue]]:
-        return (self._sample(partition, at[partition]) for partition in sorted(at))
+    # -- reading -------------------------------------------------------------------------------------------------
 
-    def _sample(self, partition: str, start: int) -> list[MessageValue]:
+    def sample(self, partition: str, start: int) -> list[MessageValue]:
         values: list[MessageValue] = []
-        for messages in self._messages(partition, start, self._last_kept[partition].stop, self._found.id):
+        for messages in self._messages(partition, start, self._last_kept[partition].stop, self._described_topic.id):
             values += [message.value() for message in messages[: SAMPLE_ROWS - len(values)]]
             if len(values) == SAMPLE_ROWS:
                 break
         return values
-
-    # -- reading -------------------------------------------------------------------------------------------------
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
         for span in split.spans:
             gathered = Gathered(self._metadata)
             for messages in self._messages(split.partition, span.start, span.stop, recorded.get("topic_id")):
                 gathered.add(messages)
-                if len(gathered) >= _BATCH_ROWS or gathered.size >= _BATCH_BYTES:
+                if gathered.is_full:
                     yield self._columns.records(gathered, recorded)
                     gathered = Gathered(self._metadata)
             if len(gathered):
@@ -297,10 +199,7 @@ class KafkaSource(Source):
     def _heard(self, error: Any, partition: str, start: int) -> None:
         """Raise errors that another poll does not fix."""
         if error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
-            raise RetentionGap(
-                f"{self!r}, partition {partition}: offset {start} no longer exists: the broker has deleted it since "
-                "the step was planned. The next run plans the step again, according to on_gap="
-            )
+            raise self.gone(f"partition {partition}", start)
         self._client.reports.hear(error)
         if error.name() in ("UNKNOWN_TOPIC_OR_PART", "TOPIC_AUTHORIZATION_FAILED") or error.fatal():
             raise SourceError(f"{self!r}, partition {partition}: {error.str()}")
@@ -315,21 +214,4 @@ class KafkaSource(Source):
                 f"{kept.stop}: its end was truncated, or the topic was created again"
             )
         if kept.first > start:
-            raise RetentionGap(
-                f"{self!r}, partition {partition}: offset {start} no longer exists, the first is "
-                f"{kept.first}: the broker has deleted it since the step was planned. The next run plans the step "
-                "again, according to on_gap="
-            )
-
-
-def _format(format: str | Avro, topic: str, schema: Any, connection: Connection) -> ValueFormat:
-    if isinstance(format, Avro):
-        if schema is not None:
-            raise InvalidPipeline(
-                "schema= is for values without one; to choose columns of Avro give Avro(..., reader=)"
-            )
-        registry = Registry(format.access, connection.connect_timeout_ms, connection.server_away_ms)
-        return AvroValues(format, f"{topic}-value", registry)
-    if format == "avro":
-        raise InvalidPipeline('format="avro": Avro needs its registry: format=Avro("http://localhost:8081")')
-    return value_format(format, infers=schema is None)
+            raise self.gone(f"partition {partition}", start, kept.first)

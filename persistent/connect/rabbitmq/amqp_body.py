@@ -6,7 +6,15 @@ sections of data, whose bytes are concatenated, or one value.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
+
+import pyarrow as pa
+
+from persistent.connect.formats.message_columns import DEAD_BYTES_MAX
+from persistent.connect.formats.values import MessageValue
+from persistent.connect.rabbitmq.stream_connection import Chunk
+from persistent.connect.source import DeadRecord
 
 _DATA: Final = 0x75
 _SEQUENCE: Final = 0x76
@@ -90,3 +98,38 @@ def _value(message: bytes, at: int) -> tuple[int, int]:
     if stop > len(message):
         raise ValueError(_NONE_OF_IT)
     return start, stop
+
+
+class StreamRecords:
+    """Records of a stream as columns. ``dead``: those that are not messages. ``size``: the bytes of all."""
+
+    def __init__(self) -> None:
+        self.values: list[MessageValue] = []
+        self.offsets: list[int] = []
+        self.dead: list[DeadRecord] = []
+        self.size = 0
+        self._times: list[int] = []
+
+    def take(self, chunk: Chunk, start: int, stop: int, is_amqp: bool) -> None:
+        """Add the records of a chunk from ``start`` to ``stop``. ValueError if it cannot be decoded."""
+        messages = chunk.messages()
+        low, high = max(start - chunk.first, 0), max(stop - chunk.first, 0)
+        messages = messages[low:high]
+        values: list[MessageValue] = []
+        offsets: list[int] = []
+        for offset, message in enumerate(messages, chunk.first + low):
+            try:
+                values.append(body_of(message) if is_amqp else message)
+            except ValueError as error:
+                self.dead.append(DeadRecord(0, offset, str(error), message[:DEAD_BYTES_MAX]))
+            else:
+                offsets.append(offset)
+        self.values += values
+        self.offsets += offsets
+        self._times += [chunk.timestamp] * len(values)
+        self.size += sum(map(len, messages))
+
+    def column(self, name: str, rows: Sequence[int]) -> pa.Array:
+        """The times at which the broker wrote these rows."""
+        times = self._times if len(rows) == len(self._times) else [self._times[row] for row in rows]
+        return pa.array(times, pa.timestamp("ms", "UTC"))

@@ -18,9 +18,17 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
-from persistent.errors import SourceError
+from persistent.connect.formats.message_columns import DEAD_BYTES_MAX, MessageColumns, WholeColumns, first_records
+from persistent.connect.formats.schemas import from_option
+from persistent.connect.formats.values import value_format
+from persistent.connect.log.source import planned_batches
+from persistent.connect.source import DeadRecord, Records, Split
+from persistent.errors import SourceChanged, SourceError
+from persistent.messaging.log.cursor import LogBatch, grouped
+from persistent.messaging.log.segmented import SegmentedLog
 from persistent.messaging.log.writer import RECORD_BYTES_MAX
 
 _FRAME: Final = struct.Struct(">BHL")
@@ -254,3 +262,63 @@ def _cast(value: Any, kind: pa.DataType) -> Any:
         return pa.scalar(value, kind).as_py()
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
+
+
+TIME: Final = pa.field("_timestamp", pa.timestamp("ms", "UTC"))
+
+
+class JournaledMessages(MessageColumns):
+    """The messages in ``journal`` as columns: those of their bodies, and beside them the broker's facts about each.
+    ``place``: names the source in errors."""
+
+    def __init__(
+        self,
+        place: str,
+        journal: SegmentedLog,
+        format: str,
+        schema: pa.Schema | Mapping[str, Any] | None,
+        headers: pa.Schema | Mapping[str, Any] | None,
+        timestamp: str,
+        timestamp_unit: str | None,
+    ) -> None:
+        self._journal = journal
+        self._headers = pa.schema([]) if headers is None else from_option(headers)
+        added = [*(pa.field(name, kind) for name, kind in FIXED.items()), *self._headers, TIME]
+        values = value_format(format, infers=schema is None)
+        super().__init__(place, values, schema, added, (timestamp, timestamp_unit), noun="message")
+
+    def sample(self, start: int) -> Sequence[bytes]:
+        """The first bodies, however large the step and however many its workers."""
+        return self._taken_apart(first_records(self._journal, start))[1]
+
+    def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
+        """The records of a split."""
+        for span in split.spans:
+            batches = planned_batches(self._journal, span.start, span.stop, self._place, "but the journal ends at")
+            for group in grouped(batches):
+                yield self._decoded(group, recorded)
+
+    def _decoded(self, batches: Sequence[LogBatch], recorded: Mapping[str, Any]) -> Records:
+        messages, bodies = self._taken_apart(pa.concat_arrays([batch.records for batch in batches]).to_pylist())
+        first = batches[0].number
+        times = np.concatenate([batch.times for batch in batches])
+        alive = np.array([row for row, message in enumerate(messages) if "dead" not in message], np.int64)
+        columns = columns_of([messages[row] for row in alive.tolist()], self._headers)
+        journaled = pa.array(times[alive], pa.int64()).cast(TIME.type)
+        added = dict(zip(self._added.names, [*columns, journaled], strict=True))
+        gathering = WholeColumns([bodies[row] for row in alive.tolist()], first + alive, added)
+        dead = [
+            DeadRecord(0, first + row, message["dead"], bodies[row][:DEAD_BYTES_MAX])
+            for row, message in enumerate(messages)
+            if "dead" in message
+        ]
+        return self.records(gathering, recorded, dead)
+
+    def _taken_apart(self, frames: Sequence[bytes]) -> tuple[list[dict[str, Any]], list[bytes]]:
+        try:
+            return taken_apart(frames)
+        except ValueError as error:
+            raise SourceChanged(
+                f"{self._place}: {self._journal.storage.url} is another log: {error}. Give the source a journal of "
+                "its own"
+            ) from error

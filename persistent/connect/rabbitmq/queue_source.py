@@ -4,8 +4,6 @@ A queue forgets acknowledged messages and can deliver the others in another orde
 journal can. Positions are the numbers of its records. If the journal is lost while messages are acknowledged only by
 checkpoints, another journal replaces it as a new partition: the broker still has all messages that no checkpoint has
 counted.
-
-Journaled messages as columns: those of their bodies, and beside them the broker's facts about each.
 """
 
 from __future__ import annotations
@@ -13,135 +11,34 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from persistent.connect import options
-from persistent.connect.formats.message_columns import DEAD_BYTES_MAX, MessageColumns, WholeColumns, first_records
-from persistent.connect.formats.schemas import from_option
-from persistent.connect.formats.values import MessageValue, value_format
-from persistent.connect.offsets import UNCONFIRMED, Kept, OffsetPlans
+from persistent.connect.formats.values import MessageValue
+from persistent.connect.offset_source import OffsetSource
+from persistent.connect.offsets import UNCONFIRMED, Kept
 from persistent.connect.promises import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Promise
 from persistent.connect.rabbitmq import pump as rabbit_pump
-from persistent.connect.rabbitmq.frames import FIXED, columns_of, taken_apart
+from persistent.connect.rabbitmq.frames import JournaledMessages
 from persistent.connect.rabbitmq.journal import QueueJournal, QueueMark, partition_of
 from persistent.connect.rabbitmq.link import PumpOrder, QueueEvent, RabbitPlace, patience
 from persistent.connect.rabbitmq.pump import Pump
 from persistent.connect.rabbitmq.topology import Queue, Topology
-from persistent.connect.source import (
-    Budget,
-    DeadRecord,
-    Positions,
-    Reached,
-    Records,
-    Source,
-    SourcePlan,
-    SourceState,
-    Split,
-)
-from persistent.errors import InvalidPipeline, SourceChanged
-from persistent.messaging.log.cursor import LogBatch, grouped
+from persistent.connect.source import Budget, Positions, Reached, Records, SourcePlan, SourceState, Split
+from persistent.errors import InvalidPipeline
 from persistent.messaging.log.segmented import SegmentedLog
 from persistent.storage import Storage
-from persistent.storage.places import Reach
 from persistent.text.spelling import spelled
-from persistent.time.clock import Duration, bare, option_ms
-
-TIME: Final = pa.field("_timestamp", pa.timestamp("ms", "UTC"))
-
-
-@dataclass
-class JournaledMessages:
-    """The messages in ``journal``, read by the source's options. ``place``: names the source in errors."""
-
-    place: str
-    journal: SegmentedLog
-    format: str
-    schema_option: pa.Schema | Mapping[str, Any] | None
-    headers: pa.Schema | Mapping[str, Any] | None
-    timestamp: str
-    timestamp_unit: str | None
-
-    def __post_init__(self) -> None:
-        self._headers = pa.schema([]) if self.headers is None else from_option(self.headers)
-        self._added = pa.schema([*(pa.field(name, kind) for name, kind in FIXED.items()), *self._headers, TIME])
-        values = value_format(self.format, infers=self.schema_option is None)
-        time = self.timestamp, self.timestamp_unit
-        self._columns = MessageColumns(self.place, values, self.schema_option, self._added, time, noun="message")
-
-    def columns(self, recorded: Mapping[str, Any], splits: Sequence[Split]) -> dict[str, Any]:
-        """The column facts that a plan with these splits records."""
-        return self._columns.described(recorded, bool(splits), partial(self._samples, splits))
-
-    def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
-        """The columns, from the record of a plan: of the bodies, then of the messages."""
-        self.require_recorded(recorded)
-        return self._columns.schema(recorded)
-
-    def require_recorded(self, recorded: Mapping[str, Any]) -> None:
-        """InvalidPipeline for options that a job must not change."""
-        self._columns.require_recorded(recorded)
-
-    def _samples(self, splits: Sequence[Split]) -> Iterator[list[MessageValue]]:
-        """The first bodies, however large the step and however many its workers."""
-        yield [*self._taken_apart(first_records(self.journal, splits[0].spans[0].start))[1]]
-
-    def _taken_apart(self, frames: Sequence[bytes]) -> tuple[list[dict[str, Any]], list[bytes]]:
-        try:
-            return taken_apart(frames)
-        except ValueError as error:
-            raise SourceChanged(
-                f"{self.place}: {self.journal.storage.url} is another log: {error}. Give the source a journal "
-                "of its own"
-            ) from error
-
-    # -- reading -------------------------------------------------------------------------------------------------
-
-    def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
-        """The records of a split."""
-        for span in split.spans:
-            for batches in grouped(self._batches(span.start, span.stop)):
-                yield self._records(batches, recorded)
-
-    def _batches(self, start: int, stop: int) -> Iterator[LogBatch]:
-        """The records ``start <= number < stop``, cut from their entries."""
-        for batch in self.journal.read(self.journal.position_of(start), whole=True) if start < stop else ():
-            if len(batch):
-                yield batch[: stop - batch.number]
-                start = batch.number + len(batch)
-            if start >= stop:
-                return
-        if start < stop:
-            raise SourceChanged(
-                f"{self.place}: a step was planned up to record {stop:,}, but the journal ends at {start:,}"
-            )
-
-    def _records(self, batches: Sequence[LogBatch], recorded: Mapping[str, Any]) -> Records:
-        messages, bodies = self._taken_apart(pa.concat_arrays([batch.records for batch in batches]).to_pylist())
-        first = batches[0].number
-        times = np.concatenate([batch.times for batch in batches])
-        alive = np.array([row for row, message in enumerate(messages) if "dead" not in message], np.int64)
-        columns = columns_of([messages[row] for row in alive.tolist()], self._headers)
-        journaled = pa.array(times[alive], pa.int64()).cast(TIME.type)
-        added = dict(zip(self._added.names, [*columns, journaled], strict=True))
-        gathering = WholeColumns([bodies[row] for row in alive.tolist()], first + alive, added)
-        dead = [
-            DeadRecord(0, first + row, message["dead"], bodies[row][:DEAD_BYTES_MAX])
-            for row, message in enumerate(messages)
-            if "dead" in message
-        ]
-        return self._columns.records(gathering, recorded, dead)
-
+from persistent.time.clock import Duration, option_ms
 
 _MODES: Final = (rabbit_pump.JOURNAL, rabbit_pump.CHECKPOINT, rabbit_pump.AT_MOST_ONCE)
 _PREFETCH_MAX: Final = 65_535
 
 
-class RabbitQueueSource(Source):
+class RabbitQueueSource(OffsetSource):
     """The messages of a queue, through the journal at ``journal``: a path or URL, or a ``SegmentedLog``.
 
     ``url``: "amqp://user:password@host:5672/virtual-host". ``queue``: the name of an existing queue, or a ``Queue`` to
@@ -163,10 +60,7 @@ class RabbitQueueSource(Source):
     a thread of its own, with a ``QueueEvent`` when the connection is made, lost or recovered.
     """
 
-    forgets = True
-
     kind: str = "RabbitQueueSource"
-    codec: str = "offset/1"
     begins_again: bool = False
     """Its journal is cut off where no checkpoint needs it, and nothing else has the messages."""
 
@@ -183,7 +77,7 @@ class RabbitQueueSource(Source):
         format: str = "json",
         schema: pa.Schema | Mapping[str, Any] | None = None,
         headers: pa.Schema | Mapping[str, Any] | None = None,
-        timestamp: str = TIME.name,
+        timestamp: str = "_timestamp",
         timestamp_unit: str | None = None,
         max_out_of_orderness: Duration = 0,
         connect_timeout: Duration = "30 s",
@@ -199,10 +93,7 @@ class RabbitQueueSource(Source):
             raise InvalidPipeline(f"prefetch={prefetch!r}: give 1 to {_PREFETCH_MAX:,} messages")
         named = _checked_queue(queue, acknowledge)
         self.journal = options.checked_journal(journal)
-        storage = self.journal.storage
-        self.reach = Reach.NETWORK if not storage.local else Reach.MACHINE if storage.shared else Reach.PROCESS
-        self.max_out_of_orderness: int = option_ms(max_out_of_orderness, "max_out_of_orderness")
-        self.bare = bare(max_out_of_orderness=max_out_of_orderness)
+        self.reach = self.journal.reach
         self._order = PumpOrder(
             place=RabbitPlace(url),
             queue=named,
@@ -221,7 +112,8 @@ class RabbitQueueSource(Source):
         replaces = acknowledge == rabbit_pump.CHECKPOINT
         self._owned = QueueJournal(repr(self), self.journal, owner, replaces=replaces)
         self._messages = JournaledMessages(repr(self), self.journal, format, schema, headers, timestamp, timestamp_unit)
-        self._plans = OffsetPlans(repr(self), on_gap="fail", idle_timeout_ms=None)
+        super().__init__(self._messages, timestamp=timestamp, max_out_of_orderness=max_out_of_orderness)
+        self._journals: list[str] = []
         self._pump: Pump | None = None
 
     def __repr__(self) -> str:
@@ -232,35 +124,47 @@ class RabbitQueueSource(Source):
 
     # -- plans ---------------------------------------------------------------------------------------------------
 
-    def partitions(self) -> Sequence[str]:
-        """Empty: a journal joins with the first plan."""
-        return ()
-
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
         """What to read next: the journaled messages; without ``follow``, once the queue is empty. For no job: only the
         journaled messages."""
-        self._messages.require_recorded(state.recorded)
+        self.require_recorded(state.recorded)
         journals = self._pumped(state, budget, follow=follow) if state.job else self._owned.look(state)
-        current, ends = partition_of(len(journals)), self.journal.ends()
-        lost = {partition: Kept(at, at) for partition, at in state.positions.items() if partition != current}
-        kept = {**lost, current: Kept(ends.first_number, ends.next_number)}
-        plan = self._plans.plan(state, budget, kept, lambda new: dict.fromkeys(new, 0))
-        columns = self._messages.columns(state.recorded, plan.splits)
+        self._journals, current = journals, partition_of(len(journals))
+        plan = super().plan(state, budget, follow=follow)
+        lost, end = plan.end.keys() - {current}, plan.end[current]
         confirmed = self._pump and self._pump.confirmed
-        if confirmed and plan.end[current] >= confirmed[0]:
-            columns[UNCONFIRMED] = confirmed[1]
-        facts = {UNCONFIRMED: 0, **plan.recorded, **columns}
-        recorded = self._owned.recorded(facts, journals, state, plan.end[current])
-        waits = {partition: cap for partition, cap in plan.cap.items() if partition not in lost}
-        is_held_back = self._pump is not None and self._pump.is_held_back
-        return replace(plan, recorded=recorded, cap=waits, idle=tuple(sorted({*plan.idle, *lost})), held=is_held_back)
+        facts = {UNCONFIRMED: 0, **plan.recorded}
+        if confirmed and end >= confirmed[0]:
+            facts[UNCONFIRMED] = confirmed[1]
+        return replace(
+            plan,
+            recorded=self._owned.recorded(facts, journals, state, end),
+            cap={partition: cap for partition, cap in plan.cap.items() if partition not in lost},
+            idle=tuple(sorted({*plan.idle, *lost})),
+            held=self._pump is not None and self._pump.is_held_back,
+        )
 
     def corrected(self, state: SourceState, put: SourcePlan) -> SourcePlan | None:
         """The same messages, decoded by the present options. SourceChanged if they are in another journal."""
-        self._messages.require_recorded(state.recorded)
-        self._owned.look(state)
+        self.require_recorded(state.recorded)
+        self._journals = self._owned.look(state)
         self._owned.require_same(put.recorded)
-        return replace(put, recorded={**put.recorded, **self._messages.columns(state.recorded, put.splits)})
+        return super().corrected(state, put)
+
+    def kept(self, recorded: Mapping[str, Any], read: Positions) -> Mapping[str, Kept]:
+        """The present journal, and the lost ones, which are read."""
+        current, ends = partition_of(len(self._journals) or 1), self.journal.ends()
+        lost = {partition: Kept(at, at) for partition, at in read.items() if partition != current}
+        return {**lost, current: Kept(ends.first_number, ends.next_number)}
+
+    def identity(self, recorded: Mapping[str, Any], end: Positions) -> dict[str, Any]:
+        return {}
+
+    def sample(self, partition: str, start: int) -> Sequence[MessageValue]:
+        return self._messages.sample(start) if partition == partition_of(len(self._journals)) else ()
+
+    def _begins(self, partitions: Sequence[str]) -> Mapping[str, int]:
+        return dict.fromkeys(partitions, 0)
 
     def _pumped(self, state: SourceState, budget: Budget, *, follow: bool) -> list[str]:
         """The ids of the journals, once the present one has what the queue has."""
@@ -339,9 +243,6 @@ class RabbitQueueSource(Source):
         return self._pump
 
     # -- reading -------------------------------------------------------------------------------------------------
-
-    def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
-        return self._messages.schema(recorded)
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
         self._owned.require_same(recorded)

@@ -9,7 +9,6 @@ import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -19,25 +18,17 @@ from persistent.connect import options
 from persistent.connect.formats.message_columns import SAMPLE_ROWS, MessageColumns, WholeColumns
 from persistent.connect.formats.values import MessageValue, value_format
 from persistent.connect.log.source import LogSource
+from persistent.connect.offset_source import OffsetSource
+from persistent.connect.offsets import Kept
 from persistent.connect.promises import EXACTLY_ONCE, Promise
-from persistent.connect.source import (
-    Budget,
-    DeadRecord,
-    Positions,
-    Reached,
-    Records,
-    Source,
-    SourcePlan,
-    SourceState,
-    Split,
-)
+from persistent.connect.source import Budget, DeadRecord, Positions, Reached, Records, SourcePlan, SourceState, Split
 from persistent.connect.topic.journal import TopicJournal, TopicRecord, decode_record
 from persistent.errors import InvalidPipeline, SourceChanged
 from persistent.messaging.log.segmented import SegmentedLog
 from persistent.messaging.topic.options import JoinOptions, checked_address, checked_topic
 from persistent.storage import Storage
 from persistent.text.spelling import spelled
-from persistent.time.clock import Duration, bare, option_ms
+from persistent.time.clock import Duration
 
 _TIME: Final = "_timestamp"
 _OWN: Final = pa.schema(
@@ -50,7 +41,7 @@ _OWN: Final = pa.schema(
 )
 
 
-class TopicSource(Source):
+class TopicSource(OffsetSource):
     """The messages of ``topic`` from the ``TopicSender`` at ``address``, through the journal at ``journal``: a path or
     URL, or a ``SegmentedLog``.
 
@@ -61,10 +52,7 @@ class TopicSource(Source):
     ``FileSource``. ``max_out_of_orderness``: how far, in event time, a message can come behind a later one.
     """
 
-    forgets = True
-
     kind: str = "TopicSource"
-    codec: str = "offset/1"
     begins_again: bool = False
     """Its journal is cut off where no checkpoint needs it, and nothing else has the messages."""
 
@@ -90,11 +78,10 @@ class TopicSource(Source):
         self._records = LogSource(self._log, format="bytes")
         self.address = self._records.address
         self.reach = self._records.reach
-        self.max_out_of_orderness: int = option_ms(max_out_of_orderness, "max_out_of_orderness")
-        self.bare = bare(max_out_of_orderness=max_out_of_orderness)
         values = value_format(format, infers=schema is None)
         time = timestamp, timestamp_unit
-        self._columns = MessageColumns(repr(self), values, schema, _OWN, time, noun="message", waits=True)
+        columns = MessageColumns(repr(self), values, schema, _OWN, time, noun="message", waits=True)
+        super().__init__(columns, timestamp=timestamp, max_out_of_orderness=max_out_of_orderness)
         self._journal: TopicJournal | None = None
         self._stops: weakref.finalize[Any, Any] | None = None
 
@@ -106,15 +93,11 @@ class TopicSource(Source):
 
     # -- plans ---------------------------------------------------------------------------------------------------
 
-    def partitions(self) -> Sequence[str]:
-        """Empty: the journal joins with the first plan."""
-        return ()
-
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
         """What to read next: the journaled messages. Without ``follow``, those that were published when the run began,
         once they are journaled: with later ones a run would not end while somebody publishes. With ``follow``, a topic
         whose sender does not answer is not at its end."""
-        self._columns.require_recorded(state.recorded)
+        self.require_recorded(state.recorded)
         journal = self._running()
         if follow:
             self._records.until = None
@@ -125,19 +108,16 @@ class TopicSource(Source):
         plan = self._records.plan(replace(state, recorded=_inner(state.recorded)), budget, follow=follow)
         if not plan.splits:
             journal.check(ends=budget.ends)
-        recorded = {"records": plan.recorded, **self._described(state.recorded, plan)}
-        return replace(plan, recorded=recorded, held=plan.held or (follow and journal.is_searching))
+        recorded = {"records": plan.recorded, "topic": self._topic}
+        held = plan.held or (follow and journal.is_searching)
+        return self._described(state, replace(plan, recorded=recorded, held=held))
 
-    def corrected(self, state: SourceState, put: SourcePlan) -> SourcePlan | None:
-        """The same messages, decoded by the present options. SourceChanged if they are in another journal."""
-        self._columns.require_recorded(state.recorded)
-        self.confirm(put.recorded)
-        return replace(put, recorded={**put.recorded, **self._described(state.recorded, put)})
+    def kept(self, recorded: Mapping[str, Any], read: Positions) -> Mapping[str, Kept]:
+        self.confirm(recorded)
+        return self._records.kept({}, read)
 
-    def _described(self, recorded: Mapping[str, Any], plan: SourcePlan) -> dict[str, Any]:
-        """What a plan records about the messages. ``recorded``: what the checkpoint has recorded."""
-        samples = partial(self._samples, plan.splits)
-        return {"topic": self._topic, **self._columns.described(recorded, True, samples)}
+    def identity(self, recorded: Mapping[str, Any], end: Positions) -> dict[str, Any]:
+        return {"topic": self._topic}
 
     def confirm(self, recorded: Mapping[str, Any]) -> None:
         """Raise SourceChanged if the journal that was read is not the one that was planned."""
@@ -185,22 +165,17 @@ class TopicSource(Source):
             self._journal.start()
         return self._journal
 
-    # -- columns -------------------------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------------------------
 
-    def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
-        self._columns.require_recorded(recorded)
-        return self._columns.schema(recorded)
-
-    def _samples(self, splits: Sequence[Split]) -> Iterator[list[MessageValue]]:
+    def sample(self, partition: str, start: int) -> Sequence[MessageValue]:
         """The first messages; nothing if there are only losses."""
         values: list[MessageValue] = []
-        for batch in self._log.read(self._log.position_of(splits[0].spans[0].start)) if splits else ():
+        for batch in self._log.read(self._log.position_of(start)):
             records = self._decoded(batch.records.to_pylist())
             values += [record.payload for record in records if record.payload is not None]
             if len(values) >= SAMPLE_ROWS:
                 break
-        if values:
-            yield values[:SAMPLE_ROWS]
+        return values[:SAMPLE_ROWS]
 
     def _decoded(self, records: Sequence[bytes]) -> list[TopicRecord]:
         try:
@@ -209,8 +184,6 @@ class TopicSource(Source):
             raise SourceChanged(
                 f"{self!r}: {self._log.storage.url} holds {error}. Give the source its own journal"
             ) from error
-
-    # -- reading -------------------------------------------------------------------------------------------------
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
         for records in self._records.read(split, _inner(recorded)):

@@ -23,6 +23,7 @@ from persistent.messaging.log.takeover import last_mark, take_over
 from persistent.messaging.log.writer import LogWriter, sync_policy
 from persistent.messaging.offsets import OffsetStore, checked_id, open_offsets
 from persistent.storage import Storage, open_storage
+from persistent.storage.places import Reach
 from persistent.time.clock import Duration, duration_ms, wall_ms
 
 logger = logging.getLogger("persistent.log")
@@ -84,6 +85,12 @@ class SegmentedLog:
         """Equal for two logs at one place. On a disk, symbolic links are followed."""
         storage = self._folder.storage
         return f"log {os.path.realpath(storage.url) if storage.local and storage.shared else storage.url}"
+
+    @property
+    def reach(self) -> Reach:
+        """Which machines can read it."""
+        storage = self._folder.storage
+        return Reach.NETWORK if not storage.local else Reach.MACHINE if storage.shared else Reach.PROCESS
 
     @property
     def durable(self) -> bool:

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from persistent import LogSource, SegmentedLog
-from persistent.connect.rabbitmq.frames import Undecodable, columns_of, framed, taken_apart
-from persistent.connect.rabbitmq.queue_source import JournaledMessages
+from persistent.connect.rabbitmq.frames import JournaledMessages, Undecodable, columns_of, framed, taken_apart
 from persistent.connect.source import NO_TIMESTAMP, Span, Split
 from persistent.errors import InvalidPipeline, SourceChanged, SourceError
 
@@ -106,7 +105,7 @@ def journal(*frames: bytes) -> SegmentedLog:
 def messages(log: SegmentedLog, **options: Any) -> JournaledMessages:
     given = {
         "format": "json",
-        "schema_option": options.pop("schema", None),
+        "schema": None,
         "headers": None,
         "timestamp": "_timestamp",
         "timestamp_unit": None,
@@ -114,9 +113,13 @@ def messages(log: SegmentedLog, **options: Any) -> JournaledMessages:
     return JournaledMessages("the queue", log, **{**given, **options})
 
 
+def columns(one: JournaledMessages, recorded: Any, splits: list[Split]) -> Any:
+    return one.described(recorded, bool(splits), lambda: [one.sample(splits[0].spans[0].start)])
+
+
 def read(one: JournaledMessages, start: int, stop: int) -> Any:
     split = Split("journal", (Span(0, start, stop),))
-    recorded = one.columns({}, [split])
+    recorded = columns(one, {}, [split])
     (found,) = one.read(split, recorded)
     return found
 
@@ -170,14 +173,14 @@ def test_what_was_recorded_stays() -> None:
     log = journal(message(b'{"n": 1}'))
     one = messages(log)
     split = Split("journal", (Span(0, 0, 1),))
-    recorded = one.columns({}, [split])
-    assert one.columns({**recorded}, [])["format"] == "json"
-    assert "schema" not in one.columns({}, [])
-    assert messages(journal(message(b'{"other": 1}'))).columns(recorded, [split])["schema"] == recorded["schema"]
+    recorded = columns(one, {}, [split])
+    assert columns(one, {**recorded}, [])["format"] == "json"
+    assert "schema" not in columns(one, {}, [])
+    assert columns(messages(journal(message(b'{"other": 1}'))), recorded, [split])["schema"] == recorded["schema"]
     with pytest.raises(InvalidPipeline, match="format="):
-        messages(log, format="bytes").schema(recorded)
+        messages(log, format="bytes").require_recorded(recorded)
     with pytest.raises(InvalidPipeline, match="_routing_key is a field of the messages, and a column"):
-        messages(log, schema={"_routing_key": "string"}).columns({}, [])
+        columns(messages(log, schema={"_routing_key": "string"}), {}, [])
 
 
 def test_another_log_is_no_journal() -> None:
@@ -185,7 +188,7 @@ def test_another_log_is_no_journal() -> None:
     log = journal(b'{"n": 1}')
     assert LogSource(log.storage)
     with pytest.raises(SourceChanged, match="is another log: a record is not a message of version 1"):
-        messages(log).columns({}, [Split("journal", (Span(0, 0, 1),))])
+        columns(messages(log), {}, [Split("journal", (Span(0, 0, 1),))])
 
 
 def test_bodies_that_say_no_columns() -> None:
@@ -193,4 +196,4 @@ def test_bodies_that_say_no_columns() -> None:
     split = Split("journal", (Span(0, 0, 1),))
     for body in (b"", b"oops"):
         with pytest.raises(SourceError, match="Give schema="):
-            messages(journal(message(body))).columns({}, [split])
+            columns(messages(journal(message(body))), {}, [split])
