@@ -19,7 +19,7 @@ BENCH ?= start clicks views checkpoint memory many_steps kernels sketches verify
 
 help:
 	@echo 'make run     make events, run a task over them, kill its driver twice with -9, compare every row'
-	@echo 'make test    linter, types, doctests and all short tests; ONLY=persistent/connect/formats/text.py: of one module'
+	@echo 'make test    linter, types, doctests and all short tests; ONLY=persistent/driver: of one room, or module'
 	@echo 'make check   the other tests: real servers, Spark, kills at one in four operations, every law on 200 examples;'
 	@echo '             SEED= repeats the draw, and CASES=all kills at every operation'
 	@echo 'make integration  sources and sinks on the servers that it starts: suites, a round of the matrix; SEED= repeats it'

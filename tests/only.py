@@ -1,7 +1,8 @@
-"""What is checked of one module: its style, its types, and the tests that mirror it.
+"""What is checked of one module or room: its style, its types, and the tests that mirror it.
 
 ``make test ONLY=persistent/connect/formats/text.py``: the tests are those that ``tests.mirrors`` computes
 (``test_text*.py``), so that a change can be tried in seconds; and those of the house, its bounds and its floors.
+``ONLY=persistent/driver`` does so for all modules of a room.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ NO_TESTS = 5
 def commands(module: Path) -> list[list[str]]:
     """What to run, one after the other."""
     path, name = str(module), ".".join(module.with_suffix("").parts)
+    names = [other for other in mirrors() if f"{other}.".startswith(f"{name}.")]
     style = [["ruff", "check", path], ["ruff", "format", "--check", path]]
     if module.parts[0] == "tests":
         return [*style, ["pytest", "-q", path]]
-    tests = [str(test.relative_to(ROOT)) for test in mirrors().get(name, ())]
+    tests = list(dict.fromkeys(str(test.relative_to(ROOT)) for other in names for test in mirrors()[other]))
     return [
         *style,
         ["mypy", path],
@@ -36,8 +38,8 @@ def main(arguments: Sequence[str]) -> int:
     """The exit code: of the first command that fails, else 0."""
     for argument in arguments:
         module = Path(argument)
-        if not (ROOT / module).is_file() or module.suffix != ".py":
-            print(f"ONLY={argument}: no such module; give a path as persistent/connect/formats/text.py")
+        if not (ROOT / module).is_dir() and (not (ROOT / module).is_file() or module.suffix != ".py"):
+            print(f"ONLY={argument}: no such module or room; give a path as persistent/connect/formats/text.py")
             return 2
         for command in commands(module):
             print(f"$ {' '.join(command)}", flush=True)

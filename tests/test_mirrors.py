@@ -43,6 +43,14 @@ def test_one_module_is_checked_with_its_own_tests() -> None:
     assert changed[-1] == ["pytest", "-q", "tests/connect/formats/test_text.py"]
 
 
+def test_a_room_is_checked_with_all_its_tests() -> None:
+    """Without it who changes several modules of a room would run the tests of one."""
+    (tests,) = (words for words in commands(Path("persistent/state")) if "--doctest-modules" in words)
+    some = {"tests/state/test_state.py", "tests/state/test_views_sessions.py"}
+    assert tests[5] == "persistent/state" and some <= {*tests}
+    assert not [path for path in tests[6:] if not path.startswith("tests/state/")]
+
+
 @pytest.mark.check
 def test_a_module_without_tests_of_its_own_passes(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
