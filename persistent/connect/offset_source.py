@@ -26,13 +26,13 @@ class OffsetSource(Source):
     codec: str = "offset/1"
     forgets = True
 
-    def __init__(self, columns: MessageColumns, *, place: str = "", **given: Any) -> None:
-        """``place``: names the source in errors of plans. ``given``: shared options, as the user gives them."""
-        checked = options.checked(given)
+    def __init__(self, columns: MessageColumns, *, place: str = "", **shared: Any) -> None:
+        """``place``: names the source in errors of plans. ``shared``: shared options, as the user gives them."""
+        checked = options.checked(shared)
         if self.finds_times:
             self.timestamp = checked["timestamp"]
         self.max_out_of_orderness: int = checked["max_out_of_orderness"]
-        self.bare = bare(max_out_of_orderness=given["max_out_of_orderness"])
+        self.bare = bare(max_out_of_orderness=shared["max_out_of_orderness"])
         self._columns = columns
         self._start: str | int = checked["start"]
         self._skew_ms: int = 0 if self.timestamp == "_timestamp" else checked["max_skew"]

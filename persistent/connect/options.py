@@ -148,7 +148,7 @@ _COUNTED: Final = "its state was counted by that time"
 SHARED: Final[Mapping[str, Option]] = {
     "servers": Option(OnChange.NONE, ""),
     "format": Option(OnChange.RECORDED, "", "json", refusal="its state was decoded by that format"),
-    "encoding": Option(OnChange.RECORDED, "", refusal="its state was decoded by that"),
+    "encoding": Option(OnChange.RECORDED, "", "amqp", refusal="its state was decoded by that"),
     "schema": Option(OnChange.STEP, "which fields of a value are read"),
     "timestamp": Option(OnChange.RECORDED, "", "_timestamp", _text, _COUNTED),
     "timestamp_unit": Option(OnChange.RECORDED, "", refusal=_COUNTED),

@@ -35,13 +35,10 @@ class LogSource(OffsetSource):
 
     ``format``: "json", one object per record; or "bytes", one column ``value``. ``schema``: the columns to read of a
     JSON object, as in ``FileSource``; by default those of the first records. The source adds ``_timestamp``, the time
-    of the record in the log. ``timestamp``: the column with the event time; ``timestamp_unit``, as in ``FileSource``.
+    of the record in the log.
 
-    ``start``: where a new checkpoint begins: "earliest", "latest", or a time of the log. ``on_gap``: if records were
-    cut off before they were read: "fail" with RetentionGap, or continue with the "earliest" or "latest" and count the
-    skipped ones as ``skipped``. ``max_out_of_orderness``: how far, in event time, a record can come behind a later one.
-    ``max_skew``: how far the event time of a record can be ahead of its time in the log, which is how far back
-    ``persistent restart`` looks. Without meaning for ``_timestamp`` itself.
+    ``timestamp``, ``timestamp_unit``, ``start`` (a time of the log), ``on_gap``, ``max_out_of_orderness``,
+    ``max_skew``: as in ``KafkaSource``, where the log is the broker.
     """
 
     finds_times = True

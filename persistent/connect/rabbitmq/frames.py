@@ -278,14 +278,13 @@ class JournaledMessages(MessageColumns):
         format: str,
         schema: pa.Schema | Mapping[str, Any] | None,
         headers: pa.Schema | Mapping[str, Any] | None,
-        timestamp: str,
-        timestamp_unit: str | None,
+        time: tuple[str, str | None],
     ) -> None:
         self._journal = journal
         self._headers = pa.schema([]) if headers is None else from_option(headers)
         added = [*(pa.field(name, kind) for name, kind in FIXED.items()), *self._headers, TIME]
         values = value_format(format, infers=schema is None)
-        super().__init__(place, values, schema, added, (timestamp, timestamp_unit), noun="message")
+        super().__init__(place, values, schema, added, time, noun="message")
 
     def sample(self, start: int) -> Sequence[bytes]:
         """The first bodies, however large the step and however many its workers."""

@@ -26,7 +26,7 @@ from persistent.connect.rabbitmq.frames import JournaledMessages
 from persistent.connect.rabbitmq.journal import QueueJournal, QueueMark, partition_of
 from persistent.connect.rabbitmq.link import PumpOrder, QueueEvent, RabbitPlace, patience
 from persistent.connect.rabbitmq.pump import Pump
-from persistent.connect.rabbitmq.topology import Queue, Topology
+from persistent.connect.rabbitmq.topology import Queue, Topology, checked_queue, checked_topology
 from persistent.connect.source import Budget, Positions, Reached, Records, SourcePlan, SourceState, Split
 from persistent.errors import InvalidPipeline
 from persistent.messaging.log.segmented import SegmentedLog
@@ -52,12 +52,11 @@ class RabbitQueueSource(OffsetSource):
     ``_sent`` (the publisher's time), ``_timestamp`` (when it was journaled), and the ``headers``, a mapping of header
     names to types.
 
-    ``timestamp``: the column with the event time, by default ``_timestamp``; ``timestamp_unit``, as in ``FileSource``.
-    ``max_out_of_orderness``: how far, in event time, a message can come behind a later one. ``connect_timeout``: how
-    long to wait for a broker at the start of a run; ``server_away``: how long during it, with an attempt every
-    ``recovery_interval``. ``consumer_timeout``: the setting of the broker. ``on_oversized``: a message of more than
-    16 MiB stops the run, "fail"; or is a "dead-letter", of which only the first MiB is kept. ``on_event`` is called, in
-    a thread of its own, with a ``QueueEvent`` when the connection is made, lost or recovered.
+    ``timestamp``, ``timestamp_unit``, ``max_out_of_orderness``, ``connect_timeout``, ``server_away``: as in
+    ``KafkaSource``; a lost connection is made again every ``recovery_interval``. ``consumer_timeout``: the setting of
+    the broker. ``on_oversized``: a message of more than 16 MiB stops the run, "fail"; or is a "dead-letter", of which
+    only the first MiB is kept. ``on_event`` is called, in a thread of its own, with a ``QueueEvent`` when the
+    connection is made, lost or recovered.
     """
 
     kind: str = "RabbitQueueSource"
@@ -91,14 +90,15 @@ class RabbitQueueSource(OffsetSource):
         options.require_choice("on_oversized", on_oversized, ("fail", "dead-letter"))
         if not isinstance(prefetch, int) or isinstance(prefetch, bool) or not 1 <= prefetch <= _PREFETCH_MAX:
             raise InvalidPipeline(f"prefetch={prefetch!r}: give 1 to {_PREFETCH_MAX:,} messages")
-        named = _checked_queue(queue, acknowledge)
+        self._may_drop = acknowledge == rabbit_pump.AT_MOST_ONCE
+        named = checked_queue(queue, may_drop=self._may_drop)
         self.journal = options.checked_journal(journal)
         self.reach = self.journal.reach
         self._order = PumpOrder(
             place=RabbitPlace(url),
             queue=named,
             declared=isinstance(queue, Queue),
-            topology=_checked_topology(topology),
+            topology=checked_topology(topology),
             acknowledge=acknowledge,
             prefetch=prefetch,
             patience=patience(connect_timeout, server_away, recovery_interval),
@@ -107,11 +107,10 @@ class RabbitQueueSource(OffsetSource):
             cuts=on_oversized == "dead-letter",
         )
         self.address = repr(self._order)
-        self._acknowledge = acknowledge
-        owner = QueueMark(named.name, self._order.place.virtual_host)
-        replaces = acknowledge == rabbit_pump.CHECKPOINT
+        owner, replaces = QueueMark(named.name, self._order.place.virtual_host), acknowledge == rabbit_pump.CHECKPOINT
         self._owned = QueueJournal(repr(self), self.journal, owner, replaces=replaces)
-        self._messages = JournaledMessages(repr(self), self.journal, format, schema, headers, timestamp, timestamp_unit)
+        time = timestamp, timestamp_unit
+        self._messages = JournaledMessages(repr(self), self.journal, format, schema, headers, time)
         super().__init__(self._messages, timestamp=timestamp, max_out_of_orderness=max_out_of_orderness)
         self._journals: list[str] = []
         self._pump: Pump | None = None
@@ -146,7 +145,6 @@ class RabbitQueueSource(OffsetSource):
 
     def corrected(self, state: SourceState, put: SourcePlan) -> SourcePlan | None:
         """The same messages, decoded by the present options. SourceChanged if they are in another journal."""
-        self.require_recorded(state.recorded)
         self._journals = self._owned.look(state)
         self._owned.require_same(put.recorded)
         return super().corrected(state, put)
@@ -172,11 +170,16 @@ class RabbitQueueSource(OffsetSource):
             self._pump.check()
         journals = self._owned.open(state)
         counted = state.positions.get(partition_of(len(journals)), 0)
-        pump = self._running(is_first=len(journals) == 1)
+        if self._pump is None:
+            assert self._owned.writer is not None
+            is_first = len(journals) == 1 and not self._owned.writer.number
+            self._pump = Pump(self._order, self._owned.writer, is_first=is_first)
+            weakref.finalize(self, self._pump.stop)
+            self._pump.start()
         if follow:
-            pump.wait_until_ready(counted)
+            self._pump.wait_until_ready(counted)
         else:
-            pump.wait_until_drained(counted, counted + max(budget.rows, 1))
+            self._pump.wait_until_drained(counted, counted + max(budget.rows, 1))
         return journals
 
     def confirm(self, recorded: Mapping[str, Any]) -> None:
@@ -195,7 +198,7 @@ class RabbitQueueSource(OffsetSource):
 
     def guarantee(self) -> Promise:
         """At-least-once, or at-most-once: a redelivered message cannot be recognised."""
-        if self._acknowledge == rabbit_pump.AT_MOST_ONCE:
+        if self._may_drop:
             return Promise(
                 AT_MOST_ONCE, "a message is acknowledged before it is journaled, and dropped if it is redelivered"
             )
@@ -207,7 +210,7 @@ class RabbitQueueSource(OffsetSource):
 
     def guarantee_deduplicated(self) -> Promise:
         """With ``dedupe``: exactly-once, unless the source can lose messages."""
-        if self._acknowledge == rabbit_pump.AT_MOST_ONCE:
+        if self._may_drop:
             return self.guarantee()
         return Promise(EXACTLY_ONCE, "messages are journaled before they are acknowledged, and copies are recognised")
 
@@ -234,40 +237,8 @@ class RabbitQueueSource(OffsetSource):
             self._pump = None
         self._owned.close()
 
-    def _running(self, *, is_first: bool) -> Pump:
-        if self._pump is None:
-            assert self._owned.writer is not None
-            self._pump = Pump(self._order, self._owned.writer, is_first=is_first and not self._owned.writer.number)
-            weakref.finalize(self, self._pump.stop)
-            self._pump.start()
-        return self._pump
-
     # -- reading -------------------------------------------------------------------------------------------------
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
         self._owned.require_same(recorded)
         return self._messages.read(split, recorded)
-
-
-def _checked_queue(queue: Any, acknowledge: str) -> Queue:
-    if isinstance(queue, str) and queue:
-        return Queue(queue)
-    if not isinstance(queue, Queue):
-        raise InvalidPipeline(f"queue={queue!r}: give the name of an existing queue, or Queue(...) to declare one")
-    if not queue.name and acknowledge != rabbit_pump.AT_MOST_ONCE:
-        raise InvalidPipeline(
-            f"{queue!r} is deleted with its connection, and its messages are lost: give it a name; or give "
-            'acknowledge="at-most-once"'
-        )
-    if queue.drops and acknowledge != rabbit_pump.AT_MOST_ONCE:
-        raise InvalidPipeline(
-            f"queue {queue.name!r}: delivery_limit={queue.said['x-delivery-limit']} deletes messages for good when "
-            "runs die that often: give it a dead_letter_exchange=, or omit the limit"
-        )
-    return queue
-
-
-def _checked_topology(topology: Any) -> Topology:
-    if topology is not None and not isinstance(topology, Topology):
-        raise InvalidPipeline(f"topology={topology!r}: give Topology(exchanges=..., queues=..., bindings=...)")
-    return topology or Topology()

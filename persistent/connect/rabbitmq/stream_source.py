@@ -49,10 +49,8 @@ class RabbitStreamSource(OffsetSource):
     read of a JSON value, as in ``FileSource``; by default those of the first records. The source adds ``_timestamp``,
     when the broker wrote the record.
 
-    ``timestamp``, ``start``, ``on_gap``, ``idle_timeout``, ``max_out_of_orderness``, ``max_skew``: as in
-    ``KafkaSource``, where a stream is a partition.
-
-    ``connect_timeout``: how long to wait for a broker at the start of a run; ``server_away``: how long during it.
+    ``timestamp``, ``timestamp_unit``, ``start``, ``on_gap``, ``idle_timeout``, ``max_out_of_orderness``, ``max_skew``,
+    ``connect_timeout``, ``server_away``: as in ``KafkaSource``, where a stream is a partition.
     ``client``: {"username": ..., "password": ..., "vhost": ..., "tls": True, "ca": ..., "certificate": ..., "key": ...,
     "heartbeat": seconds}.
 

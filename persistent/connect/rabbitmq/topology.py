@@ -141,3 +141,29 @@ def _declare(channel: Any, queue: Queue) -> str:
 def _require_name(what: str, name: Any) -> None:
     if not isinstance(name, str) or not 0 < len(name.encode()) <= _BYTES_MAX:
         raise InvalidPipeline(f"{what} {name!r}: the name is a text of 1 to {_BYTES_MAX} bytes")
+
+
+def checked_queue(queue: Any, *, may_drop: bool) -> Queue:
+    """The option ``queue``. InvalidPipeline if messages would be lost, unless they ``may_drop``."""
+    if isinstance(queue, str) and queue:
+        return Queue(queue)
+    if not isinstance(queue, Queue):
+        raise InvalidPipeline(f"queue={queue!r}: give the name of an existing queue, or Queue(...) to declare one")
+    if not queue.name and not may_drop:
+        raise InvalidPipeline(
+            f"{queue!r} is deleted with its connection, and its messages are lost: give it a name; or give "
+            'acknowledge="at-most-once"'
+        )
+    if queue.drops and not may_drop:
+        raise InvalidPipeline(
+            f"queue {queue.name!r}: delivery_limit={queue.said['x-delivery-limit']} deletes messages for good when "
+            "runs die that often: give it a dead_letter_exchange=, or omit the limit"
+        )
+    return queue
+
+
+def checked_topology(topology: Any) -> Topology:
+    """The option ``topology``. InvalidPipeline."""
+    if topology is not None and not isinstance(topology, Topology):
+        raise InvalidPipeline(f"topology={topology!r}: give Topology(exchanges=..., queues=..., bindings=...)")
+    return topology or Topology()

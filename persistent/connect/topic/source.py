@@ -48,8 +48,8 @@ class TopicSource(OffsetSource):
     ``join``: how to join, and to recover missing messages. ``format``: "json", one object per message; or "bytes", one
     column ``value``. ``schema``: the columns to read of a JSON object, as in ``FileSource``; by default those of the
     first messages. The source adds ``_session``, ``_number``, ``_delivery``, and ``_timestamp``, the time of
-    publication by the sender's clock. ``timestamp``: the column with the event time; ``timestamp_unit``, as in
-    ``FileSource``. ``max_out_of_orderness``: how far, in event time, a message can come behind a later one.
+    publication by the sender's clock. ``timestamp``, ``timestamp_unit``,
+    ``max_out_of_orderness``: as in ``KafkaSource``.
     """
 
     kind: str = "TopicSource"
@@ -108,9 +108,9 @@ class TopicSource(OffsetSource):
         plan = self._records.plan(replace(state, recorded=_inner(state.recorded)), budget, follow=follow)
         if not plan.splits:
             journal.check(ends=budget.ends)
+        is_searching = follow and journal.is_searching
         recorded = {"records": plan.recorded, "topic": self._topic}
-        held = plan.held or (follow and journal.is_searching)
-        return self._described(state, replace(plan, recorded=recorded, held=held))
+        return self._described(state, replace(plan, recorded=recorded, held=plan.held or is_searching))
 
     def kept(self, recorded: Mapping[str, Any], read: Positions) -> Mapping[str, Kept]:
         self.confirm(recorded)

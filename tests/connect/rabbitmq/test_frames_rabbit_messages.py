@@ -107,8 +107,7 @@ def messages(log: SegmentedLog, **options: Any) -> JournaledMessages:
         "format": "json",
         "schema": None,
         "headers": None,
-        "timestamp": "_timestamp",
-        "timestamp_unit": None,
+        "time": (options.pop("timestamp", "_timestamp"), None),
     }
     return JournaledMessages("the queue", log, **{**given, **options})
 
