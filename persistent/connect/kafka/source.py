@@ -112,13 +112,13 @@ class KafkaSource(OffsetSource):
     # -- the topic -----------------------------------------------------------------------------------------------
 
     def kept(self, recorded: Mapping[str, Any], read: Positions) -> Mapping[str, Kept]:
-        self.confirm(recorded)
+        self._described_topic = self._client.topic(self.topic)
+        require_same_topic(self.topic, recorded.get("topic_id"), self._described_topic)
         return self._client.kept(self.topic, self._described_topic.partitions)
 
     def confirm(self, recorded: Mapping[str, Any]) -> None:
         """Raise SourceChanged if the topic that was read is not the one that was planned."""
-        self._described_topic = self._client.topic(self.topic)
-        require_same_topic(self.topic, recorded.get("topic_id"), self._described_topic)
+        require_same_topic(self.topic, recorded.get("topic_id"), self._client.topic(self.topic))
 
     def identity(self, recorded: Mapping[str, Any], end: Positions) -> dict[str, Any]:
         return {"topic": self.topic, "topic_id": self._described_topic.id}
