@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -11,14 +11,12 @@ from persistent.connect.appending import AppendingSink
 from persistent.connect.formats.json_rows import json_rows, with_revision, with_shortest_decimals
 from persistent.connect.kafka.place import KafkaPlace
 from persistent.connect.kafka.settings import Connection, check_place, checked_settings
-from persistent.connect.marked import SinkMark, claimed
+from persistent.connect.marked import SinkMark, T, claimed
 from persistent.connect.promises import EXACTLY_ONCE, Promise
 from persistent.connect.sink import Claim, OutputBatch
 from persistent.errors import InvalidPipeline
 from persistent.text.spelling import spelled
 from persistent.time.clock import Duration, option_ms
-
-T = TypeVar("T")
 
 _ROWS: Final = 65_536
 _NOT_OF_THE_KEY: Final = ("window_start", "window_end", "retracted")

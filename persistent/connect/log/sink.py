@@ -6,14 +6,14 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import pyarrow as pa
 
 from persistent.codec.documents import canonical_json
 from persistent.connect.appending import AppendingSink
 from persistent.connect.formats.json_rows import json_rows
-from persistent.connect.marked import SinkMark, claimed
+from persistent.connect.marked import SinkMark, T, claimed
 from persistent.connect.promises import EXACTLY_ONCE, Promise
 from persistent.connect.sink import Claim, Known, Looked, OutputBatch
 from persistent.errors import InvalidPipeline, PersistentError, SinkMismatch, StorageError
@@ -21,8 +21,6 @@ from persistent.messaging.log.segmented import SegmentedLog
 from persistent.messaging.log.writer import RECORD_BYTES_MAX, LogWriter, is_entry
 from persistent.storage import Storage
 from persistent.text.spelling import spelled
-
-T = TypeVar("T")
 
 _TAKEOVERS_MAX: Final = 10
 _ESCAPED_MAX: Final = 12

@@ -5,13 +5,13 @@ sent again after a crash is stored once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
 from persistent.connect.appending import AppendingSink
 from persistent.connect.formats.json_rows import json_rows, with_revision, with_shortest_decimals
-from persistent.connect.marked import Moved, SinkMark, is_published
+from persistent.connect.marked import Moved, SinkMark, T, is_published
 from persistent.connect.promises import EXACTLY_ONCE, Promise
 from persistent.connect.rabbitmq.stream_place import PlaceMark, Rows, StreamPlace, batch_of, row_id
 from persistent.connect.rabbitmq.stream_settings import check_stream, stream_access
@@ -19,8 +19,6 @@ from persistent.connect.sink import Claim, OutputBatch
 from persistent.errors import SinkMismatch
 from persistent.text.spelling import spelled
 from persistent.time.clock import Duration
-
-T = TypeVar("T")
 
 
 class RabbitStreamSink(AppendingSink[StreamPlace, PlaceMark]):
