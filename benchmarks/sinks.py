@@ -81,8 +81,7 @@ def deliver(sink: Any, outputs: Sequence[pa.Table]) -> None:
         sink.deliver(
             OutputBatch("job", number, number - 1, 0, number, "memory://x", KEY, (staged,), lambda _, t=table: t)
         )
-    if hasattr(sink, "close"):
-        sink.close()
+    sink.close()
 
 
 # -- sides ---------------------------------------------------------------------------------------------------------

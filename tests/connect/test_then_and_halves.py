@@ -39,7 +39,7 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.connect.offsets import begun, place_id
 from persistent.connect.promises import AT_LEAST_ONCE, Promise
-from persistent.connect.source import Budget, Reached, SourcePlan, SourceState, Span, Split
+from persistent.connect.source import Budget, Reached, Source, SourcePlan, SourceState, Span, Split
 from persistent.errors import InvalidPipeline, OtherJob, Refused, RetentionGap, SourceError
 from persistent.operations import merge, restart, rollback, savepoint
 from persistent.storage import MemoryStorage
@@ -683,13 +683,15 @@ def test_an_engine_is_asked_whether_its_workers_reach_both_halves(tmp_path: Path
 # -- one half, as the whole calls it -----------------------------------------------------------------------------------
 
 
-class Scripted:
+class Scripted(Source):
     """A live source with offsets, whose plan is given, and which notes what it is asked."""
 
     kind = "ScriptedSource"
     codec = "offset/1"
     max_out_of_orderness = 7
     infers = True
+    finds_times = True
+    forgets = True
 
     def __init__(self) -> None:
         self.asked: list[Any] = []

@@ -202,6 +202,8 @@ def test_each_batch_names_the_one_before_it_for_its_sink() -> None:
     assert not only(gone.sinks).owed and gone.unpublished() == set()
 
     class Other(MemorySink):
+        abilities = MemorySink.abilities | {"tidy"}
+
         def tidy(self) -> None: ...
 
     other = commit(Entry(three, "0" * 64, 1), staged, plan(7), sink=Other())

@@ -547,6 +547,7 @@ def test_each_source_has_a_share_of_a_step() -> None:
 class Forgetting(MemorySource):
     """Says that records are gone."""
 
+    forgets = True
     gone = True
 
     def has_forgotten(self, splits: Any, recorded: Any) -> bool:

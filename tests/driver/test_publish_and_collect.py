@@ -14,6 +14,7 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.set_aside import aside_names
+from persistent.connect.sink import BatchSink, StagingSink
 from persistent.driver.naming import named_sinks
 from persistent.driver.publish import (
     check_folder,
@@ -38,7 +39,7 @@ from tests.driver.visits import Visits
 HEX = "0123456789abcdef" * 2
 
 
-class Listener:
+class Listener(StagingSink):
     """A sink that cannot take back, and remembers what it was asked for."""
 
     shared = False
@@ -62,12 +63,16 @@ class Listener:
 class Retracting(Listener):
     """One that can."""
 
+    abilities = frozenset({"retract"})
+
     def retract(self, first: int, stop: int) -> None:
         self.asked.append(("retract", first, stop))
 
 
 class Marking(Retracting):
     """One that keeps what is taken back from ever counting, and tidies what came in spite of that."""
+
+    abilities = frozenset({"mark", "retract", "tidy"})
 
     def mark(self, first: int, stop: int) -> None:
         self.asked.append(("mark", first, stop))
@@ -78,6 +83,8 @@ class Marking(Retracting):
 
 class Held(Listener):
     """One that knows whose it is, as a folder does."""
+
+    abilities = frozenset({"holder", "staged"})
 
     def __init__(self, job: str | None, staged: Sequence[str] = ()) -> None:
         super().__init__()
@@ -204,8 +211,10 @@ def test_each_output_is_published_under_the_id_that_staged_it() -> None:
     assert asides(without) == PUBLISHED
 
 
-class Moving:
+class Moving(BatchSink):
     """A batch sink that remembers what moved its mark."""
+
+    abilities = frozenset({"retract"})
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []

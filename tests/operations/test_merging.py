@@ -30,7 +30,7 @@ from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.parts import readings_of
 from persistent.checkpoint.running import put_mark
-from persistent.connect.source import Budget, Positions, Records, SourcePlan, SourceState, Split
+from persistent.connect.source import Budget, Records, Source, SourcePlan, SourceState, Split
 from persistent.names import new_nonce
 from persistent.operations import collect_garbage, merge, rollback
 from persistent.storage import MemoryStorage, Put
@@ -44,12 +44,11 @@ Rows = list[dict[str, Any]]
 
 
 @dataclass
-class Named:
+class Named(Source):
     """Several lists, each a partition of its own name."""
 
     lists: Mapping[str, Rows]
     kind: str = "Named"
-    max_out_of_orderness: int = 0
 
     def partitions(self) -> tuple[str, ...]:
         return tuple(self.lists)
@@ -70,9 +69,6 @@ class Named:
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
         yield from MemorySource(self.lists[split.partition]).read(split, recorded)
-
-    def acknowledge(self, positions: Positions) -> None:
-        pass
 
 
 class Wider(Named):

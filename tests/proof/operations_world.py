@@ -14,7 +14,7 @@ from msgspec import structs
 from persistent import FileSink, MemorySource, PersistentTask, Pipeline, Retention
 from persistent.checkpoint.log import Log
 from persistent.connect.formats.schemas import to_json
-from persistent.connect.source import Budget, Positions, Records, SourcePlan, SourceState, Split
+from persistent.connect.source import Budget, Records, Source, SourcePlan, SourceState, Split
 from persistent.engines.embedded import Embedded
 from persistent.storage import MemoryStorage, Storage
 from tests.faults import FaultyStorage, Operations
@@ -28,12 +28,11 @@ _RECORDED = {"format": "memory", "schema": to_json(_SCHEMA)}
 
 
 @dataclass
-class Named:
+class Named(Source):
     """Several lists, each a partition of its own name; of each of them a step reads as many rows."""
 
     lists: Lists
     kind: str = "Named"
-    max_out_of_orderness: int = 0
 
     def partitions(self) -> tuple[str, ...]:
         return tuple(self.lists)
@@ -54,9 +53,6 @@ class Named:
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
         yield from MemorySource(self.lists[split.partition]).read(split, recorded)
-
-    def acknowledge(self, positions: Positions) -> None:
-        pass
 
 
 class Visits(PersistentTask):

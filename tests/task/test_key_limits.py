@@ -20,6 +20,8 @@ ROWS = [{"ts": 1_000 + number, "k": key, "v": number} for number, key in enumera
 class NoDashes(MemorySink):
     """Refuses the key "-", and counts how often it is asked."""
 
+    limits_keys = True
+
     def __init__(self, refused: str = "-") -> None:
         super().__init__()
         self.refused, self.asked = refused, 0

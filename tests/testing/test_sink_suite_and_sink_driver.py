@@ -12,7 +12,7 @@ import pytest
 from persistent import MemorySink
 from persistent.connect.marked import SinkMark
 from persistent.connect.promises import Promise
-from persistent.connect.sink import Claim, OutputBatch, Retreat
+from persistent.connect.sink import BatchSink, Claim, OutputBatch, Retreat
 from persistent.storage import LocalStorage, Storage
 from persistent.testing import SinkSuite
 from persistent.testing.sink_driver import OnOperation
@@ -241,7 +241,7 @@ def test_each_rule_has_a_defect() -> None:
     assert rules == {rule for rule, _ in DEFECTS}
 
 
-class AtLeastOnce:
+class AtLeastOnce(BatchSink):
     """A batch sink without a mark: it may write a batch again."""
 
     def __init__(self, ledger: Ledger, step: OnOperation) -> None:

@@ -138,7 +138,7 @@ def test_a_rollback_appends_and_takes_nothing_back() -> None:
     first.publish(1, 0, first.stage(1, [1]))
     owed = first.batch(2, 1, first.stage(2, [2]))
     asleep = first.stage(3, [3])
-    assert not hasattr(first.sink, "retract")
+    assert "retract" not in first.sink.abilities
     from persistent.connect.sink import Retreat
 
     back = Retreat(first.job, 5, None, (owed,), owed.key, 5, owed.url)
