@@ -47,16 +47,16 @@ Rows = list[dict[str, Any]]
 class Named(Source):
     """Several lists, each a partition of its own name."""
 
-    lists: Mapping[str, Rows]
+    rows: Mapping[str, Rows]
     kind: str = "Named"
 
     def partitions(self) -> tuple[str, ...]:
-        return tuple(self.lists)
+        return tuple(self.rows)
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
         splits: list[Split] = []
         end, cap, recorded = dict(state.positions), {}, dict(state.recorded)
-        for name, rows in self.lists.items():
+        for name, rows in self.rows.items():
             position = {"memory": state.positions.get(name, (0, 0))}
             one = MemorySource(rows, ordered=True).plan(SourceState(position, state.recorded), budget, follow=True)
             splits += [structs.replace(split, partition=name) for split in one.splits]
@@ -68,7 +68,7 @@ class Named(Source):
         return MemorySource([]).schema(recorded)
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
-        yield from MemorySource(self.lists[split.partition]).read(split, recorded)
+        yield from MemorySource(self.rows[split.partition]).read(split, recorded)
 
 
 class Wider(Named):

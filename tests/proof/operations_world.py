@@ -31,28 +31,28 @@ _RECORDED = {"format": "memory", "schema": to_json(_SCHEMA)}
 class Named(Source):
     """Several lists, each a partition of its own name; of each of them a step reads as many rows."""
 
-    lists: Lists
+    rows: Lists
     kind: str = "Named"
 
     def partitions(self) -> tuple[str, ...]:
-        return tuple(self.lists)
+        return tuple(self.rows)
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
         splits: list[Split] = []
         end = dict(state.positions)
-        for name, rows in self.lists.items():
+        for name, rows in self.rows.items():
             here = SourceState({_MEMORY: state.positions.get(name, (0, 0))}, _RECORDED)
             own = replace(budget, ahead=frozenset([_MEMORY] if name in budget.ahead else []))
             planned = MemorySource(rows, ordered=True).plan(here, own, follow=True)
             splits += [structs.replace(split, partition=name) for split in planned.splits]
             end[name] = planned.end[_MEMORY]
-        return SourcePlan(tuple(splits), end, dict.fromkeys(self.lists), _RECORDED)
+        return SourcePlan(tuple(splits), end, dict.fromkeys(self.rows), _RECORDED)
 
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
         return _SCHEMA
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
-        yield from MemorySource(self.lists[split.partition]).read(split, recorded)
+        yield from MemorySource(self.rows[split.partition]).read(split, recorded)
 
 
 class Visits(PersistentTask):
