@@ -16,6 +16,8 @@ from persistent.checkpoint.manifest import Retention, check_name
 from persistent.checkpoint.set_aside import read_aside
 from persistent.checkpoint.successor import Entry
 from persistent.codec import canonical_json
+from persistent.connect.files.source import FileSource
+from persistent.connect.memory import MemorySource
 from persistent.connect.promises import Guarantee
 from persistent.connect.sink import Sink
 from persistent.connect.source import Source
@@ -300,7 +302,7 @@ class Pipeline:
         chosen = self._engine(spark, engine)
         options = Options(max_future_ms=self.max_future_ms, retention=self.retention)
         try:
-            return correct(self.job(), chosen, options, Asked(name, add, remove, take_over))
+            return correct(self.job(), chosen, options, Asked(name, add, remove, take_over, MemorySource, FileSource))
         finally:
             if chosen is not engine:
                 chosen.stop()

@@ -237,6 +237,47 @@ def test_what_a_room_never_reaches(room: str) -> None:
     assert not hidden & reached(of_room(room))
 
 
+CONNECTORS = "files kafka rabbitmq postgres sqlite log topic memory function"
+"""Rooms and modules of ``persistent.connect`` that know one system each."""
+SPEAK_THE_CONTRACT = "checkpoint driver engines explain metrics notebook operations progress reading verify worker"
+
+
+def is_connector(module: str) -> bool:
+    return any(f"{module}.".startswith(f"persistent.connect.{connector}.") for connector in CONNECTORS.split())
+
+
+def kinds_of_parts() -> dict[str, type]:
+    """The public sources and sinks by name; not the classes that they subclass."""
+    import persistent.sinks
+    import persistent.sources
+    from persistent.connect.sink import BatchSink, Sink, StagingSink
+    from persistent.connect.source import Source
+
+    public = [getattr(room, name) for room in (persistent.sources, persistent.sinks) for name in room.__all__]
+    kinds = [thing for thing in public if inspect.isclass(thing) and issubclass(thing, Source | Sink)]
+    return {kind.__name__: kind for kind in kinds if kind not in (Source, Sink, StagingSink, BatchSink)}
+
+
+def test_whoever_speaks_the_contract_knows_no_connector() -> None:
+    """What a driver asks of a FileSink alone, it never asks of a sink of a user's."""
+    contract = [name for name in of_room("connect") if name.count(".") == 2 and not is_connector(name)]
+    modules = [module for room in SPEAK_THE_CONTRACT.split() for module in of_room(room)]
+    assert len(contract) > 10 and len(modules) > 50
+    for module in (*contract, *modules):
+        assert not [name for name, _ in imports(module) if is_connector(name)], module
+        named = {node.id for node in ast.walk(tree(module)) if isinstance(node, ast.Name)}
+        assert not named & kinds_of_parts().keys(), module
+
+
+def test_every_connector_declares_what_it_writes() -> None:
+    """A driver would not call a method that is written, or call one that is not."""
+    assert len(kinds_of_parts()) > 14
+    for name, kind in kinds_of_parts().items():
+        declared = kind.declared(object.__new__(kind))  # type: ignore[attr-defined]
+        assert {ability: said for ability, said in declared.items() if said[0] != said[1]} == {}, name
+        assert len(declared) >= 3, name
+
+
 def test_the_algebra_stands_alone() -> None:
     """Monoids are of use without Spark, checkpoints, or us."""
     for module in FILES:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from monoids.groupby.sorting import Mask
 from persistent.connect.promises import EXACTLY_ONCE, Promise
 from persistent.names import Staged
+from persistent.storage import Storage
 
 ABILITIES = ("mark", "newest", "retract", "staged", "tidy", "undo")
 """The abilities of sinks that a checkpoint records. "holder", "look" and "resume" are abilities too."""
@@ -131,16 +132,16 @@ class Looked:
 class Sink:
     """What both kinds of sinks share; a sink is a ``StagingSink`` or a ``BatchSink``.
 
-    ``address``: equal for two sinks at one place; None: only itself. ``url``: its folder, if it is one. ``shared``:
-    whether workers in other processes can use it. ``replaces``: whether it keeps only the newest row of a key and
-    window. A batch then has one row for each key; for a session that is taken back, the row with ``retracted`` = true
-    or, if a new session has the same borders, the new row. Other corrections that take back a row, or add to it, are
-    refused. ``limits_keys``: whether there are keys that it can never hold (``refused_keys``). ``abilities``: the
-    optional methods that it has; a checkpoint records those of ``ABILITIES``.
+    ``address``: equal for two sinks at one place; None: only itself. ``storage``: the folder that it publishes files
+    to, if any. ``shared``: whether workers in other processes can use it. ``replaces``: whether it keeps only the
+    newest row of a key and window. A batch then has one row for each key; for a session that is taken back, the row
+    with ``retracted`` = true or, if a new session has the same borders, the new row. Other corrections that take back
+    a row, or add to it, are refused. ``limits_keys``: whether there are keys that it can never hold (``refused_keys``).
+    ``abilities``: the optional methods that it has; a checkpoint records those of ``ABILITIES``.
     """
 
     address: str | None = None
-    url: str = ""
+    storage: Storage | None = None
     shared: bool = True
     replaces: bool = False
     limits_keys: bool = False
@@ -150,6 +151,14 @@ class Sink:
         """Raise ``InvalidPipeline`` for rows that the sink can never hold; for a table without rows, for columns that
         it can never hold. The driver calls it without rows when it claims. Workers call it when they stage, and after a
         refusal with smaller and smaller parts, until each refused row is alone."""
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """Raise ``InvalidPipeline`` for names of columns that the sink can never hold. Called before anything is
+        opened; ``claim`` and ``check`` refuse them too."""
+
+    def names(self) -> tuple[str, ...]:
+        """Patterns of the names of the files that it publishes to ``storage``."""
+        return ()
 
     def refused_keys(self, keys: pa.Table) -> RefusedKeys:
         """The rows of key columns (without the window) that the sink can never hold, as masks, each with the reason.
@@ -181,28 +190,27 @@ class Sink:
 
 
 class StagingSink(Sink, ABC):
-    """A sink that stages at its own place, and makes the staged outputs visible there, as a folder of files does.
-
-    The driver of ``job`` (the id in its checkpoint) calls ``claim`` before it stages or sweeps anything: a sink belongs
-    to one job for good, and raises ``SinkMismatch`` for every other, without changing anything.
-    Workers call ``stage``, perhaps more than once for the same rows, each time with another ``attempt``
-    (``e<epoch>-c<id>-<uuid>``, unique): when it returns, the rows are durable but invisible.
-    The driver calls ``publish`` after the checkpoint ``staging_id`` is committed, and again after a crash: twice has
-    the effect of once. A file that is neither staged nor published raises ``StagedMissing``. ``sweep`` deletes every
-    staged file that is not in ``live`` and whose epoch is below ``epoch``, or equal with an id at or below ``id``.
-    """
+    """A sink that stages at its own place, and makes the staged outputs visible there, as a folder of files does."""
 
     @abstractmethod
-    def claim(self, job: str) -> None: ...
+    def claim(self, job: str) -> None:
+        """Called by the driver of ``job`` (the id in its checkpoint) before it stages or sweeps anything: a sink
+        belongs to one job for good, and raises ``SinkMismatch`` for every other, without changing anything."""
 
     @abstractmethod
-    def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged: ...
+    def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
+        """Called by workers, perhaps more than once for the same rows, each time with another ``attempt``
+        (``e<epoch>-c<id>-<uuid>``, unique): when it returns, the rows are durable but invisible."""
 
     @abstractmethod
-    def publish(self, staging_id: int, staged: Sequence[Staged]) -> None: ...
+    def publish(self, staging_id: int, staged: Sequence[Staged]) -> None:
+        """Called by the driver after the checkpoint ``staging_id`` is committed, and again after a crash: twice has the
+        effect of once. A file that is neither staged nor published raises ``StagedMissing``."""
 
     @abstractmethod
-    def sweep(self, live: Collection[str], epoch: int, id: int) -> None: ...
+    def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
+        """Delete every staged file that is not in ``live`` and whose epoch is below ``epoch``, or equal with an id at
+        or below ``id``."""
 
     # -- abilities -----------------------------------------------------------------------------------------------
 
@@ -248,21 +256,21 @@ class StagingSink(Sink, ABC):
 
 class BatchSink(Sink, ABC):
     """A sink that receives all outputs of a checkpoint at once, as a server, a database or a function does. Its outputs
-    wait in the checkpoint until then.
-
-    Only the driver calls it. ``claim`` comes first: a sink belongs to one job, and raises ``SinkMismatch`` for every
-    other, without changing anything. It does not fence. ``deliver`` comes after the checkpoint is committed, and again
-    after a crash: the sink moves a mark from ``batch.before`` to ``batch.number`` in the transaction that writes the
-    rows. A mark at ``batch.number`` means that the batch is published already. Any other mark above ``batch.before``
-    raises ``Fenced``; a mark below it raises ``SinkMismatch``, because earlier batches are missing. A batch without
-    rows moves the mark too. Workers call ``check`` and ``refused_keys``, so a batch sink can be pickled.
+    wait in the checkpoint until then. Only the driver calls it; but workers call ``check`` and ``refused_keys``, so it
+    can be pickled. The functions of ``persistent.connect.marked`` decide every move of its mark.
     """
 
     @abstractmethod
-    def claim(self, claim: Claim) -> None: ...
+    def claim(self, claim: Claim) -> None:
+        """Called first: a sink belongs to one job, and raises ``SinkMismatch`` for every other, without changing
+        anything. It does not fence."""
 
     @abstractmethod
-    def deliver(self, batch: OutputBatch) -> None: ...
+    def deliver(self, batch: OutputBatch) -> None:
+        """Called after the checkpoint is committed, and again after a crash: the sink moves a mark from
+        ``batch.before`` to ``batch.number`` in the transaction that writes the rows. A mark at ``batch.number`` means
+        that the batch is published already. Any other mark above ``batch.before`` raises ``Fenced``; a mark below it
+        raises ``SinkMismatch``, because earlier batches are missing. A batch without rows moves the mark too."""
 
     # -- abilities -----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ runs the very same splits.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -276,6 +276,22 @@ class Source(ABC):
             "finds_times": (self.finds_times, kind.position_at is not Source.position_at),
             "forgets": (self.forgets, kind.has_forgotten is not Source.has_forgotten),
         }
+
+    # -- what drivers ask of its options -------------------------------------------------------------------------
+
+    def check_recorded(self, recorded: Mapping[str, Any]) -> None:
+        """Raise InvalidPipeline if the options contradict what a plan recorded; reads nothing. Steps call ``schema``,
+        which refuses them too; ``persistent explain`` calls this."""
+
+    def would_read(self, url: str, names: Iterable[str]) -> bool:
+        """Whether a file with one of these names in the folder ``url`` would be an input: then the folder can hold
+        neither the checkpoint nor results."""
+        return False
+
+    def text_columns(self, recorded: Mapping[str, Any]) -> frozenset[str]:
+        """The columns that it reads from text without types, as CSV: there an inferred type can make one value of
+        different texts."""
+        return frozenset()
 
     # -- what it reports -----------------------------------------------------------------------------------------
 

@@ -301,6 +301,11 @@ class ThenSource(Source):
         replacements = half.source.without_lost(half_splits, half.recorded(recorded))
         return None if replacements is None else half.renamed(replacements)
 
+    def text_columns(self, recorded: Mapping[str, Any]) -> frozenset[str]:
+        """The columns of text of the half that is read."""
+        half = self._read_by(recorded)
+        return half.source.text_columns(half.recorded(recorded))
+
     # -- what is said --------------------------------------------------------------------------------------------
 
     def reached(self, state: SourceState) -> Reached | None:

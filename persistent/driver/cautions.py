@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from persistent.checkpoint.manifest import Manifest
-from persistent.connect.files.layout import columns_of_text
-from persistent.connect.files.sink import FileSink
 from persistent.connect.formats.schemas import from_json, is_inferred_double
-from persistent.connect.source import Reached
+from persistent.connect.sink import Sink
+from persistent.connect.source import Reached, Source
 from persistent.task.dedupe import Dedupe
 from persistent.task.task import PersistentTask, key_names
 from persistent.text.figures import clock_text, duration_text, utc_text
@@ -45,7 +44,7 @@ def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
             f'{name} declares no key, so there is one state for all records: name a field, key = "page"; or give '
             "key = None, if that is intended"
         )
-    for sink in (sink for sink in job.all_sinks.values() if isinstance(sink, FileSink)):
+    for sink in job.all_sinks.values():
         yield from _files_of_others(sink)
     states = [node.state for node in job.nodes.values()]
     for window in (state.window for state in states):
@@ -73,9 +72,10 @@ def of_follow(job: Job) -> Iterator[str]:
             )
 
 
-def _files_of_others(sink: FileSink) -> Iterator[str]:
+def _files_of_others(sink: Sink) -> Iterator[str]:
     """What is in the folder of a job that has published nothing. Results of an earlier job are refused."""
-    names = sorted(name for name in sink.storage.list("") if not name.startswith(("_", ".")))
+    listed = () if sink.storage is None else sink.storage.list("")
+    names = sorted(name for name in listed if not name.startswith(("_", ".")))
     if names:
         count = "a file" if len(names) == 1 else f"{len(names):,} files"
         yield (
@@ -162,11 +162,11 @@ def of_columns(job: Job, manifest: Manifest, valued: Mapping[str, Collection[str
             )
 
 
-def of_keys(task: PersistentTask, recorded: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def of_keys(task: PersistentTask, source: Source, recorded: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The key fields of a CSV source whose type was inferred as that of numbers with fractions. ``recorded``: the
     record of the source."""
     fields = () if isinstance(task.key, Mapping) else key_names(task)
-    for column in from_json(recorded["schema"]) if columns_of_text(recorded) else ():
+    for column in from_json(recorded["schema"]) if source.text_columns(recorded) else ():
         if column.name in fields and is_inferred_double(column):
             yield (
                 f"key {column.name}",

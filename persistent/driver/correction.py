@@ -41,7 +41,7 @@ from persistent.names import new_nonce
 from persistent.time.clock import wall_ms
 from persistent.time.lateness import EARLY
 from persistent.time.zone import Zone
-from persistent.worker.correct_records import NOTHING, Form, Given, digest, given_records
+from persistent.worker.correct_records import NOTHING, Form, Given, Kinds, digest, given_records
 from persistent.worker.correct_states import CorrectedRows, Judged, corrected_rows
 from persistent.worker.job import Job, MappedNode, Node
 from persistent.worker.merge_runs import write_run
@@ -49,12 +49,15 @@ from persistent.worker.merge_runs import write_run
 
 @dataclass(frozen=True)
 class Asked:
-    """A correction as it is asked for. ``takes_over``: even if a driver may run."""
+    """A correction as it is asked for. ``takes_over``: even if a driver may run. ``of_rows``, ``of_files``: the sources
+    that read its records."""
 
     name: str
-    add: Any = None
-    remove: Any = None
-    takes_over: bool = False
+    add: Any
+    remove: Any
+    takes_over: bool
+    of_rows: type[Any]
+    of_files: type[Any]
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,8 @@ def _amendment(asked: Asked, manifest: Manifest) -> Amendment:
     except (TypeError, ValueError) as error:
         raise InvalidPipeline(str(error)) from error
     form = _form(manifest)
-    added, removed = given_records("add", asked.add, form), given_records("remove", asked.remove, form)
+    kinds = Kinds(asked.of_rows, asked.of_files)
+    added, removed = given_records("add", asked.add, form, kinds), given_records("remove", asked.remove, form, kinds)
     if not (added.rows or removed.rows):
         files = [repr(str(path)) for path in (asked.add, asked.remove) if isinstance(path, (str, os.PathLike))]
         where = f" in {' and '.join(files)}" if files else ""

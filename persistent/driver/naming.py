@@ -18,13 +18,9 @@ from typing import Any
 from persistent.checkpoint.manifest import check_name
 from persistent.checkpoint.output_parts import LATE_SINK
 from persistent.checkpoint.parts import default_name
-from persistent.connect.files.sink import FileSink
-from persistent.connect.files.source import FileSource
 from persistent.connect.promises import Guarantee, guarantee_of, promise_of_checkpoint
 from persistent.connect.sink import Sink
 from persistent.connect.source import Source, parts_of
-from persistent.connect.sql import check_distinct
-from persistent.connect.sqlite.sink import SqliteSink
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline
 from persistent.names import driver_name, manifest_name, plan_name, savepoint_name
@@ -273,8 +269,7 @@ def check_columns(job: Job) -> None:
     """InvalidPipeline if a sink cannot hold the columns of the results by their names. A sink says so too, once it is
     claimed."""
     for name, sink in job.sinks.items():
-        if isinstance(sink, SqliteSink):
-            check_distinct(output_names(job.node_of(name).state, key_names(job.task)), repr(sink))
+        sink.check_names(output_names(job.node_of(name).state, key_names(job.task)))
 
 
 def check_not_read_back(sources: Mapping[str, Source], sinks: Mapping[str, Sink], storage: Storage) -> None:
@@ -287,11 +282,12 @@ def check_not_read_back(sources: Mapping[str, Source], sinks: Mapping[str, Sink]
                 f"{sink!r} writes where {source!r} reads: the results would be counted as input. Give the sink a "
                 "place of its own"
             )
-    for sink in (sink for sink in sinks.values() if isinstance(sink, FileSink)):
-        _check_places_apart(sink, storage)
     places: list[tuple[str, str, tuple[str, ...]]] = [("checkpoint", storage.url, CHECKPOINT_NAMES)]
-    places += [("sink", sink.url, sink.names()) for sink in sinks.values() if isinstance(sink, FileSink)]
-    for source, (part, url, names) in product((source for source in read if isinstance(source, FileSource)), places):
+    for sink in sinks.values():
+        if sink.storage is not None:
+            _check_places_apart(sink.storage, storage)
+            places.append(("sink", sink.storage.url, sink.names()))
+    for source, (part, url, names) in product(read, places):
         if source.would_read(url, names):
             raise InvalidPipeline(
                 f"the {part} {url} is inside the source {source!r}, which would read the files written there. "
@@ -311,22 +307,22 @@ def check_reach(engine: Engine, sources: Mapping[str, Source], sinks: Mapping[st
     check = getattr(engine, "check", None)
     if check is not None:
         check(
-            [storage, *(sink.storage for sink in sinks.values() if isinstance(sink, FileSink))],
+            [storage, *(sink.storage for sink in sinks.values() if sink.storage is not None)],
             *parts_of(*sources.values()),
         )
 
 
-def _check_places_apart(sink: FileSink, storage: Storage) -> None:
+def _check_places_apart(folder: Storage, storage: Storage) -> None:
     """InvalidPipeline if results would lie among the files of the checkpoint. Another folder in its own is fine."""
     ours = {name.partition("/")[0] for name in (*CHECKPOINT_NAMES, savepoint_name("name"))}
-    url, checkpoint = f"{sink.url.rstrip('/')}/", f"{storage.url.rstrip('/')}/"
+    url, checkpoint = f"{folder.url.rstrip('/')}/", f"{storage.url.rstrip('/')}/"
     below = url.removeprefix(checkpoint)
     if not url.startswith(checkpoint) or (below and below.partition("/")[0] not in ours):
         return
     what = "a folder that the checkpoint itself has" if below else "the folder of the checkpoint"
     raise InvalidPipeline(
-        f"the sink {sink.url} is {what}: readers of the results would find its files, and 'persistent verify' those of "
-        "the results. Give the sink a folder of its own; if it has begun, move its results there, with its folders "
+        f"the sink {folder.url} is {what}: readers of the results would find its files, and 'persistent verify' those "
+        "of the results. Give the sink a folder of its own; if it has begun, move its results there, with its folders "
         "_published, _staged and _retracted"
     )
 

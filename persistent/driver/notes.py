@@ -137,8 +137,9 @@ class Notes:
 
     def _note_first(self, committed: Manifest) -> None:
         """Note the sources whose times probably have another unit than declared, and keys that are probably text."""
-        for source in committed.sources.values():
-            for what, text in cautions.of_keys(self._bench.job.task, source.recorded):
+        job = self._bench.job
+        for name, source in committed.sources.items():
+            for what, text in cautions.of_keys(job.task, job.sources[name], source.recorded):
                 self.note(what, text)
         largest = {name: max(source.largest.values(), default=0) for name, source in committed.sources.items()}
         for what, text in cautions.of_times(largest):

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SeenColumns, SeenPart
 from persistent.checkpoint.plan import StepPlan
-from persistent.connect.files.layout import columns_of_text
 from persistent.connect.offsets import UNCONFIRMED
 from persistent.driver.results import Fold, Runs, runs_after
 from persistent.errors import FingerprintChanged
@@ -83,10 +82,10 @@ def kinds_read(job: Job, plan: StepPlan) -> dict[str, dict[str, str]]:
 def check_names(job: Job, manifest: Manifest, source: str, recorded: Mapping[str, Any]) -> None:
     """InvalidPipeline unless the records of this plan have the columns that identify them. FingerprintChanged if these
     columns have another kind of value than in the seen records."""
-    schema = job.sources[source].schema(recorded)
-    guessed = columns_of_text(recorded) if job.sources[source].infers else ()
-    check_columns(job.dedupe[source], schema, guessed)
-    _check_kinds(manifest, job.dedupe[source], source, schema, job.storage.url)
+    reader, dedupe = job.sources[source], job.dedupe[source]
+    schema = reader.schema(recorded)
+    check_columns(dedupe, schema, reader.text_columns(recorded) if reader.infers else ())
+    _check_kinds(manifest, dedupe, source, schema, job.storage.url)
 
 
 def _check_kinds(manifest: Manifest, dedupe: Dedupe, source: str, schema: pa.Schema, url: str) -> None:

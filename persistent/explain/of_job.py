@@ -11,7 +11,6 @@ from typing import Any
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodePart
-from persistent.connect.files.source import FileSource
 from persistent.connect.promises import Guarantee
 from persistent.connect.source import parts_of
 from persistent.driver.commit import first_manifest
@@ -80,9 +79,7 @@ def _fit(job: Job, options: Options, manifest: Manifest) -> dict[str, Any]:
         check_emission(view, first, url)
         check_takes_as_before(job, view)
         for name, source in job.sources.items():
-            # Refused if the record of the source contradicts its options.
-            if isinstance(source, FileSource) and "schema" in view.sources[name].recorded:
-                source.schema(view.sources[name].recorded)
+            source.check_recorded(view.sources[name].recorded)
     except PersistentError as error:
         return {"refused": without_secrets(str(error)), "migrates": False}
     return {"refused": None, "migrates": view is not manifest}

@@ -62,7 +62,7 @@ def collect_garbage(
 
 def _staged_names(sink: Sink, storage: Storage, manifest: Manifest) -> list[str]:
     """The staged files of a sink to delete, each with its place."""
-    place = sink.url or "sink"
+    place = "sink" if sink.storage is None else sink.storage.url
     return [f"{place}/{name}" for name in sweepable(outlet(sink, storage), manifest)]
 
 

@@ -12,13 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from persistent.connect.files.source import FileSource
 from persistent.connect.formats.csv_dialect import USUAL, CsvDialect
 from persistent.connect.formats.json_rows import json_rows
 from persistent.connect.formats.schemas import from_json, to_json, widens
-from persistent.connect.memory import MemorySource
 from persistent.connect.remedies import fault_of
-from persistent.connect.source import Budget, DeadRecord, Records, SourceState
+from persistent.connect.source import Budget, DeadRecord, Records, Source, SourceState
 from persistent.errors import InvalidPipeline, Refused, SourceError
 from persistent.task.message import Message
 from persistent.text.readable import readable
@@ -45,6 +43,15 @@ class Given:
 
 
 @dataclass(frozen=True)
+class Kinds:
+    """The sources that read the records of a correction, as whoever asks for it knows them: of ``rows``, and of a file
+    or a folder of ``files``."""
+
+    rows: type[Any]
+    files: type[Any]
+
+
+@dataclass(frozen=True)
 class Form:
     """How the sources of a pipeline read their records, where they agree: the column and the unit of timestamps, and,
     if they fix them, the columns with their types. A record of other types is another record to the task: 7 is not
@@ -67,28 +74,29 @@ class Form:
         folders, multiline = tuple(record.get("folders", ())), record.get("multiline", False)
         return cls(timestamp, record.get("timestamp_unit"), schema, folders, multiline, CsvDialect.of(record))
 
-    def file(self, path: str, schema: pa.Schema | None) -> FileSource:
+    def file(self, kinds: Kinds, path: str, schema: pa.Schema | None) -> Source:
         """A source over a file or a folder of files, which reads as the sources do: the columns of ``schema``, or,
         without one, every column of the files."""
-        times: dict[str, Any] = {"timestamp": self.timestamp, "timestamp_unit": self.timestamp_unit}
-        if self.schema is None:
-            return FileSource(path, **times)
-        read: dict[str, Any] = {"schema": schema, "multiline": self.multiline}
-        # A correction of records of CSV may be in another format.
-        return FileSource(path, **times, **read, **({} if _is_other(path) else self.dialect.__dict__))
+        how: dict[str, Any] = {"timestamp": self.timestamp, "timestamp_unit": self.timestamp_unit}
+        if self.schema is not None:
+            # A correction of records of CSV may be in another format.
+            dialect = {} if _is_other(path) else self.dialect.__dict__
+            how = {**how, "schema": schema, "multiline": self.multiline, **dialect}
+        source: Source = kinds.files(path, **how)
+        return source
 
-    def unread(self, path: str) -> list[str]:
+    def unread(self, kinds: Kinds, path: str) -> list[str]:
         """The fields of a file, or of a folder of files, that are no column of the sources."""
         if self.schema is None:
             return []
-        whole = self.file(path, None)
+        whole = self.file(kinds, path, None)
         file_schema = whole.schema(whole.plan(SourceState({}), Budget(_ROWS, ends=True)).recorded)
         return sorted({*file_schema.names} - {*self.schema.names, self.timestamp})
 
-    def rows(self, rows: Any) -> tuple[MemorySource, Mapping[str, Any]]:
+    def rows(self, kinds: Kinds, rows: Any) -> tuple[Source, Mapping[str, Any]]:
         """A source over mappings or an Arrow table, and the record to read it by. A column of the sources has their
         type if its values go into it (``_fits``), otherwise the type of its values."""
-        source = MemorySource(rows, timestamp=self.timestamp, timestamp_unit=self.timestamp_unit)
+        source: Source = kinds.rows(rows, timestamp=self.timestamp, timestamp_unit=self.timestamp_unit)
         if self.schema is None or not len(rows):
             return source, {}
         record = source.plan(SourceState({}), Budget(_ROWS)).recorded
@@ -115,7 +123,7 @@ def _fits(rows: Any, column: pa.Field, kind: pa.DataType) -> bool:
     return all(row.get(column.name) is None for row in rows)
 
 
-def given_records(option: str, value: Any, form: Form | None) -> Given:
+def given_records(option: str, value: Any, form: Form | None, kinds: Kinds) -> Given:
     """The records in an option: a path, mappings, messages, an Arrow table, or a source that is read whole. ``form``:
     how the sources of the pipeline read; None if they differ, or if it is unknown. InvalidPipeline for anything else,
     Refused for a record that cannot be read."""
@@ -124,8 +132,8 @@ def given_records(option: str, value: Any, form: Form | None) -> Given:
         return Given(option)
     if is_list and all(isinstance(message, Message) for message in value):
         rows = [{**message.value, _TIME: message.timestamp} for message in value]
-        return _without_time(_read(option, MemorySource(rows, timestamp=_TIME)))
-    if isinstance(value, MemorySource | FileSource):
+        return _without_time(_read(option, kinds.rows(rows, timestamp=_TIME)))
+    if isinstance(value, (kinds.rows, kinds.files)):
         return _read(option, value)
     is_path = isinstance(value, str | os.PathLike)
     are_rows = isinstance(value, pa.Table) or (is_list and all(isinstance(row, Mapping) for row in value))
@@ -142,8 +150,9 @@ def given_records(option: str, value: Any, form: Form | None) -> Given:
             "gone back to a clock"
         )
     if not is_path:
-        return _read(option, *form.rows(value))
-    records, path = _read(option, form.file(os.fspath(value), form.schema)), os.fspath(value)
+        return _read(option, *form.rows(kinds, value))
+    path = os.fspath(value)
+    records = _read(option, form.file(kinds, path, form.schema))
     nulls = {name for part in records.parts for name in part.batch.schema.names if part.batch.column(name).null_count}
     for name in form.folders:
         if name in nulls:
@@ -151,7 +160,7 @@ def given_records(option: str, value: Any, form: Form | None) -> Given:
                 f"{option}=: a record has no {name!r}, which the sources take from the names of their folders: give it "
                 f"as a field of the file, or give a folder that has such folders. {NOTHING}"
             )
-    if nulls and (unread := form.unread(path)):
+    if nulls and (unread := form.unread(kinds, path)):
         raise Refused(
             f"{option}=: the field {unread[0]!r} of {path!r} is no column of the sources, and a record has no "
             f"{min(nulls)!r}. If that is what it is called there, correct its name; otherwise leave the field out. "
@@ -171,7 +180,7 @@ def digest(*options: Given) -> str:
     return sha256.hexdigest()
 
 
-def _read(option: str, source: MemorySource | FileSource, record: Mapping[str, Any] | None = None) -> Given:
+def _read(option: str, source: Source, record: Mapping[str, Any] | None = None) -> Given:
     """All records of a source, which no checkpoint knows. ``record``: its own, if it has one."""
     parts: list[Records] = []
     schema = pa.schema([])
@@ -180,15 +189,13 @@ def _read(option: str, source: MemorySource | FileSource, record: Mapping[str, A
             parts.append(part)
             schema = columns
     except SourceError as error:
-        fault, file = fault_of(str(error)), isinstance(source, FileSource)
-        remedy = "Correct the file or its path, and give it again. " if file and fault != str(error) else ""
+        fault, is_of_files = fault_of(str(error)), bool(source.url)
+        remedy = "Correct the file or its path, and give it again. " if is_of_files and fault != str(error) else ""
         raise type(error)(f"{option}=: {fault}. {remedy}{NOTHING}") from error
     return Given(option, tuple(parts), schema)
 
 
-def _parts(
-    option: str, source: MemorySource | FileSource, record: Mapping[str, Any]
-) -> Iterator[tuple[Records, pa.Schema]]:
+def _parts(option: str, source: Source, record: Mapping[str, Any]) -> Iterator[tuple[Records, pa.Schema]]:
     """The records of a source with their columns, step by step. Refused for a record that cannot be read."""
     state = SourceState({}, recorded=record)
     while (plan := source.plan(state, Budget(_ROWS, ends=True))).splits:

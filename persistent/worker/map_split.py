@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,6 @@ from monoids.groupby.sorting import Mask
 from persistent.checkpoint.parts import Account
 from persistent.codec import type_of
 from persistent.connect import remedies
-from persistent.connect.files.layout import columns_of_text
 from persistent.errors import UserCodeError
 from persistent.state.state import PersistentState
 from persistent.state.time_to_live import Judge
@@ -46,7 +44,7 @@ def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mappe
     each = {node.name: _delta_of(node, item, item.nodes[id]) for id, node in nodes.items()}
     deltas = Deltas(each, named=job.named)
     tally, seen, source = SplitTally(), _duplicates(job, item, cache), job.sources[item.source]
-    guessed = item.recorded if source.infers else {}
+    guessed = source.text_columns(item.recorded) - {item.recorded.get("timestamp")} if source.infers else frozenset()
     for batch, aside in _counting(job, item, tally, seen):
         _process(job, deltas, batch, aside, tally, guessed)
     assert tally.account.balances, f"the account of {item.split} does not balance: {tally.account}"
@@ -145,9 +143,9 @@ def _process(
     batch: Batch,
     aside: RowsAside,
     tally: SplitTally,
-    guessed: Mapping[str, Any],
+    guessed: frozenset[str],
 ) -> None:
-    """``guessed``: the record of the source, if its columns are inferred."""
+    """``guessed``: the columns of the source whose types are inferred from text."""
     failures: list[TaskFailure] = []
     with monoid_errors(job.task):
         process(job.task, deltas, batch, failures, stop=not job.dead_letters)
@@ -192,10 +190,9 @@ def _partly_late(missing: Mapping[str, Integers], failed: Integers, aside: RowsA
     return [aside.rows(chosen, [f"{PARTLY_LATE} in {', '.join(states)}" for states in names])]
 
 
-def odd_field(error: Exception, batch: Batch, recorded: Mapping[str, Any], aside: RowsAside) -> str:
+def odd_field(error: Exception, batch: Batch, columns: frozenset[str], aside: RowsAside) -> str:
     """Why a value that the task does not take is text, if it could be a number; otherwise empty. ``batch``: the message
-    for which the task raised; ``recorded``: of the source, whose columns were inferred."""
-    columns = columns_of_text(recorded) - {recorded.get("timestamp")}
+    for which the task raised; ``columns``: those whose types were inferred from text."""
     if not columns or not isinstance(error, TypeError | ValueError):
         return ""
     (message,) = batch.messages()

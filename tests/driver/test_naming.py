@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,14 @@ from persistent import (
     LogSource,
     MemorySink,
     MemorySource,
+    Pipeline,
     SqliteSink,
     then,
 )
-from persistent.driver.naming import named_sinks, named_sources
+from persistent.driver.naming import check_columns, check_not_read_back, named_sinks, named_sources
+from persistent.names import new_nonce
+from persistent.storage import MemoryStorage
+from tests.driver.visits import Visits
 
 ONE, OTHER = MemorySource([{"ts": 1}]), MemorySource([{"ts": 2}])
 
@@ -156,3 +161,36 @@ def test_an_ability_is_declared_and_written_or_neither(part: Any, says: str) -> 
     """A rollback would leave the outputs of a sink whose ``retract`` nobody calls."""
     with pytest.raises(InvalidPipeline, match=says):
         named_sinks(part) if isinstance(part, MemorySink) else named_sources(part)
+
+
+class Shelf(MemorySink):
+    """A sink of a user's that publishes files, and takes no column of the name "value"."""
+
+    def names(self) -> tuple[str, ...]:
+        return ("0.shelf",)
+
+    def check_names(self, names: Sequence[str]) -> None:
+        if "value" in names:
+            raise InvalidPipeline("no value")
+
+
+class Shelves(MemorySource):
+    """A source of a user's that reads such files of every folder."""
+
+    def would_read(self, url: str, names: Iterable[str]) -> bool:
+        return "0.shelf" in names
+
+
+def test_parts_of_a_users_are_asked_as_ours_are() -> None:
+    """Results of its own would be its input, or lie among the files of the checkpoint."""
+    sink, checkpoint = Shelf(), MemoryStorage(new_nonce())
+    check_not_read_back({"a": Shelves([{"ts": 1}])}, {"b": sink}, checkpoint)
+    sink.storage = MemoryStorage(new_nonce())
+    check_not_read_back({"a": ONE}, {"b": sink}, checkpoint)
+    with pytest.raises(InvalidPipeline, match=f"the sink {sink.storage.url} is inside the source MemorySource"):
+        check_not_read_back({"a": Shelves([{"ts": 1}])}, {"b": sink}, checkpoint)
+    with pytest.raises(InvalidPipeline, match="no value"):
+        check_columns(Pipeline(source=ONE, task=Visits(), sink=sink, checkpoint=checkpoint).job())
+    sink.storage = checkpoint
+    with pytest.raises(InvalidPipeline, match="is the folder of the checkpoint"):
+        check_not_read_back({"a": ONE}, {"b": sink}, checkpoint)

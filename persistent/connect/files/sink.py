@@ -67,7 +67,7 @@ class FileSink(StagingSink):
     def __init__(self, url: str | os.PathLike[str] | Storage, *, format: str = "parquet") -> None:
         if format not in tuple(_FORMATS):
             raise InvalidPipeline(f"FileSink format {format!r}: choose one of {', '.join(_FORMATS)}")
-        self.storage = open_storage(url, private=False)
+        self.storage: Storage = open_storage(url, private=False)
         self.format = _FORMATS[format]
         self.shared, self.url = self.storage.shared, self.storage.url
         self.address = f"folder {os.path.realpath(self.url) if self.storage.local else self.url}"

@@ -23,7 +23,7 @@ from persistent.connect.files.index import (
     splits_of,
     without_gone,
 )
-from persistent.connect.files.layout import Layout, LayoutOptions, folder_values, with_folders
+from persistent.connect.files.layout import Layout, LayoutOptions, columns_of_text, folder_values, with_folders
 from persistent.connect.files.listing import Files
 from persistent.connect.files.reader import Unreadable
 from persistent.connect.files.roots import FoundAt, Root, followed, moved_folder, place_of, require_same
@@ -172,9 +172,17 @@ class FileSource(Source):
         """Exactly-once."""
         return Promise(EXACTLY_ONCE, "a file is listed once, and read from the same offset again")
 
+    def check_recorded(self, recorded: Mapping[str, Any]) -> None:
+        if "schema" in recorded:
+            self.schema(recorded)
+
     def would_read(self, url: str, names: Iterable[str]) -> bool:
         """Whether a file with one of these names in a folder would be an input of this source."""
         return self._files.would_list(url, names)
+
+    def text_columns(self, recorded: Mapping[str, Any]) -> frozenset[str]:
+        """The columns of CSV files."""
+        return columns_of_text(recorded)
 
     def listed(self, index: pa.Table, recorded: Mapping[str, Any]) -> pa.ChunkedArray:
         """The full path or URL of each file of an index."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Final
 
@@ -88,6 +88,10 @@ class SqliteSink(TableSink[sqlite3.Connection]):
         """Exactly-once."""
         return Promise(EXACTLY_ONCE, "SQLite commits the rows of a batch and its mark in one transaction")
 
+    def check_names(self, names: Sequence[str]) -> None:
+        """InvalidPipeline if two of them are one name to SQLite."""
+        check_distinct(names, repr(self))
+
     def refused_keys(self, keys: pa.Table) -> RefusedKeys:
         """A null or a NaN in the key of an upsert, or a time outside the years 1 to 9999."""
         yield from super().refused_keys(keys)
@@ -135,7 +139,7 @@ class SqliteSink(TableSink[sqlite3.Connection]):
         return insert_rows(database, target, with_shortest_decimals(outputs, key))
 
     def _check_columns(self, columns: pa.Schema, key: tuple[str, ...]) -> None:
-        check_distinct(columns.names, repr(self))
+        self.check_names(columns.names)
         for field in columns:
             if pa.types.is_interval(field.type):
                 raise InvalidPipeline(
