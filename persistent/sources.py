@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from persistent.connect.kafka.source import KafkaSource
     from persistent.connect.log.source import LogSource
     from persistent.connect.memory import MemorySource
+    from persistent.connect.offsets import Kept, OffsetPlans
     from persistent.connect.rabbitmq.link import QueueEvent
     from persistent.connect.rabbitmq.queue_source import RabbitQueueSource
     from persistent.connect.rabbitmq.stream_source import RabbitStreamSource
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         DeadRecord,
         Position,
         Positions,
+        Reached,
         Records,
         Source,
         SourcePlan,
@@ -37,7 +39,8 @@ else:
             "persistent.connect.kafka.source": "KafkaSource",
             "persistent.connect.log.source": "LogSource",
             "persistent.connect.memory": "MemorySource",
-            "persistent.connect.source": "NO_TIMESTAMP Budget DeadRecord Position Positions Records Source "
+            "persistent.connect.offsets": "Kept OffsetPlans",
+            "persistent.connect.source": "NO_TIMESTAMP Budget DeadRecord Position Positions Reached Records Source "
             "SourcePlan SourceState Span Split",
             "persistent.connect.rabbitmq.queue_source": "RabbitQueueSource",
             "persistent.connect.rabbitmq.link": "QueueEvent",
@@ -53,13 +56,16 @@ __all__ = [
     "DeadRecord",
     "FileSource",
     "KafkaSource",
+    "Kept",
     "LogSource",
     "MemorySource",
+    "OffsetPlans",
     "Position",
     "Positions",
     "QueueEvent",
     "RabbitQueueSource",
     "RabbitStreamSource",
+    "Reached",
     "Records",
     "Source",
     "SourcePlan",

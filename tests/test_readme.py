@@ -31,6 +31,8 @@ CATALOGUE, COMMANDS = PAGES["catalogue.md"], PAGES["operating.md"]
 BLOCK = re.compile(r'^```(\w+)(?: title="(\S+)")?\n(.*?)^```$', re.M | re.S)
 SET_UP = ("make ", "python3 -m venv ", ". .venv", "pip install ")
 """Commands that make an environment: tests/test_ten_minutes.py runs them."""
+RUN = {"README.md", "connectors/writing.md"}
+"""Pages whose commands run with every change; ``make check`` runs all."""
 FENCE = re.compile(r'```(\w+( title="\S+")?)?')
 
 
@@ -67,9 +69,7 @@ def test_pages_run(page: Path) -> None:
     assert found.attempted and not found.failed
 
 
-@pytest.mark.parametrize(
-    "page", only("README.md".__eq__, [name for name, text in PAGES.items() if "```console" in text])
-)
+@pytest.mark.parametrize("page", only(RUN.__contains__, [name for name, text in PAGES.items() if "```console" in text]))
 def test_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
     """Without it a new user's first hour could begin with an error.
 
