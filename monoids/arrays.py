@@ -223,21 +223,33 @@ def columnar(values: Any) -> Any:
         return tuple(map(columnar, values))
     if isinstance(values, Iterator | range):
         return list(values)
-    if kind.__module__.partition(".")[0] in ("pyarrow", "numpy", "builtins") or hasattr(values, "columns"):
+    if kind.__module__.partition(".")[0] in ("pyarrow", "numpy", "builtins") or offers(values, "columns"):
         return values
-    if hasattr(values, "isna") and hasattr(values, "__array__"):
+    if offers(values, "isna", "__array__"):
         if values.dtype == object:
             return [None if missing else value for value, missing in zip(values, values.isna())]
         return pa.array(values, from_pandas=True)
-    return pa.chunked_array(values) if hasattr(values, "__arrow_c_stream__") else values
+    return pa.chunked_array(values) if offers(values, "__arrow_c_stream__") else values
+
+
+def offers(values: Any, *names: str) -> bool:
+    """Whether an array, column or table of any library has all of these attributes."""
+    return all(hasattr(values, name) for name in names)
 
 
 def no_column(owner: str, values: Any) -> TypeError:
     """The error for a value that is not an Arrow array, NumPy array or list. It says how to convert one."""
-    way = next((f".{name}()" for name in ("to_arrow", "to_numpy") if hasattr(values, name)), None)
+    way = next((f".{name}()" for name in ("to_arrow", "to_numpy") if offers(values, name)), None)
     kind = f"{type(values).__module__}.{type(values).__qualname__}".removeprefix("builtins.")
     remedy = f"give what its {way} returns" if way else "write list(...)"
     return TypeError(f"{owner} takes a column as an Arrow array, NumPy array or list, not {kind}: {remedy}")
+
+
+def type_of(values: Any) -> str:
+    """The type of the items of an Arrow or NumPy array, otherwise of the value itself, for an error message."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return str(values.type)
+    return str(values.dtype) if isinstance(values, np.ndarray) else type(values).__name__
 
 
 WIDE_INTEGER = pa.decimal128(38, 0)

@@ -186,7 +186,7 @@ def contramap(
         raise TypeError(
             f"contramap: output_type={output_type!r} is the Arrow type of what present returns, such as pa.string()"
         )
-    known = name or getattr(prepare, "__qualname__", "<lambda>")
+    known = name or _function_name(prepare, "<lambda>")
     if not isinstance(known, str) or "<lambda>" in known:
         raise TypeError(f"contramap: {prepare!r:.60} has no name to identify it in a checkpoint: give name='...'")
     kind = AggregatorGroup if isinstance(monoid, Group) else Aggregator
@@ -292,8 +292,8 @@ class Aggregator(_Same):
         return lift_not_null(self.inner, self.inner.lift_columns, prepared, not_null(prepared))
 
 
-def _function_name(function: Callable[..., Any]) -> str:
-    return str(getattr(function, "__qualname__", function))
+def _function_name(function: Callable[..., Any], unnamed: str = "") -> str:
+    return str(getattr(function, "__qualname__", unnamed or function))
 
 
 class AggregatorGroup(Aggregator, Group[Any]):

@@ -25,6 +25,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+
 from monoids.decoding import (
     COLLISIONS_MAX,
     DEPTH_MAX,
@@ -67,7 +69,7 @@ def _not_plain(value: Any) -> str:
     where = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     remedy = (
         ("write value.item() to make it a Python number" if not value.ndim else "write tuple(array.tolist())")
-        if kind.__module__ == "numpy" and hasattr(value, "item")
+        if isinstance(value, np.generic | np.ndarray)
         else "build it from plain Python values (numbers, str, bytes, dates, tuple, list, set, dict),"
         " or define encode(self, element) and decode(self, data) in the monoid"
     )

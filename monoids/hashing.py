@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monoids.arrays import from_numpy, plain_array
+from monoids.scalars import nanosecond
 from monoids.text import WORD_BYTES, TextWords, Words
 
 VERSION = 1
@@ -175,7 +176,7 @@ def _word(value: Any) -> int:
         case Decimal():
             return _text_word(decimal_text(value).encode(), int(_TAGS["decimal"]))
         case datetime():
-            if getattr(value, "nanosecond", 0):
+            if nanosecond(value):
                 raise ValueError(f"the key {value!r} is finer than microseconds: round it")
             moment = value if value.tzinfo else value.replace(tzinfo=UTC)
             return (moment - _EPOCH) // timedelta(microseconds=1) & _MASK ^ int(_TAGS["timestamp[us, tz=UTC]"])

@@ -19,12 +19,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from monoids.arrays import from_numpy, no_column, python_value
+from monoids.arrays import from_numpy, no_column, offers, python_value
 
 PLAIN = frozenset({type(None), bool, int, float, str, bytes, tuple, list, dict, set, frozenset})
 """Types that need no conversion. Of their values, only None is missing."""
 _MAY_BE_MISSING = frozenset({type(None), np.datetime64, np.timedelta64})
 _SHOWN_MAX, _SHOWN_BITS_MAX = 60, 190
+FROZEN = frozenset({type(None), bool, int, float, complex, str, bytes, Decimal, date, datetime, time, timedelta})
+"""Types whose values never change."""
+_UNCHANGED = PLAIN | FROZEN
 
 
 def scalar(value: Any) -> Any:
@@ -35,7 +38,7 @@ def scalar(value: Any) -> Any:
     >>> scalar(np.int64(3)), scalar(pa.scalar("a")), scalar(np.datetime64("2024-05-06T10:00", "ns"))
     (3, 'a', datetime.datetime(2024, 5, 6, 10, 0))
     """
-    if value.__class__ in PLAIN:
+    if value.__class__ in _UNCHANGED:
         return value
     if isinstance(value, pa.Scalar):
         return _finest(python_value(value))
@@ -47,16 +50,27 @@ def scalar(value: Any) -> Any:
         return value.item()
     if is_missing(value):
         return None
-    if any(hasattr(value, name) for name in ("__arrow_c_stream__", "__array__")):
+    if offers(value, "__arrow_c_stream__") or offers(value, "__array__"):
         raise no_column("a monoid", value)
     return _finest(value)
 
 
 def _finest(value: Any) -> Any:
     """A pandas timestamp as a datetime, unless it has nanoseconds."""
-    if hasattr(value, "to_pydatetime") and not value.nanosecond:
-        return value.to_pydatetime()
-    return value
+    return plain_datetime(value) if isinstance(value, datetime) and not nanosecond(value) else value
+
+
+def nanosecond(value: datetime) -> int:
+    """The nanoseconds of a pandas timestamp after its microsecond; 0 for any other datetime."""
+    return int(getattr(value, "nanosecond", 0))
+
+
+def plain_datetime(value: datetime) -> datetime:
+    """A plain datetime, from a subclass such as a pandas timestamp too."""
+    if value.__class__ is datetime:
+        return value
+    parts = (value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond)
+    return datetime(*parts, tzinfo=value.tzinfo, fold=value.fold)
 
 
 def is_missing(value: Any) -> bool:
@@ -95,8 +109,6 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 3] + "..."
 
 
-FROZEN = frozenset({type(None), bool, int, float, complex, str, bytes, Decimal, date, datetime, time, timedelta})
-"""Types whose values never change."""
 _AS_IS = (*(FROZEN - {type(None)}), frozenset, np.generic, pa.Scalar, pa.Array, pa.ChunkedArray, pa.Table)
 
 
@@ -127,8 +139,3 @@ def snapshot(value: Any) -> Any:
             f"{shown(value)} can change later, and cannot be copied ({error}): give its plain values, such as numbers, "
             "text, dicts and lists"
         ) from error
-
-
-def takes_constants(monoid: object) -> bool:
-    """Whether a monoid takes only inputs that never change, by its own word: then they need no snapshot."""
-    return bool(getattr(monoid, "takes_constants", False))

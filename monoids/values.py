@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from monoids import encoding
 from monoids.arrays import check_text, exact_decimals, from_numpy, nearest_floats, no_column, plain_array
-from monoids.scalars import PLAIN, is_missing, scalar, shown
+from monoids.scalars import PLAIN, is_missing, nanosecond, plain_datetime, scalar, shown
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
@@ -278,7 +278,7 @@ def _accept_date(type: ValueType, value: Any) -> date:
 def _accept_datetime(type: ValueType, value: Any) -> datetime:
     if not isinstance(value, datetime):
         raise _refused(type, value)
-    moment = _plain_datetime(value)
+    moment = plain_datetime(value)
     if type.arrow.tz is None:
         if value.tzinfo is not None:
             raise type.refuse(f"{value!r}, which has a time zone", "datetime")
@@ -289,17 +289,9 @@ def _accept_datetime(type: ValueType, value: Any) -> datetime:
             moment = moment.astimezone(UTC)
         except OverflowError:
             raise ValueError(f"{type.title} cannot hold {value!r}: in UTC it is outside the years 1 to 9999") from None
-    if moment.microsecond % _MICROSECONDS[type.arrow.unit] or getattr(value, "nanosecond", 0):
+    if moment.microsecond % _MICROSECONDS[type.arrow.unit] or nanosecond(value):
         raise ValueError(f"{type.title} cannot hold {value!r}: it is finer than {type.arrow}")
     return moment.replace(fold=0)
-
-
-def _plain_datetime(value: datetime) -> datetime:
-    """A plain datetime, from a subclass such as a pandas timestamp too."""
-    if value.__class__ is datetime:
-        return value
-    parts = (value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond)
-    return datetime(*parts, tzinfo=value.tzinfo, fold=value.fold)
 
 
 def _accept_decimal(type: ValueType, value: Any) -> Decimal:

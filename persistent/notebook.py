@@ -23,6 +23,7 @@ from monoids.html import Fact, facts_html, text_html
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import total
 from persistent.checkpoint.running import running
 from persistent.connect.source import Reached
 from persistent.driver.report import Idle, StepReport
@@ -40,7 +41,6 @@ from persistent.worker.job import Job
 
 _WAIT_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 2.0
-_FATES: Final = ("processed", "late", "dead", "duplicate", "skipped")
 
 
 def pipeline_html(job: Job, guarantee: str) -> str:
@@ -101,9 +101,9 @@ def _facts(manifest: Manifest) -> Iterator[Fact]:
         ended = ", end of input" if clock.ended else ""
         of = "clock" if len(manifest.nodes) == 1 else f"clock of {name}"
         yield of, f"{clock_text(clock.watermark)}{ended}"
-    sums = {fate: sum(getattr(account, fate) for account in manifest.accounts.values()) for fate in ("read", *_FATES)}
-    fates = ", ".join(f"{sums[fate]:,} {fate}" for fate in _FATES if sums[fate])
-    yield "records", f"{sums['read']:,} read{f': {fates}' if fates else ''}"
+    account = total(manifest.accounts.values())
+    fates = ", ".join(f"{count:,} {fate}" for fate, count in account.fates.items() if count and fate != "read")
+    yield "records", f"{account.read:,} read{f': {fates}' if fates else ''}"
     runs = manifest.state_runs()
     rows, size = sum(run.rows_left for run in runs), sum(run.bytes for run in runs)
     yield "state", f"{count_text(rows, 'row')} in {count_text(len(runs), 'run')}, {bytes_text(size)}"
@@ -209,8 +209,8 @@ def _points(manifests: Sequence[Manifest]) -> Iterator[Point]:
 
 def _added(before: Manifest, manifest: Manifest, fate: str) -> int:
     """How many more records have this fate than in the checkpoint before; none after a rollback."""
-    now, then = (sum(getattr(part, fate) for part in each.accounts.values()) for each in (manifest, before))
-    return max(int(now - then), 0)
+    now, then = (total(kept.accounts.values()).fates[fate] for kept in (manifest, before))
+    return max(now - then, 0)
 
 
 logger = logging.getLogger("persistent.notebook")

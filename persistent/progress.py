@@ -75,6 +75,17 @@ class RunFigures:
             f"{bytes_text(self.checkpoint_bytes)} checkpoint",
         ]
 
+    def counts(self) -> dict[str, int]:
+        """The sums so far, by name."""
+        return {
+            "rows": self.rows,
+            "steps": self.steps,
+            "late": self.late,
+            "dead": self.dead,
+            "duplicates": self.duplicates,
+            "checkpoint_bytes": self.checkpoint_bytes,
+        }
+
     def idle(self, idle: Idle, now_s: float) -> list[str]:
         """The figures while no input is available."""
         seconds = int(now_s - self._active_s)

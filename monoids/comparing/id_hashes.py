@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from monoids.arrays import python_list
+from monoids.arrays import python_list, type_of
 from monoids.column import Column
 from monoids.hashing import hash_key, hash_keys, key_column
 from monoids.monoid import is_column
@@ -87,9 +87,10 @@ def _key_column(keys: Any) -> pa.Array:
     try:
         return key_column(keys)
     except pa.ArrowInvalid as error:
-        if getattr(keys, "type", None) == pa.uint64() or getattr(keys, "dtype", None) == np.uint64:
+        kind = type_of(keys)
+        if kind == "uint64":
             raise OverflowError(f"an id is outside 64-bit integers: give ids as strings ({error})") from error
-        raise ValueError(f"ids of type {getattr(keys, 'type', None)} cannot be keys: {error}") from error
+        raise ValueError(f"ids of type {kind} cannot be keys: {error}") from error
 
 
 def _one_for_all(key: Any, length: int) -> list[pa.Array]:

@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from monoids import encoding
-from monoids.arrays import plain_array
+from monoids.arrays import plain_array, type_of
 from monoids.column import Column, Columns, Ragged, concat, take
 from monoids.encoded import check_encoded, encoded_column, encoded_list
 from monoids.monoid import Group, Monoid, check, is_column
 from monoids.numbers.integers import decoded_as
 from monoids.ordered import Ordered
+from monoids.record import RecordMonoid
 from monoids.scalars import is_missing, shown
 from monoids.table import Table, identity_rows
 from monoids.values import ALL_KINDS, ValueType, value_type
@@ -151,8 +152,7 @@ class MappingMonoid(Table[MappingEntries]):
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
             values = plain_array(values)
         if not isinstance(values, (pa.MapArray, pa.StructArray, pa.NullArray)):
-            kind = values.type if isinstance(values, pa.Array) else getattr(values, "dtype", type(values).__name__)
-            raise TypeError(f"{self!r} takes columns of mappings (Arrow map or struct), not {kind}")
+            raise TypeError(f"{self!r} takes columns of mappings (Arrow map or struct), not {type_of(values)}")
         rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         filled = values.drop_null() if values.null_count else values
         if isinstance(filled, pa.MapArray):
@@ -277,5 +277,5 @@ class MappingGroup(MappingMonoid, Group[MappingEntries]):
 
 def has_arrow_output(monoid: Monoid[Any]) -> bool:
     """Whether the output is of Arrow types all the way down, with no part of it JSON."""
-    parts = getattr(monoid, "fields", {})
-    return monoid.output_type is not None and all(map(has_arrow_output, parts.values()))
+    parts = monoid.fields.values() if isinstance(monoid, RecordMonoid) else ()
+    return monoid.output_type is not None and all(map(has_arrow_output, parts))

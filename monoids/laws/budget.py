@@ -26,7 +26,10 @@ BYTES = 400 * 2**20
 _DRAWING = 0.3
 _SHRINKING = 0.2
 _SHARES = 12
-_GUARDED = ("combine", "lift", "present", "inverse", "fold", "encode", "decode")
+_GUARDED: tuple[Any, ...] = (
+    *(Monoid.combine, Monoid.lift, Monoid.present, Monoid.fold, Monoid.encode, Monoid.decode),
+    Group.inverse,
+)
 _CHECK_S = 0.01
 _STATM = Path("/proc/self/statm")
 _SCHEDULED = Path("/proc/thread-self/schedstat")
@@ -134,7 +137,8 @@ def budgeted(monoid: Monoid[Any], budget: TrialBudget) -> Monoid[Any]:
 
         return method
 
-    overridden = [name for name in _GUARDED if getattr(kind, name, None) is not getattr(Group, name)]
+    names = {default.__name__: default for default in _GUARDED}
+    overridden = [name for name, default in names.items() if getattr(kind, name, default) is not default]
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__slots__": ()}
     try:
         checked: type[Any] = type(kind.__name__, (kind,), {**names, **{name: guarded(name) for name in overridden}})

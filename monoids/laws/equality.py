@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
+from types import FunctionType
 from typing import Any, Protocol
 
 import numpy as np
@@ -213,8 +214,8 @@ def _same_unordered(left: Any, right: Any, close: Close) -> bool:
 
 def _compares_fields(kind: type) -> bool:
     """Whether its ``__eq__`` is the one that ``@dataclass`` generates."""
-    code = getattr(kind.__eq__, "__code__", None)
-    return is_dataclass(kind) and code is not None and code.co_filename == "<string>"
+    equals: Any = kind.__eq__
+    return is_dataclass(kind) and isinstance(equals, FunctionType) and equals.__code__.co_filename == "<string>"
 
 
 def _items(element: Any) -> list[Any]:

@@ -65,7 +65,7 @@ def lift_chunks(monoid: M, column: pa.Array | None, cuts: list[int]) -> Sides:
 
 def lift_numpy(monoid: M, column: pa.Array | None) -> Sides:
     """lift_rows(column as NumPy, strided, backwards) == lift_rows(column)"""
-    if column is None or column.null_count or pa.types.is_nested(column.type) or getattr(column.type, "tz", None):
+    if column is None or not _fits_numpy(column):
         return NOTHING
     values = np.array(column.to_numpy(zero_copy_only=False))
     strided = np.repeat(values, 2)[::2]
@@ -98,7 +98,7 @@ def input_mutation(monoid: M, column: pa.Array | None) -> Sides:
     if column is None:
         return NOTHING
     inputs: list[Any] = [python_list(column)]
-    if not column.null_count and not pa.types.is_nested(column.type) and not getattr(column.type, "tz", None):
+    if _fits_numpy(column):
         inputs.append(np.array(column.to_numpy(zero_copy_only=False)))
     before = fresh(inputs)
     for values in inputs:
@@ -160,6 +160,12 @@ def _other_widths(column: pa.Array) -> Iterator[pa.Array]:
             except pa.ArrowInvalid:
                 # Some value does not fit.
                 continue
+
+
+def _fits_numpy(column: pa.Array) -> bool:
+    """Whether a NumPy array holds the same values: no nulls, no nesting, no time zones."""
+    zoned = pa.types.is_timestamp(column.type) and column.type.tz
+    return not (column.null_count or pa.types.is_nested(column.type) or zoned)
 
 
 def _takes_none(monoid: M) -> bool:

@@ -23,6 +23,7 @@ from hypothesis.errors import InvalidArgument, ResolutionFailed
 from monoids.combinators import Dual
 from monoids.containers.mappings import MappingMonoid
 from monoids.containers.sessions import Sessions
+from monoids.fixed import FixedWidth
 from monoids.laws.instances import INSTANCES
 from monoids.monoid import Monoid
 from monoids.optional import OptionMonoid
@@ -130,9 +131,8 @@ def _is_built_in(monoid: Monoid[Any]) -> bool:
 def _of_value_type(monoid: Monoid[Any]) -> InputStrategy | None:
     """The values of the Arrow type that a columnar monoid declares for its inputs, or a built-in one for its values;
     small numbers, so that their sums fit."""
-    declared = getattr(monoid, "input_type", None)
-    if isinstance(declared, pa.DataType):
-        return st.none() | values_of(declared)
+    if isinstance(monoid, FixedWidth) and monoid.input_type is not None:
+        return st.none() | values_of(monoid.input_type)
     type_ = getattr(monoid, "type", None)
     if not isinstance(type_, ValueType):
         return None
@@ -161,7 +161,7 @@ def _of_annotation(monoid: Monoid[Any]) -> InputStrategy | str:
         strategy = st.from_type(argument)
         strategy.validate()
     except (InvalidArgument, ResolutionFailed):
-        type_ = getattr(argument, "__name__", str(argument))
+        type_ = argument.__name__ if isinstance(argument, type) else str(argument)
         return (
             f"{name} ({place}) takes {type_}, which Hypothesis cannot construct: say how, as in "
             f"strategies.register_type_strategy({type_}, strategies.builds({type_}, strategies.integers()))"

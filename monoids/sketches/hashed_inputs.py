@@ -19,7 +19,7 @@ import pyarrow as pa
 from monoids.arrays import from_numpy, plain_array, python_list
 from monoids.column import Column
 from monoids.hashing import hash_keys, key_column
-from monoids.scalars import scalar, shown
+from monoids.scalars import nanosecond, scalar, shown
 from monoids.text import Words
 
 Hash = Callable[[pa.Array], Column]
@@ -153,7 +153,7 @@ def _column_of(kind: str, values: list[Any], owner: str) -> pa.Array:
                 data = pa.array([value.encode("utf-8", "surrogatepass") for value in values], pa.binary())
                 return data.view(pa.string())
             case "datetime":
-                fine = [value for value in values if getattr(value, "nanosecond", 0)]
+                fine = [value for value in values if nanosecond(value)]
                 if fine:
                     raise ValueError(f"{owner} cannot hold {fine[0]!r}: it is finer than microseconds")
                 moments = [value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC) for value in values]

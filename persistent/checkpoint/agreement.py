@@ -24,8 +24,8 @@ def manifest_agrees(manifest: Any) -> None:
         partitions, place = source.partitions, f"sources.{name}"
         _check_once(partitions, f"{place}.partitions")
         _check_same(source.positions, partitions, f"{place}.positions")
-        for part in ("largest", "idle"):
-            _check_among(getattr(source, part), partitions, f"{place}.{part}")
+        for part, among in (("largest", source.largest), ("idle", source.idle)):
+            _check_among(among, partitions, f"{place}.{part}")
         _check_fit(source.codec, source.positions, f"{place}.positions")
         for number, reading in enumerate(source.readings):
             _check_fit(source.codec, reading.until, f"{place}.readings[{number}].until")
@@ -56,9 +56,9 @@ def manifest_agrees(manifest: Any) -> None:
 
 def _in_order(manifest: Any) -> None:
     """No id refers to a later manifest."""
-    for name in ("base", "oldest", "epoch"):
-        if getattr(manifest, name) > manifest.id:
-            raise Misfit(f"{name} {getattr(manifest, name)} is above its id {manifest.id}")
+    for name, id in (("base", manifest.base), ("oldest", manifest.oldest), ("epoch", manifest.epoch)):
+        if id > manifest.id:
+            raise Misfit(f"{name} {id} is above its id {manifest.id}")
     if manifest.parent is not None and manifest.parent[0] >= manifest.id:
         raise Misfit(f"its parent {manifest.parent[0]} is not below its id {manifest.id}")
     ids = [id for id, _ in manifest.commits]
@@ -68,8 +68,8 @@ def _in_order(manifest: Any) -> None:
 
 def _nodes_agree(manifest: Any) -> None:
     """Each node belongs to a task, which has its key columns in all of them, and each task has a node."""
-    for name in ("sources", "tasks", "nodes"):
-        _check_some(name, getattr(manifest, name))
+    for name, parts in (("sources", manifest.sources), ("tasks", manifest.tasks), ("nodes", manifest.nodes)):
+        _check_some(name, parts)
     keys = dict[str, tuple[str, ...]]()
     for name, node in manifest.nodes.items():
         if keys.setdefault(name.partition("/")[0], node.key_names) != node.key_names:

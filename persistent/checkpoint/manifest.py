@@ -143,7 +143,7 @@ class Manifest(Part, frozen=True):
         """What each node has reached, with the timestamps of all sources."""
         largest = {name: source.largest for name, source in self.sources.items()}
         clocks = [node.clock for node in self.nodes.values()]
-        watermark, closed = (min(getattr(clock, name) for clock in clocks) for name in ("watermark", "closed"))
+        watermark, closed = min(clock.watermark for clock in clocks), min(clock.closed for clock in clocks)
         return Clock(watermark, closed, _by_partition(largest), all(clock.ended for clock in clocks))
 
     @property
@@ -260,8 +260,7 @@ class Retention:
     daily: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("last", 1), ("hourly", 0), ("daily", 0)):
-            value = getattr(self, name)
+        for name, value, least in (("last", self.last, 1), ("hourly", self.hourly, 0), ("daily", self.daily, 0)):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InvalidPipeline(f"Retention({name}={value!r}): give a whole number, at least {least}")
 

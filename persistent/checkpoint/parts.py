@@ -6,12 +6,13 @@ The parts about its outputs are in ``persistent.checkpoint.output_parts``.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
-from msgspec.structs import replace
+from msgspec.structs import asdict, astuple, replace
 
 from persistent.checkpoint.positions import CODECS, ORDINAL_OFFSET, Codec
 from persistent.codec import Run
@@ -87,12 +88,24 @@ class Account(Part, frozen=True):
     skipped: Natural = 0
 
     def __add__(self, other: Account) -> Account:
-        sums = {name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__}
-        return Account(**{**sums, "mix": sums["mix"] % _MODULUS})
+        sums = Account(*map(add, astuple(self), astuple(other)))
+        return replace(sums, mix=sums.mix % _MODULUS)
+
+    @property
+    def fates(self) -> dict[str, int]:
+        """The number of records read and of each fate, and of positions skipped."""
+        fates = asdict(self)
+        del fates["mix"]
+        return fates
 
     @property
     def balances(self) -> bool:
         return self.read == self.processed + self.late + self.dead + self.duplicate
+
+
+def total(accounts: Iterable[Account]) -> Account:
+    """The sum of accounts."""
+    return sum(accounts, Account())
 
 
 Accounts = Annotated[Mapping[Partition, Account], Meta(max_length=MANY)]

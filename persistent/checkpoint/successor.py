@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from msgspec import NODEFAULT
-from msgspec.structs import fields, replace
+from msgspec.structs import asdict, fields, replace
 
 from persistent.checkpoint.corrections import correction_laws
 from persistent.checkpoint.manifest import KINDS, SETS, Manifest
@@ -148,9 +148,10 @@ def check_follows(manifest: Manifest, parent: Manifest) -> None:
 
 def broken(manifest: Manifest, parent: Manifest) -> Iterator[str]:
     """The broken laws between neighbours, each as a sentence."""
+    before, after = asdict(parent), asdict(manifest)
     for name, rule in TABLE[manifest.kind].items():
-        value = getattr(manifest, name)
-        if rule is Rule.COPIED and value != getattr(parent, name):
+        value = after[name]
+        if rule is Rule.COPIED and value != before[name]:
             yield f"a {manifest.kind} copies {name}"
         if rule is Rule.RESET and value != _FIRST[name]:
             yield f"a {manifest.kind} resets {name}"

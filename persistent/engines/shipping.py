@@ -78,11 +78,12 @@ def _is_installed(module: types.ModuleType) -> bool:
     name = module.__name__.partition(".")[0]
     if name in ("monoids", "persistent") or name in sys.builtin_module_names or name in sys.stdlib_module_names:
         return True
-    if name == "__main__" or getattr(module, "__spec__", None) is None:
+    spec = getattr(module, "__spec__", None)
+    if name == "__main__" or spec is None:
         return False
     # A folder without __init__.py is a module with paths only.
-    places = [module.__file__] if getattr(module, "__file__", None) else list(getattr(module, "__path__", ()))
-    return all(_is_below_installed(place) for place in places if place)
+    places = [spec.origin] if spec.has_location else spec.submodule_search_locations or ()
+    return all(map(_is_below_installed, places))
 
 
 def _is_below_installed(place: str) -> bool:

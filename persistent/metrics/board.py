@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Final
 
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import Account, NodeClock, NodePart
+from persistent.checkpoint.parts import Account, NodeClock, NodePart, total
 from persistent.connect.source import Reached
 from persistent.driver.report import StepReport
 from persistent.errors import InvalidPipeline
@@ -36,12 +36,12 @@ Values = Mapping[tuple[str, ...], float]
 
 def _records(manifest: Manifest, now_ms: int) -> Values:
     wholes = _accounts(manifest)
-    return {(name, fate): getattr(whole, fate) for name, whole in wholes.items() for fate in _FATES}
+    return {(name, fate): whole.fates[fate] for name, whole in wholes.items() for fate in _FATES}
 
 
 def _accounts(manifest: Manifest) -> dict[str, Account]:
     """The account of each source. All states have read the same records, so their accounts are equal."""
-    return {name: sum(accounts.values(), Account()) for name, accounts in manifest.inputs.items()}
+    return {name: total(accounts.values()) for name, accounts in manifest.inputs.items()}
 
 
 def _clocks(manifest: Manifest, now_ms: int) -> Values:
@@ -113,18 +113,21 @@ Labels = tuple[str, ...]
 Recorder = Callable[[str, str, float], None]
 """Called with the name of a histogram, the name of the pipeline and each value."""
 
-_COUNTED: Mapping[str, str] = {
-    "published.rows": "outputs",
-    "corrected.results": "corrected",
-    "discarded.windows": "discarded",
-    "set.aside.results": "set_aside",
-    "expired.keys": "expired",
-    "checkpoint.written": "checkpoint_bytes",
-    "compaction.written": "compaction_bytes",
+_COUNTED: Mapping[str, Callable[[StepReport], int]] = {
+    "published.rows": lambda step: step.outputs,
+    "corrected.results": lambda step: step.corrected,
+    "discarded.windows": lambda step: step.discarded,
+    "set.aside.results": lambda step: step.set_aside,
+    "expired.keys": lambda step: step.expired,
+    "checkpoint.written": lambda step: step.checkpoint_bytes,
+    "compaction.written": lambda step: step.compaction_bytes,
 }
-"""The field of a step's report that a counter sums up."""
-_TIMED: Mapping[str, str] = {"step.duration": "seconds", "commit.duration": "commit_seconds"}
-"""The field of a step's report that a histogram counts."""
+"""The figure of a step that a counter sums up."""
+_TIMED: Mapping[str, Callable[[StepReport], float]] = {
+    "step.duration": lambda step: step.seconds,
+    "commit.duration": lambda step: step.commit_seconds,
+}
+"""The figure of a step that a histogram counts."""
 
 
 @dataclass(frozen=True)
@@ -189,12 +192,12 @@ class Board:
     def step(self, report: StepReport, manifest: Manifest) -> None:
         """Count a step."""
         readout = self.shown
-        timed = {name: float(getattr(report, source)) for name, source in _TIMED.items()}
+        timed = {name: figure(report) for name, figure in _TIMED.items()}
         self.shown = replace(
             readout,
             manifest=manifest,
             reached=report.reached,
-            counted={name: readout.counted[name] + getattr(report, source) for name, source in _COUNTED.items()},
+            counted={name: readout.counted[name] + figure(report) for name, figure in _COUNTED.items()},
             timed={name: readout.timed[name].plus(seconds) for name, seconds in timed.items()},
         )
         if self._record is not None:
@@ -242,7 +245,7 @@ def _unread(reached: Reached | None, of_bytes: bool) -> dict[Labels, float]:
 
 def _version() -> str:
     """The release of this package, which is above us."""
-    return str(getattr(sys.modules["persistent"], "__version__", ""))
+    return str(sys.modules["persistent"].__version__)
 
 
 class Boards:

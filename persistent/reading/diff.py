@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import asdict
 
 from monoids import Sum, record
 from monoids.groupby.sorting import Integers, Mask
@@ -111,7 +112,7 @@ def _named(part: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> It
 
 
 def _checkpoint(manifest: Manifest) -> dict[str, Any]:
-    names = ("job", "kind", "epoch", "base", "oldest")
+    fields = asdict(manifest)
     states = {
         f"{part} of {name}": text
         for name, node in manifest.nodes.items()
@@ -121,7 +122,7 @@ def _checkpoint(manifest: Manifest) -> dict[str, Any]:
         )
     }
     keys = {f"key of {name}": _typed(node.key_names, node.key_types) for name, node in manifest.nodes.items()}
-    return {**{name: getattr(manifest, name) for name in names}, **states, **keys}
+    return {**{name: fields[name] for name in ("job", "kind", "epoch", "base", "oldest")}, **states, **keys}
 
 
 def _typed(names: tuple[str, ...], types: tuple[str, ...]) -> list[str]:
@@ -153,11 +154,10 @@ def _positions(manifest: Manifest) -> dict[str, Any]:
 
 
 def _accounts(manifest: Manifest) -> dict[str, Any]:
-    names = ("read", "processed", "late", "dead", "duplicate", "skipped")
     return {
-        f"{name} of {partition}": getattr(account, name)
+        f"{fate} of {partition}": count
         for partition, account in manifest.accounts.items()
-        for name in names
+        for fate, count in account.fates.items()
     }
 
 

@@ -24,7 +24,7 @@ from persistent.storage.clients import unknown_scheme
 from persistent.storage.failures import FaultKind, Patience, Retrying, failure_of, is_short_of_memory
 from persistent.storage.hdfs import HdfsRequests
 from persistent.storage.places import Reach, reach_of
-from persistent.storage.protocol import TEMPORARY, Put, Storage, checked_name, put_or_read
+from persistent.storage.protocol import TEMPORARY, BulkDeletion, Put, Storage, checked_name, put_or_read
 from persistent.storage.s3 import S3Requests
 
 
@@ -197,14 +197,14 @@ class FsspecStorage:
 
     def delete_all(self, names: Sequence[str]) -> None:
         """Delete these files, on S3 a thousand at once."""
-        at_once = getattr(self.requests, "delete_all", None)
-        if at_once is None or len(names) < 2:
+        requests = self.requests
+        if not isinstance(requests, BulkDeletion) or len(names) < 2:
             for name in names:
                 self.delete(name)
             return
         for name in names:
             checked_name(name)
-        self._retrying("delete", f"{names[0]} and {len(names) - 1} more")(lambda: at_once(names))
+        self._retrying("delete", f"{names[0]} and {len(names) - 1} more")(lambda: requests.delete_all(names))
 
     def _retrying(self, operation: str, name: str, *answers: type[Exception]) -> Retrying:
         return Retrying(operation, f"{self.url}/{name}", self.patience, answers)

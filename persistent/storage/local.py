@@ -11,7 +11,7 @@ import stat
 import uuid
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -177,6 +177,13 @@ class LocalStorage:
 
 
 _JOINED_BYTES_MAX = 1 << 20
+
+
+@runtime_checkable
+class Appendable(Protocol):
+    """A storage whose files can grow at their end."""
+
+    def append(self, name: str) -> AppendedFile: ...
 
 
 class AppendedFile:

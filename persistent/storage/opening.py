@@ -41,8 +41,7 @@ def open_storage(
     >>> open_storage("memory://doctest").url
     'memory://doctest'
     """
-    # Not by type: a storage may delegate to another.
-    if not isinstance(url, str | os.PathLike) and hasattr(url, "put_if_absent"):
+    if isinstance(url, Storage):
         return url
     text = os.fspath(url) if isinstance(url, str | os.PathLike) else None
     if not text:

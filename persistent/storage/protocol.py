@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ class Put(Enum):
     UNKNOWN = "unknown"
 
 
+@runtime_checkable
 class Storage(Protocol):
     """Names are relative to ``url``, separated by '/', from our alphabet. Pickles hold no connection or secret.
 
@@ -65,6 +66,13 @@ class Storage(Protocol):
         """Delete; a file already gone is fine. A loss of power may bring the file back."""
 
 
+@runtime_checkable
+class BulkDeletion(Protocol):
+    """A storage, or the requests of one, that can delete many files at once."""
+
+    def delete_all(self, names: Sequence[str]) -> None: ...
+
+
 def put_or_read(storage: Storage, name: str, data: bytes | pa.Buffer, tries_max: int = 3) -> pa.Buffer | None:
     """Put ``data`` and return None. If ``name`` exists, return its content: an earlier file, or ``data`` itself, put
     without an answer. StorageError if the store neither accepted nor showed the file in ``tries_max`` tries.
@@ -88,12 +96,11 @@ def put_once(storage: Storage, name: str, data: bytes) -> bytes:
 
 def delete_all(storage: Storage, names: Sequence[str]) -> None:
     """Delete these files, with as few requests as the store allows."""
-    at_once = getattr(storage, "delete_all", None)
-    if at_once is not None:
-        at_once(names)
-        return
-    for name in names:
-        storage.delete(name)
+    if isinstance(storage, BulkDeletion):
+        storage.delete_all(names)
+    else:
+        for name in names:
+            storage.delete(name)
 
 
 def checked_name(name: str) -> str:

@@ -19,7 +19,7 @@ from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums, group_by
 from monoids.numbers.sums import Count
 from monoids.record import RecordMonoid
-from monoids.scalars import FROZEN, snapshot, takes_constants
+from monoids.scalars import FROZEN, snapshot
 from persistent.codec.key_types import agreed_types, key_array, listed_key
 from persistent.state.rows import fold
 from persistent.state.state import PersistentState
@@ -75,8 +75,8 @@ class Delta:
         self._key_limits = KeyLimits(sinks, key_names)
         monoid = values_of(state.monoid)
         fields = monoid.fields if isinstance(monoid, RecordMonoid) else None
-        self._constant = takes_constants(monoid)
-        self._changeable = fields and [name for name, inner in fields.items() if not takes_constants(inner)]
+        self._constant = monoid.takes_constants
+        self._changeable = fields and [name for name, inner in fields.items() if not inner.takes_constants]
         self._drops, self._since = drops, since
         self._key_names = tuple(key_names)
         self._watermark, self._limit = watermark, limit

@@ -201,9 +201,9 @@ class Batch:
 
     def __post_init__(self) -> None:
         # The clock of the job and every state read these arrays after the task.
-        for name in ("timestamps", "offsets"):
-            if getattr(self, name).flags.writeable:
-                view = getattr(self, name).view()
+        for name, array in (("timestamps", self.timestamps), ("offsets", self.offsets)):
+            if array.flags.writeable:
+                view = array.view()
                 view.flags.writeable = False
                 object.__setattr__(self, name, view)
 
@@ -248,7 +248,7 @@ class Batch:
 
     def filter(self, mask: Any) -> Batch:
         """The records where ``mask`` (Arrow or NumPy booleans, null is false) is true."""
-        chosen = np.asarray(mask.fill_null(False)) if hasattr(mask, "fill_null") else np.asarray(mask)
+        chosen = np.asarray(mask.fill_null(False)) if isinstance(mask, pa.Array | pa.ChunkedArray) else np.asarray(mask)
         if chosen.dtype != bool or len(chosen) != len(self):
             raise ValueError(f"a filter needs {len(self)} booleans, not {len(chosen)} of {chosen.dtype}")
         return self.take(np.flatnonzero(chosen))

@@ -144,9 +144,11 @@ def _check_methods(task: PersistentTask) -> None:
     class_ = type(task)
     name = class_.__name__
     ours = {
-        method: getattr(PersistentTask, method) for method in ("persistent_state", "process_message", "process_batch")
+        "persistent_state": class_.persistent_state is PersistentTask.persistent_state,
+        "process_message": class_.process_message is PersistentTask.process_message,
+        "process_batch": class_.process_batch is PersistentTask.process_batch,
     }
-    lacks = {method for method in ours if method not in vars(task) and getattr(class_, method) is ours[method]}
+    lacks = {method for method, is_ours in ours.items() if is_ours and method not in vars(task)}
     if lacks >= {"process_message", "process_batch"}:
         raise InvalidPipeline(
             f"{name} defines neither process_message nor process_batch{_meant(class_, 'process_message')}: define what "

@@ -203,7 +203,7 @@ def _die(report: StepReport) -> None:
     raise Killed(f"after step {report.id}")
 
 
-_TIME = sys.modules["time"]
+_TIME = vars(sys.modules["time"])
 _OF_DAY = ("time", "time_ns")
 _OTHERS = ("persistent", "monoids", "builtins")
 
@@ -214,7 +214,7 @@ def user_time(task: PersistentTask, now_ms: int) -> Iterator[None]:
     known = _replacements(now_ms)
     with ExitStack() as restored:
         for name in _OF_DAY:
-            _replace(vars(_TIME), name, known[id(getattr(_TIME, name))], restored)
+            _replace(_TIME, name, known[id(_TIME[name])], restored)
         for names in _globals_of(task):
             for name, value in list(names.items()):
                 if id(value) in known:
@@ -244,7 +244,7 @@ def _replacements(now_ms: int) -> dict[int, Any]:
         return lambda: now_ms * 1_000_000 if name.endswith("_ns") else now_ms / 1_000
 
     readings = {name: reading(name) for name in _OF_DAY}
-    known: dict[int, Any] = {id(getattr(_TIME, name)): value for name, value in readings.items()}
+    known: dict[int, Any] = {id(_TIME[name]): value for name, value in readings.items()}
     days = _standing(datetime.datetime, now_ms), _standing(datetime.date, now_ms)
     known |= {id(datetime.datetime): days[0], id(datetime.date): days[1]}
     module = ModuleType("datetime")

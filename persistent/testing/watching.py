@@ -151,8 +151,8 @@ def _parts(monoid: Any) -> list[Monoid[Any]]:
             continue
         seen[id(part)] = part
         if isinstance(part, Monoid):
-            rest += [getattr(part, name, None) for cls in type(part).__mro__ for name in getattr(cls, "__slots__", ())]
-            rest += getattr(part, "__dict__", {}).values()
+            # The attributes, and those in slots, even if the class pickles something else.
+            rest.append(object.__getstate__(part))
         elif isinstance(part, dict):
             rest += part.values()
         elif isinstance(part, list | tuple):

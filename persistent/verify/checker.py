@@ -241,7 +241,7 @@ class _Checker:
             aside_name(folder, aside.id, staged): staged
             for id, entry in self.entries.items()
             for aside in entry.manifest.aside
-            for staged in getattr(aside, folder)
+            for staged in (aside.late if folder == "late" else aside.dead)
             if id >= self.newest.oldest
         }
 

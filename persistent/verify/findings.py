@@ -116,8 +116,8 @@ class Verification:
 def differences(before: Run, after: Run, manifest: Manifest) -> str:
     """The fields of a run that differ between an earlier manifest and this one. Only ``low`` may change, and only
     upwards: except in a rollback, which names the run as its target does."""
-    names = (name for name in before.__struct_fields__ if name != "low")
-    changed = [name for name in names if getattr(before, name) != getattr(after, name)]
+    earlier, later = asdict(before), asdict(after)
+    changed = [name for name in earlier if name != "low" and earlier[name] != later[name]]
     goes_back = after.low < before.low and manifest.kind != "rollback"
     return ", ".join([*changed, *(["low"] if goes_back else [])])
 

@@ -18,6 +18,7 @@ from persistent.checkpoint.parts import (
     SeenPart,
     SourcePart,
     default_name,
+    total,
 )
 from persistent.names import Staged
 from persistent.task.task import STATE
@@ -96,6 +97,8 @@ def test_accounts_add_up() -> None:
     a, b = Account(5, 2, 1, 1, 1, (1 << 64) - 1, 2), Account(10, 4, 1, 2, 3, 3, 5)
     assert a + b == Account(15, 6, 2, 3, 4, 2, 7)
     assert a.balances and (a + b).balances
+    assert total([a, b, Account(1)]).fates == {**(a + b).fates, "read": 16}
+    assert a.fates == {"read": 5, "processed": 2, "late": 1, "dead": 1, "duplicate": 1, "skipped": 2}
     assert not Account(1).balances
     assert Account() == Account(0, 0, 0, 0, 0, 0, 0)
 

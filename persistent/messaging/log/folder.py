@@ -22,6 +22,7 @@ from persistent.errors import CorruptCheckpoint, CorruptLog, InvalidPipeline, Ne
 from persistent.messaging.log.frames import BEGINNING, LogPosition
 from persistent.messaging.log.segments import Segment
 from persistent.storage import Storage
+from persistent.storage.local import Appendable
 from persistent.storage.protocol import put_or_read
 
 FORMAT = 1
@@ -109,7 +110,7 @@ class LogFolder:
         """Find the log, or create it."""
         if self.find():
             return
-        facts = {"appends": hasattr(self.storage, "append"), "format": FORMAT, "log": uuid.uuid4().hex}
+        facts = {"appends": isinstance(self.storage, Appendable), "format": FORMAT, "log": uuid.uuid4().hex}
         data = encode_document(facts)
         self._found(put_or_read(self.storage, _claim(0), data) or data)
 
@@ -123,7 +124,7 @@ class LogFolder:
                 f"{self}: the log has format {facts['format']}, and this release reads {FORMAT}: update the release"
             )
         self._take(facts["log"], facts["appends"])
-        if self.appends and not hasattr(self.storage, "append"):
+        if self.appends and not isinstance(self.storage, Appendable):
             raise InvalidPipeline(f"{self}: this log was made on a local disk: give its path on that machine")
 
     def _take(self, log: str, appends: bool) -> None:

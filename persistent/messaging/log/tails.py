@@ -12,6 +12,7 @@ from persistent.errors import Fenced, StorageError
 from persistent.messaging.log.folder import LogFolder, WriterClaim, open_name, sealed_name
 from persistent.messaging.log.frames import Kind, LogPosition, encode, seed_of
 from persistent.messaging.log.segments import SoFar, head, seal
+from persistent.storage.local import Appendable
 from persistent.storage.protocol import put_or_read
 
 Parts = list[bytes | memoryview | pa.Buffer]
@@ -136,7 +137,8 @@ class OpenTail(_Adding):
     def _begin(self, segment: int, so_far: SoFar) -> None:
         self.segment, self.so_far = segment, so_far
         self._name = open_name(segment, self._claim.epoch)
-        self._file = self._folder.storage.append(self._name)  # type: ignore[attr-defined]
+        assert isinstance(self._folder.storage, Appendable)
+        self._file = self._folder.storage.append(self._name)
         begun = head(self._folder.id, segment, self._claim.epoch, so_far, each=self._each)
         self._file.append([begun])
         self._file.sync()

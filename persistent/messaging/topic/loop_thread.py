@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
@@ -97,5 +98,5 @@ def _let_go_in_child() -> None:
             thread.let_go(nothing.fileno())
 
 
-if hasattr(os, "register_at_fork"):
+if sys.platform != "win32":
     os.register_at_fork(after_in_child=_let_go_in_child)

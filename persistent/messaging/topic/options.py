@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from persistent.errors import InvalidPipeline
 from persistent.messaging.topic.messages import ASK_MAX, MessagesLost
@@ -28,8 +28,8 @@ class Retain:
 
     def __post_init__(self) -> None:
         option_ms(self.age, "age")
-        _check_number(self, "bytes", 0)
-        _check_number(self, "bytes_max", BYTES_MAX_MIN)
+        _check_number("bytes", self.bytes, 0)
+        _check_number("bytes_max", self.bytes_max, BYTES_MAX_MIN)
         if self.bytes > self.bytes_max:
             raise InvalidPipeline(
                 f"{self!r}: bytes= is a minimum and bytes_max= a maximum: raise bytes_max, or lower bytes"
@@ -71,16 +71,19 @@ class JoinOptions:
     silence: Duration = "10 s"
 
     def __post_init__(self) -> None:
-        for name in ("late", "recover"):
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidPipeline(f"{name}={getattr(self, name)!r}: give True or False")
-        for name, least in (("last", 0), ("cache", 0), ("burst", 0), ("window", 1), ("attempts", 1)):
-            _check_number(self, name, least)
+        for name, flag in (("late", self.late), ("recover", self.recover)):
+            if not isinstance(flag, bool):
+                raise InvalidPipeline(f"{name}={flag!r}: give True or False")
+        for name, count in (("last", self.last), ("cache", self.cache), ("burst", self.burst)):
+            _check_number(name, count, 0)
+        for name, count in (("window", self.window), ("attempts", self.attempts)):
+            _check_number(name, count, 1)
         if self.window > ASK_MAX:
             raise InvalidPipeline(f"window={self.window!r}: give at most {ASK_MAX:,} messages")
-        for name in ("retry", "retry_max", "timeout", "discovery", "silence"):
-            if option_ms(getattr(self, name), name) < 1:
-                raise InvalidPipeline(f"{name}={getattr(self, name)!r}: give at least 1 ms")
+        durations = {"retry": self.retry, "retry_max": self.retry_max, "timeout": self.timeout}
+        for name, duration in {**durations, "discovery": self.discovery, "silence": self.silence}.items():
+            if option_ms(duration, name) < 1:
+                raise InvalidPipeline(f"{name}={duration!r}: give at least 1 ms")
         option_ms(self.gap_delay, "gap_delay")
 
     def is_burst(self, lost: MessagesLost) -> bool:
@@ -92,9 +95,7 @@ class JoinOptions:
         return duration_ms(getattr(self, name), name)
 
 
-def _check_number(options: Retain | JoinOptions, name: str, least: int) -> None:
-    value = getattr(options, name)
-    assert name in {field.name for field in fields(options)}
+def _check_number(name: str, value: int, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidPipeline(f"{name}={value!r}: give a whole number, at least {least:,}")
 

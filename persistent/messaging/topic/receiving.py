@@ -230,14 +230,14 @@ class Receiving:
             self.answered = (message.token, message.session, message.next)
         if isinstance(message, Standing) and not self.joined:
             return self._meets(message, now)
-        if not self.joined or order is None or getattr(message, "session", "") != order.session:
+        if not self.joined or order is None:
             return []
         match message:
-            case Standing():
+            case Standing(session=order.session):
                 return self._out(order.stands(message, now))
-            case Sent():
+            case Sent(session=order.session):
                 return self._out(order.comes(message, now))
-            case Gone(_, stop):
+            case Gone(order.session, stop):
                 return self._out(order.gone(stop, now))
         return []
 

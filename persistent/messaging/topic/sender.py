@@ -10,7 +10,7 @@ import asyncio
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Any, Self, cast
+from typing import Any, Self, SupportsIndex, cast
 
 from persistent.errors import InvalidPipeline, Refused
 from persistent.messaging.topic.loop_thread import LoopThread, settled
@@ -149,7 +149,7 @@ class TopicSender:
         return bytes(payload)
 
     def _checked_time(self, time: Any) -> int:
-        if not hasattr(time, "__index__") or isinstance(time, bool):
+        if not isinstance(time, SupportsIndex) or isinstance(time, bool):
             raise TypeError(f"{self!r}: time={time!r}: give whole milliseconds since 1970, such as int(1000 * seconds)")
         if (ms := int(time)) not in TIMES:
             raise ValueError(f"{self!r}: time={time!r}: give milliseconds since 1970, of at most 64 bits")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import NodePart, SourcePart
+from persistent.checkpoint.parts import NodePart, SourcePart, total
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
 from persistent.codec.documents import format_of, proven
@@ -69,7 +69,6 @@ def _summary(entry: Entry, newest: Manifest) -> dict[str, Any]:
     """One checkpoint, and why ``newest`` keeps it."""
     manifest = entry.manifest
     runs = manifest.state_runs()
-    accounts = manifest.accounts.values()
     return {
         "id": manifest.id,
         "kind": manifest.kind,
@@ -82,10 +81,7 @@ def _summary(entry: Entry, newest: Manifest) -> dict[str, Any]:
         "target": manifest.target,
         "pinned": manifest.id in newest.pins,
         "kept_by_policy": manifest.id < newest.oldest and manifest.id not in newest.pins,
-        **{
-            name: sum(getattr(account, name) for account in accounts)
-            for name in ("read", "processed", "late", "dead", "duplicate", "skipped")
-        },
+        **total(manifest.accounts.values()).fates,
         "runs": len(runs),
         "state_rows": sum(run.rows_left for run in runs),
         "state_bytes": sum(run.bytes for run in runs),

@@ -23,6 +23,7 @@ from persistent.task.task import PersistentTask, check_task, named_states
 from persistent.time.session_window import values_of
 
 _TARGET = re.compile(r"(.+):([A-Za-z_]\w*)")
+_ABSENT: Any = object()
 
 
 def names_pipeline(target: str) -> bool:
@@ -85,9 +86,9 @@ def _named(target: str, what: str, kind: type) -> tuple[ModuleType, Any]:
         raise InvalidPipeline(f"{target}: name {what} as FILE.py:NAME or package.module:NAME{such}")
     place, name = match[1], match[2]
     module = _module(place)
-    if not hasattr(module, name):
+    value = getattr(module, name, _ABSENT)
+    if value is _ABSENT:
         raise InvalidPipeline(f"{place} has no {name!r}{_choices(module, kind)}")
-    value = getattr(module, name)
     if callable(value) and not isinstance(value, Pipeline | Monoid | PersistentTask | type):
         try:
             value = value()

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import click
 from msgspec import to_builtins
+from msgspec.structs import asdict
 
 from persistent import operations
 from persistent.checkpoint.successor import Entry
@@ -216,6 +216,6 @@ def report_entry(entry: Entry, text: str, as_json: bool) -> None:
     if not as_json:
         click.echo(f"{manifest.kind} {manifest.id}, clock {clock_text(manifest.clock.watermark)}: {text}")
         return
-    names = ("id", "kind", "epoch", "base", "target")
-    fields: dict[str, Any] = {name: getattr(manifest, name) for name in names}
-    click.echo(json_text({**fields, "clock_ms": manifest.clock.watermark, "pins": list(manifest.pins)}))
+    fields = asdict(manifest)
+    named = {name: fields[name] for name in ("id", "kind", "epoch", "base", "target")}
+    click.echo(json_text({**named, "clock_ms": manifest.clock.watermark, "pins": list(manifest.pins)}))

@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -78,10 +79,10 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, bytes):
         text = value.decode("utf-8", "backslashreplace")
-    elif hasattr(value, "isoformat"):
+    elif isinstance(value, date | time):
         whole, point, part = str(value).removesuffix("+00:00").partition(".")
         part = part.removesuffix("000") if len(part) == 6 else part
-        return whole + point + part + ("Z" if getattr(value, "tzinfo", None) else "")
+        return whole + point + part + ("Z" if isinstance(value, datetime) and value.tzinfo else "")
     else:
         text = str(value)
     if text.isprintable():

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from persistent.checkpoint.parts import Account
+from persistent.checkpoint.parts import total
 from persistent.checkpoint.set_aside import aside_names
 from persistent.codec import decode_table
 from persistent.errors import InvalidPipeline, PersistentError
@@ -24,7 +24,7 @@ from persistent.text.readable import readable_list
 from persistent.time.clock import wall_ms
 from persistent.time.session_window import SessionWindow
 from persistent.time.window import AnyWindow
-from persistent.tools.serve.shown import FATES, Shown
+from persistent.tools.serve.shown import Shown
 from persistent.tools.serve.state_reading import StateReading, Wanted, names_of, reading
 from persistent.tools.serve.wording import cell, corrections_words, place_text
 
@@ -38,22 +38,17 @@ def account(job: Shown, at: int | None = None) -> dict[str, Any]:
     beside it."""
     manifest = job.entry(at).manifest
     accounts = manifest.accounts
-    whole = sum(accounts.values(), Account())
     ordered = sorted(accounts.items(), key=lambda pair: (-pair[1].read, pair[0]))
-    rest = sum((counts for _, counts in ordered[_PARTITIONS_MAX:]), Account())
+    rest = total(counts for _, counts in ordered[_PARTITIONS_MAX:])
     return {
         "id": manifest.id,
-        "total": _numbers(whole),
-        "partitions": [{"name": name, **_numbers(counts)} for name, counts in ordered[:_PARTITIONS_MAX]],
-        "more": {"count": len(ordered) - _PARTITIONS_MAX, **_numbers(rest)} if len(ordered) > _PARTITIONS_MAX else None,
+        "total": total(accounts.values()).fates,
+        "partitions": [{"name": name, **counts.fates} for name, counts in ordered[:_PARTITIONS_MAX]],
+        "more": {"count": len(ordered) - _PARTITIONS_MAX, **rest.fates} if len(ordered) > _PARTITIONS_MAX else None,
         "balances": all(counts.balances for counts in accounts.values()),
         "states": [state_name(id) for id in manifest.nodes] if len(manifest.nodes) > 1 else [],
         "corrections": corrections_words(manifest),
     }
-
-
-def _numbers(counts: Account) -> dict[str, int]:
-    return {name: getattr(counts, name) for name in FATES}
 
 
 _FOLDERS = {"late": "late rows", "dead": "dead letters"}
@@ -87,8 +82,8 @@ def aside(job: Shown, folder: str, cursor: str = "", limit: int = PAGE) -> dict[
             following = f"{file}:{start + part.num_rows}"
             break
         start = 0
-    total = job.facts(look.newest.manifest.id)[folder]
-    return {"rows": rows, "next": following, "files": len(names), "total": total, "correct": _command(job)}
+    count = job.facts(look.newest.manifest.id)[folder]
+    return {"rows": rows, "next": following, "files": len(names), "total": count, "correct": _command(job)}
 
 
 def _command(job: Shown) -> str | None:

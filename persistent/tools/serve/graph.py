@@ -13,7 +13,7 @@ from typing import Any
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import SinkPart
-from persistent.checkpoint.parts import Account, NodePart, SourcePart, partition_name
+from persistent.checkpoint.parts import Account, NodePart, SourcePart, partition_name, total
 from persistent.checkpoint.positions import CODECS
 from persistent.connect.halves import HISTORY, LIVE, SEAM, halves_of, has_switched
 from persistent.errors import UnknownCheckpoint
@@ -24,7 +24,7 @@ from persistent.text.fingerprints import window_text
 from persistent.time.clock import wall_ms
 from persistent.tools.serve.last_steps import RATE_STEPS, LastSteps, last_steps
 from persistent.tools.serve.now import BAD, STILL, WARN, Verdict, verdicts
-from persistent.tools.serve.shown import FATES, Shown
+from persistent.tools.serve.shown import Shown
 from persistent.tools.serve.wording import place_text, published_words, sink_words, time_to_live, when_words
 
 _PARTITIONS_MAX = 6
@@ -111,12 +111,12 @@ class _Known:
         if self.steps is None or self.ends is None:
             return None
         then, now = (_account(manifest, name, partitions) for manifest in self.ends)
-        return self.steps.rate(max(0, getattr(now, fate) - getattr(then, fate)))
+        return self.steps.rate(max(0, now.fates[fate] - then.fates[fate]))
 
 
 def _account(manifest: Manifest, name: str, partitions: Iterable[str]) -> Account:
     accounts = manifest.inputs.get(name, {})
-    return sum((accounts[partition] for partition in partitions if partition in accounts), Account())
+    return total(accounts[partition] for partition in partitions if partition in accounts)
 
 
 def _fact(name: str, value: Any, form: str = "number") -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _sources(checkpoint: _Known, name: str, part: SourcePart) -> Iterator[Vertex
         whole = [f"{half}/{partition}" if half else partition for partition in partitions]
         called = f"{name}, {half}" if half else name
         account = _account(checkpoint.manifest, name, whole)
-        counts = [(fate, getattr(account, fate)) for fate in FATES if fate not in ("read", "processed", "skipped")]
+        counts = {fate: account.fates[fate] for fate in ("late", "dead", "duplicate")}
         parts = sorted((_partition(checkpoint, name, part, partition) for partition in whole), key=_slowest_first)
         yield _node(
             f"source/{called}",
@@ -158,7 +158,7 @@ def _sources(checkpoint: _Known, name: str, part: SourcePart) -> Iterator[Vertex
             _place(recorded),
             _fact("read", account.read),
             _rate("rows a second", checkpoint.rate(name, whole)),
-            *(_fact(_FATE.get(fate, fate), count) for fate, count in counts if count),
+            *(_fact(_FATE.get(fate, fate), count) for fate, count in counts.items() if count),
             _seen(part) if half != HISTORY else None,
             _unread(part, recorded, whole, half),
             says=kind,

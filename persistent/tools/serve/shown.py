@@ -18,6 +18,7 @@ from typing import Any
 from persistent.checkpoint.copies import check_kept, newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import Account, total
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.running import Mark, marks
 from persistent.checkpoint.successor import Entry
@@ -275,7 +276,7 @@ def facts_of(entry: Entry) -> CheckpointFacts:
         "committed_ms": manifest.committed_ms,
         "target": manifest.target,
         "corrections": own_corrections(manifest),
-        **{name: sum(getattr(account, name) for account in accounts) for name in FATES},
+        **total(accounts).fates,
         "balances": all(account.balances for account in accounts),
         "runs": len(runs),
         "state_rows": sum(run.rows_left for run in runs),
@@ -283,7 +284,7 @@ def facts_of(entry: Entry) -> CheckpointFacts:
     }
 
 
-FATES = ("read", "processed", "late", "dead", "duplicate", "skipped")
+FATES = tuple(Account().fates)
 
 
 def has_windows(manifest: Manifest) -> bool:
