@@ -27,7 +27,7 @@ Monoid, Group, FixedWidth               subclass these to write your own
 
 monoid.py  fixed.py     what a monoid is, and its columns
 numbers/  comparing/  containers/  sketches/    the monoids
-record.py  optional.py  combinators.py          monoids made of other monoids
+records.py  optional.py  combinators.py          monoids made of other monoids
 laws/           the laws, and assert_monoid_laws to test your own
 
 column.py  ordered.py  table.py                 columns of every kind; of values that compare; of tables of entries
@@ -35,36 +35,74 @@ groupby/                                        group-by: sorting, cells, segmen
 values.py  pairs.py  scalars.py  arrays.py      the inputs: their types, as single values and as columns
 encoding.py  decoding.py  encoded.py  hashing.py   plain values as canonical bytes; the hash of a key
 text.py  html.py        text as words of eight bytes; what a notebook shows of a monoid
+on_demand.py            the names of this package and of others, each loaded when it is first used
 """
 
-from monoids.combinators import contramap, dual
-from monoids.comparing.arg_extremes import First, Last, MaxBy, MinBy
-from monoids.comparing.extremes import Max, Min
-from monoids.comparing.reservoir import Reservoir
-from monoids.comparing.top import BottomK, TopK
-from monoids.containers.bags import Bag, ListConcat
-from monoids.containers.histogram import ExponentialHistogram, Histogram
-from monoids.containers.mappings import mapping
-from monoids.containers.ranges import Ranges
-from monoids.containers.sets import SetIntersection, SetUnion
-from monoids.fixed import FixedWidth
-from monoids.monoid import Group, Monoid
-from monoids.numbers.booleans import All, Any, CountIf
-from monoids.numbers.decayed import Decayed
-from monoids.numbers.exact import ExactSum
-from monoids.numbers.integers import BitAnd, BitOr, BitXor
-from monoids.numbers.moments import Correlation, Covariance, Moments
-from monoids.numbers.products import Product
-from monoids.numbers.sums import Count, Mean, Sum
-from monoids.optional import option
-from monoids.record import record
-from monoids.sketches.bloom import BloomFilter
-from monoids.sketches.count_min import CountMin
-from monoids.sketches.exact_until import exact_until
-from monoids.sketches.heavy_hitters import HeavyHitters
-from monoids.sketches.hyperloglog import HyperLogLog
-from monoids.sketches.quantiles import Quantiles
-from monoids.sketches.theta import Theta
+from monoids.on_demand import TYPE_CHECKING, on_demand
+
+if TYPE_CHECKING:
+    from monoids.combinators import contramap, dual
+    from monoids.comparing.arg_extremes import First, Last, MaxBy, MinBy
+    from monoids.comparing.extremes import Max, Min
+    from monoids.comparing.reservoir import Reservoir
+    from monoids.comparing.top import BottomK, TopK
+    from monoids.containers.bags import Bag, ListConcat
+    from monoids.containers.histogram import ExponentialHistogram, Histogram
+    from monoids.containers.mappings import mapping
+    from monoids.containers.ranges import Ranges
+    from monoids.containers.sets import SetIntersection, SetUnion
+    from monoids.fixed import FixedWidth
+    from monoids.monoid import Group, Monoid
+    from monoids.numbers.booleans import All, Any, CountIf
+    from monoids.numbers.decayed import Decayed
+    from monoids.numbers.exact import ExactSum
+    from monoids.numbers.integers import BitAnd, BitOr, BitXor
+    from monoids.numbers.moments import Correlation, Covariance, Moments
+    from monoids.numbers.products import Product
+    from monoids.numbers.sums import Count, Mean, Sum
+    from monoids.optional import option
+    from monoids.records import record
+    from monoids.sketches.bloom import BloomFilter
+    from monoids.sketches.count_min import CountMin
+    from monoids.sketches.exact_until import exact_until
+    from monoids.sketches.heavy_hitters import HeavyHitters
+    from monoids.sketches.hyperloglog import HyperLogLog
+    from monoids.sketches.quantiles import Quantiles
+    from monoids.sketches.theta import Theta
+else:
+    __getattr__, __dir__ = on_demand(
+        __name__,
+        {
+            "monoids.combinators": "contramap dual",
+            "monoids.comparing.arg_extremes": "First Last MaxBy MinBy",
+            "monoids.comparing.extremes": "Max Min",
+            "monoids.comparing.reservoir": "Reservoir",
+            "monoids.comparing.top": "BottomK TopK",
+            "monoids.containers.bags": "Bag ListConcat",
+            "monoids.containers.histogram": "ExponentialHistogram Histogram",
+            "monoids.containers.mappings": "mapping",
+            "monoids.containers.ranges": "Ranges",
+            "monoids.containers.sets": "SetIntersection SetUnion",
+            "monoids.fixed": "FixedWidth",
+            "monoids.monoid": "Group Monoid",
+            "monoids.numbers.booleans": "All Any CountIf",
+            "monoids.numbers.decayed": "Decayed",
+            "monoids.numbers.exact": "ExactSum",
+            "monoids.numbers.integers": "BitAnd BitOr BitXor",
+            "monoids.numbers.moments": "Correlation Covariance Moments",
+            "monoids.numbers.products": "Product",
+            "monoids.numbers.sums": "Count Mean Sum",
+            "monoids.optional": "option",
+            "monoids.records": "record",
+            "monoids.sketches.bloom": "BloomFilter",
+            "monoids.sketches.count_min": "CountMin",
+            "monoids.sketches.exact_until": "exact_until",
+            "monoids.sketches.heavy_hitters": "HeavyHitters",
+            "monoids.sketches.hyperloglog": "HyperLogLog",
+            "monoids.sketches.quantiles": "Quantiles",
+            "monoids.sketches.theta": "Theta",
+        },
+    )
 
 __all__ = [
     "All",

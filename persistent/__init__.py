@@ -7,18 +7,16 @@
 Subclass ``PersistentTask``, choose the monoid of its state, and run a ``Pipeline``.
 """
 
-from typing import TYPE_CHECKING
-
-from persistent.on_demand import on_demand
+from monoids.on_demand import TYPE_CHECKING, on_demand
 
 if TYPE_CHECKING:
-    from persistent.checkpoint.corrections import Correction
     from persistent.checkpoint.manifest import Retention
+    from persistent.checkpoint.output_parts import Correction
     from persistent.connect.rabbitmq.topology import Binding, Exchange, Queue, Topology
     from persistent.connect.then import then
     from persistent.driver.evolution import Evolution
     from persistent.driver.report import RunReport, StepReport
-    from persistent.engines import Embedded
+    from persistent.engines.embedded import Embedded
     from persistent.errors import (
         AssignerFailed,
         CorruptCheckpoint,
@@ -84,34 +82,34 @@ else:
     __getattr__, __dir__ = on_demand(
         __name__,
         {
-            "persistent.time.assigned_window": "Assigner assigned",
-            "persistent.time.calendar_window": "calendar",
-            "persistent.checkpoint.corrections": "Correction",
+            "persistent.checkpoint.output_parts": "Correction",
             "persistent.checkpoint.manifest": "Retention",
             "persistent.connect.rabbitmq.topology": "Binding Exchange Queue Topology",
-            "persistent.task.dedupe": "Dedupe",
+            "persistent.connect.then": "then",
             "persistent.driver.evolution": "Evolution",
             "persistent.driver.report": "RunReport StepReport",
-            "persistent.engines": "Embedded",
-            "persistent.errors": "AssignerFailed CorruptCheckpoint CorruptLog EngineError Fenced "
-            "FingerprintChanged InvalidPipeline NewerFormat NoCheckpoint "
-            "OtherJob PersistentError Refused RetentionGap SinkMismatch "
-            "SourceChanged SourceError StagedMissing StillRunning Stopped "
-            "StorageError UnknownCheckpoint UnsupportedStore UserCodeError",
-            "persistent.log": "LogPosition SegmentedLog",
-            "persistent.task.message": "Batch Message",
+            "persistent.engines.embedded": "Embedded",
+            "persistent.errors": "AssignerFailed CorruptCheckpoint CorruptLog EngineError Fenced FingerprintChanged "
+            "InvalidPipeline NewerFormat NoCheckpoint OtherJob PersistentError Refused RetentionGap "
+            "SinkMismatch SourceChanged SourceError StagedMissing StillRunning Stopped StorageError "
+            "UnknownCheckpoint UnsupportedStore UserCodeError",
+            "persistent.messaging.log.frames": "LogPosition",
+            "persistent.messaging.log.segmented": "SegmentedLog",
+            "persistent.messaging.offsets": "LevelDbOffsets SqliteOffsets StoredOffsets",
             "persistent.metrics": "OtelMetrics PrometheusMetrics",
-            "persistent.offsets": "LevelDbOffsets SqliteOffsets StoredOffsets",
             "persistent.pipeline": "Pipeline",
             "persistent.requests": "PostgresRequestLog SqliteRequestLog",
-            "persistent.time.session_window": "session",
-            "persistent.sinks": "FileSink FunctionSink KafkaSink LogSink MemorySink PostgresSink "
-            "RabbitQueueSink RabbitStreamSink SqliteSink",
-            "persistent.sources": "Avro FileSource KafkaSource LogSource MemorySource QueueEvent "
-            "RabbitQueueSource RabbitStreamSource TopicSource",
-            "persistent.connect.then": "then",
+            "persistent.sinks": "FileSink FunctionSink KafkaSink LogSink MemorySink PostgresSink RabbitQueueSink "
+            "RabbitStreamSink SqliteSink",
+            "persistent.sources": "Avro FileSource KafkaSource LogSource MemorySource QueueEvent RabbitQueueSource "
+            "RabbitStreamSource TopicSource",
             "persistent.state.state": "NonWindowState PersistentState WindowState",
+            "persistent.task.dedupe": "Dedupe",
+            "persistent.task.message": "Batch Message",
             "persistent.task.task": "PersistentTask State",
+            "persistent.time.assigned_window": "Assigner assigned",
+            "persistent.time.calendar_window": "calendar",
+            "persistent.time.session_window": "session",
             "persistent.time.window": "Window sliding tumbling",
         },
     )

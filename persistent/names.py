@@ -29,7 +29,7 @@ import re
 import uuid
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
@@ -269,3 +269,22 @@ def is_abandoned(name: str, epoch: int, id: int) -> bool:
     """Whether no driver can still be working on this file."""
     attempt = attempt_of(name)
     return attempt is not None and (attempt[0] < epoch or (attempt[0] == epoch and attempt[1] <= id))
+
+
+STATE: Final = "state"
+"""The name of a task's only state, if the task gives it none."""
+
+
+def state_name(node: str) -> str:
+    """The name of a state among those of its task.
+
+    >>> state_name("Visits"), state_name("Visits/hourly")
+    ('state', 'hourly')
+    """
+    return node.partition("/")[2] or STATE
+
+
+def is_of_several(nodes: Iterable[str]) -> bool:
+    """Whether states have names: there are several, or the only one has one."""
+    names = list(nodes)
+    return len(names) > 1 or any("/" in name for name in names)

@@ -1,16 +1,13 @@
-"""What a notebook shows of a pipeline: its parts and its checkpoint, how it went, and how a run goes on.
+"""What a notebook shows of a pipeline: its parts and its checkpoint, and how it went. How a run goes on is shown by
+``persistent.progress``.
 
-Nothing here is imported on a worker, and IPython and Altair only where they are used. A display never ends a run: if
-the front end refuses it, the run goes on without. No secret of a URL is shown. A store that does not answer is not
-waited for: what cannot be read is said in place of it.
+Nothing here is imported on a worker, and Altair only where it is used. No secret of a URL is shown. A store that does
+not answer is not waited for: what cannot be read is said in place of it.
 """
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import pairwise
 from queue import Empty, SimpleQueue
@@ -19,24 +16,20 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from monoids.html import Fact, facts_html, text_html
+from monoids.html import Fact, facts_html
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import total
 from persistent.checkpoint.running import running
-from persistent.connect.source import Reached
-from persistent.driver.report import Idle, StepReport
 from persistent.errors import CorruptCheckpoint, InvalidPipeline, UnknownCheckpoint
-from persistent.progress import Progress, RunFigures, progress
-from persistent.storage import Storage
 from persistent.storage.failures import without_secrets
+from persistent.storage.protocol import Storage
 from persistent.task.task import key_names, task_name
 from persistent.text.figures import bytes_text, clock_text, count_text, span_text, utc_text
 from persistent.text.fingerprints import part_text
 from persistent.text.plots import Point, plotted
-from persistent.time.clock import monotonic_s
-from persistent.time.stopping import StopRequest, heard
+from persistent.time.clock import StopRequest, heard
 from persistent.worker.job import Job
 
 _WAIT_SECONDS: Final = 5.0
@@ -211,132 +204,3 @@ def _added(before: Manifest, manifest: Manifest, fate: str) -> int:
     """How many more records have this fate than in the checkpoint before; none after a rollback."""
     now, then = (total(kept.accounts.values()).fates[fate] for kept in (manifest, before))
     return max(now - then, 0)
-
-
-logger = logging.getLogger("persistent.notebook")
-
-_UPDATE_SECONDS: Final = 0.25
-_IDLE_SECONDS: Final = 1.0
-_BAR = "height:4px;width:20em;background:rgba(128,128,128,0.3);margin:0.3em 0"
-_DONE = "height:4px;background:#1f9bcf"
-
-
-def is_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None
-
-
-class Told:
-    """Whom a run tells of its steps: the user's callbacks, and a display of its progress.
-
-    ``progress``: True shows it, in the cell or on the standard error; None in a notebook only; False never.
-    """
-
-    def __init__(
-        self,
-        visible: bool | None,
-        follow: bool,
-        on_step: Callable[[StepReport], None] | None,
-        on_idle: Callable[[Idle], None] | None,
-    ) -> None:
-        if visible not in (True, False, None):
-            raise InvalidPipeline(f"progress={visible!r}: give True, False, or None for notebooks only")
-        self._on_step, self._on_idle = on_step, on_idle
-        self._display = _display(visible, follow)
-        self._progress: Progress | None = None
-        self._open = ExitStack()
-
-    def __enter__(self) -> Told:
-        self._progress = self._open.enter_context(self._display)
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._open.__exit__(*error)
-
-    def step(self, step: StepReport) -> None:
-        """Tell of a step."""
-        if self._progress is not None:
-            self._progress(step)
-        if self._on_step is not None:
-            self._on_step(step)
-
-    def idle(self, idle: Idle) -> None:
-        """Tell that there is nothing to do."""
-        if self._progress is not None:
-            self._progress.idle(idle)
-        if self._on_idle is not None:
-            self._on_idle(idle)
-
-
-def _display(visible: bool | None, follow: bool) -> AbstractContextManager[Progress | None]:
-    if visible is not False and is_notebook():
-        return _Cell(RunFigures(monotonic_s(), follow=follow))
-    return progress(sys.stderr, follow=follow) if visible else nullcontext()
-
-
-class _Cell:
-    """A display in the output of the current cell."""
-
-    def __init__(self, figures: RunFigures) -> None:
-        self._figures = figures
-        self._handle: Any = None
-        self._shown_s = -_UPDATE_SECONDS
-        self._last: tuple[Reached | None, Sequence[str]] = None, ("starting",)
-        self._is_refused = False
-
-    def __enter__(self) -> _Cell:
-        self._show()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
-        ended = "ended" if kind is None else f"ended by {kind.__name__}"
-        self._last = self._last[0], (*(self._last[1] if self._figures.steps else ()), ended)
-        self._show()
-
-    def __call__(self, step: StepReport, /) -> None:
-        now_s = monotonic_s()
-        self._last = step.reached, self._figures.add(step, now_s)
-        self._show_at(now_s)
-
-    def idle(self, idle: Idle, /) -> None:
-        now_s = monotonic_s()
-        if self._figures.idle_s(now_s) >= _IDLE_SECONDS:
-            self._last = None, self._figures.idle(idle, now_s)
-            self._show_at(now_s)
-
-    def _show_at(self, now_s: float) -> None:
-        if now_s - self._shown_s >= _UPDATE_SECONDS:
-            self._shown_s = now_s
-            self._show()
-
-    def _show(self) -> None:
-        if self._is_refused:
-            return
-        reached, parts = self._last
-        bundle = {"text/plain": "  ".join(parts), "text/html": _html(reached, parts)}
-        try:
-            if self._handle is None:
-                self._handle = _displayed(bundle)
-            else:
-                self._handle.update(bundle, raw=True)
-        except Exception as error:
-            self._is_refused = True
-            logger.warning("the progress is not shown any more: %s: %s", type(error).__name__, error)
-
-
-def _displayed(bundle: dict[str, str]) -> Any:
-    from IPython import display
-
-    show: Any = display.display
-    return show(bundle, raw=True, display_id=True)
-
-
-def _html(reached: Reached | None, parts: Sequence[str]) -> str:
-    bar = ""
-    if reached is not None and reached.total:
-        percent = 100 * min(reached.done, reached.total) // reached.total
-        bar = f'<div style="{_BAR}"><div style="{_DONE};width:{percent}%"></div></div>'
-    text = " &nbsp; ".join(map(text_html, parts))
-    return f'<div style="font-variant-numeric:tabular-nums">{bar}{text}</div>'

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.copies import checkpoint_at, read_while_running
-from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Retention, check_name
+from persistent.checkpoint.output_parts import Correction
 from persistent.checkpoint.set_aside import read_aside
 from persistent.checkpoint.successor import Entry
-from persistent.codec import canonical_json
+from persistent.codec.documents import canonical_json
 from persistent.connect.files.source import FileSource
 from persistent.connect.memory import MemorySource
 from persistent.connect.promises import Guarantee
@@ -40,16 +40,17 @@ from persistent.driver.options import Options, check_choices, checked_ms, positi
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.same_job import check_same_node, chosen_node
 from persistent.driver.start_from import start
-from persistent.engines.choosing import chosen_engine
+from persistent.engines.embedded import chosen_engine
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, PersistentError, explanation
 from persistent.explain import Explanation
 from persistent.explain.of_job import explained
-from persistent.metrics import AnyMetrics, shown
 from persistent.names import new_nonce
-from persistent.notebook import Told, frame_of, pipeline_html, plotted_history
+from persistent.notebook import frame_of, pipeline_html, plotted_history
+from persistent.progress import AnyMetrics, Listeners, shown
 from persistent.state.state import PersistentState
-from persistent.storage import Storage, is_proved, open_storage
+from persistent.storage.opening import is_proved, open_storage
+from persistent.storage.protocol import Storage
 from persistent.storage.subfolder import open_checkpoint
 from persistent.task import dedupe as copies
 from persistent.task.dedupe import Dedupe
@@ -243,7 +244,7 @@ class Pipeline:
             raise InvalidPipeline(
                 "follow=True waits for more input, end_of_input=True declares the input complete: choose one"
             )
-        listeners = Told(progress, follow, on_step, on_idle)
+        listeners = Listeners(progress, follow, on_step, on_idle)
         # First, because it accesses no store: an unreachable one can take minutes to fail.
         chosen = self._engine(spark, engine)
         check_not_read_back(self.sources, self.all_sinks, self.storage)

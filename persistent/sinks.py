@@ -1,8 +1,6 @@
 """Sinks publish the outputs that a checkpoint names, once. ``persistent.connect`` has a folder for each system."""
 
-from typing import TYPE_CHECKING
-
-from persistent.on_demand import on_demand
+from monoids.on_demand import TYPE_CHECKING, on_demand
 
 if TYPE_CHECKING:
     from persistent.connect.files.sink import FileSink

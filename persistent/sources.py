@@ -1,11 +1,10 @@
 """Sources provide the records that a job reads. ``persistent.connect`` has a folder for each system."""
 
-from typing import TYPE_CHECKING
-
+from monoids.on_demand import TYPE_CHECKING, on_demand
 from persistent.connect.then import then
-from persistent.on_demand import on_demand
 
 if TYPE_CHECKING:
+    from persistent.codec.fields import Position, Positions
     from persistent.connect.files.source import FileSource
     from persistent.connect.formats.avro import Avro
     from persistent.connect.kafka.source import KafkaSource
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
         NO_TIMESTAMP,
         Budget,
         DeadRecord,
-        Position,
-        Positions,
         Reached,
         Records,
         Source,

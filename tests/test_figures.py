@@ -47,16 +47,24 @@ MANY_PARAMETERS = {
 IMPORTS_MAX = 18
 MANY_IMPORTS = {
     "persistent": 25,  # What users name, loaded on demand.
-    "persistent.pipeline": 38,  # Where sources, sinks, engines, the driver, readers and metrics meet.
-    "monoids": 28,  # The catalogue.
-    "persistent.connect.rabbitmq.queue_source": 19,  # A pump, its journal, and the records of messages.
-    "persistent.driver.naming": 21,  # Sources, sinks and the checkpoint are checked against each other.
+    "persistent.state.state": 21,  # A state on its own is panes, windows, lateness and a time to live.
+    "persistent.pipeline": 41,  # Where sources, sinks, engines, the driver, readers and metrics meet.
+    "monoids": 31,  # The catalogue.
+    "persistent.connect.files.source": 22,  # One source with three formats, and the index of what it has listed.
+    "persistent.connect.rabbitmq.queue_source": 20,  # A source, and the journal that makes it one.
+    "persistent.driver.migration": 19,
+    "persistent.driver.naming": 21,  # Each part of a job, checked by its name and its place.
+    "persistent.driver.notes": 19,  # All that a run reports, and every caution.
     "persistent.driver.next_step": 19,
-    "persistent.driver.step_effects": 26,  # Each effect of a step is performed there.
-    "persistent.driver.correction": 28,  # A checkpoint without a step: what the modules of a step do, in one place.
-    "persistent.explain.of_job": 22,  # Each part of a job in words.
-    "persistent.operations.restarting": 22,  # State, sources and seen records are cut at one clock.
+    "persistent.explain.of_job": 22,  # What each part of a job will do, in words.
+    "persistent.tools.serve.state_reading": 19,  # A state is read as readers do, and page by page.
+    "persistent.operations.merging": 19,  # Two jobs are checked against each other in every part that they have.
+    "persistent.operations.restarting": 24,  # State, sources and seen records are cut at one clock.
+    "persistent.driver.step_effects": 25,  # Each effect of a step is performed there.
+    "persistent.driver.correction": 33,  # A checkpoint without a step: what the modules of a step do, in one place.
+    "persistent.worker.stage_aside": 19,  # Rows set aside have a schema, a sink, and a reason of their own.
     "persistent.worker.map_split": 20,  # A split is read, judged, run and written.
+    "persistent.worker.job": 19,  # What a step is made of.
     "persistent.worker.correct_states": 23,  # Judges records as steps do, and in lives as nobody else does.
 }
 IMPORTERS_MAX = 40
@@ -65,16 +73,15 @@ MANY_IMPORTERS = {
     "monoids.monoid": 60,
     "monoids.column": 67,
     "monoids.groupby.cells": 46,  # The types of arrays.
-    "persistent.time.clock": 90,  # Durations and pauses; nobody else reads the time.
-    "persistent.codec": 52,
-    "persistent.storage": 52,  # Where a checkpoint lies: what every command is given.
-    "persistent.checkpoint.manifest": 62,
+    "persistent.time.clock": 92,  # Durations and pauses; nobody else reads the time.
+    "persistent.codec.fields": 68,  # What the fields of documents are: runs, positions, key types.
+    "persistent.storage.protocol": 56,  # Where a checkpoint lies: what every command is given.
+    "persistent.checkpoint.manifest": 68,
     "persistent.checkpoint.parts": 45,  # What a manifest says of each source, node and input.
-    "persistent.names": 48,  # What files are called.
-    "persistent.task.task": 48,  # What a user declares: its keys, and the names of its states.
-    "persistent.worker.job": 50,  # What a step is made of.
-    "persistent.text.figures": 66,  # How numbers, sizes, durations and commands are said.
-    "persistent.connect.source": 54,  # What a source is, said to each of them and to who drives it.
+    "persistent.names": 62,  # What files and states are called.
+    "persistent.worker.job": 60,  # What a step is made of.
+    "persistent.text.figures": 64,  # How numbers, sizes and times are said.
+    "persistent.connect.source": 59,  # What a source is, said to each of them and to who drives it.
 }
 
 

@@ -25,7 +25,7 @@ from persistent import (
 from persistent.checkpoint.running import put_mark
 from persistent.names import manifest_name
 from persistent.storage import MemoryStorage
-from persistent.time import stopping
+from persistent.time import clock
 from tests.driver.shop import Shop, Visits
 from tests.monoids.test_html import SAFE, Page
 
@@ -128,7 +128,7 @@ class Away(MemoryStorage):
     """A store whose server refuses, and is asked again."""
 
     def list(self, *words: Any, **options: Any) -> Any:
-        stopping.pause(600, "cannot list: the server is away")
+        clock.pause(600, "cannot list: the server is away")
         raise AssertionError("it was waited for")
 
 

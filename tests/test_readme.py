@@ -18,7 +18,7 @@ import pytest
 
 import monoids
 import persistent
-from monoids.record import RecordMonoid
+from monoids.records import RecordMonoid
 from tests.few import only
 
 ROOT = Path(__file__).parents[1]

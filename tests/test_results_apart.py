@@ -50,7 +50,7 @@ def test_a_wide_run_that_its_manifest_does_not_call_so_is_refused() -> None:
     run(job, end_of_input=False)
     entry = Log(job.storage).newest()
     assert entry is not None
-    from persistent.codec import decode_run
+    from persistent.codec.runs import decode_run
 
     (found,) = entry.manifest.nodes["totals"].runs
     plain = replace(found, wide=False)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from persistent.codec.fields import Positions
 from persistent.connect.offsets import Kept, OffsetPlans
-from persistent.connect.source import Budget, Positions, Records, Source, SourcePlan, SourceState, Split
+from persistent.connect.source import Budget, Records, Source, SourcePlan, SourceState, Split
 from persistent.errors import RetentionGap
 
 _SCHEMA = pa.schema([("ts", pa.int64()), ("page", pa.string())])

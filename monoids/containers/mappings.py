@@ -21,7 +21,7 @@ from monoids.encoded import check_encoded, encoded_column, encoded_list
 from monoids.monoid import Group, Monoid, check, is_column
 from monoids.numbers.integers import decoded_as
 from monoids.ordered import Ordered
-from monoids.record import RecordMonoid
+from monoids.records import RecordMonoid
 from monoids.scalars import is_missing, shown
 from monoids.table import Table, identity_rows
 from monoids.values import ALL_KINDS, ValueType, value_type

@@ -20,7 +20,7 @@ from monoids.laws.lifting import sliced_of, starts_of
 from monoids.laws.scalar import NOTHING, M, Sides, presentable
 from monoids.laws.terms import fresh
 from monoids.monoid import arrow_column
-from monoids.record import RecordMonoid
+from monoids.records import RecordMonoid
 
 # Columns of elements.
 

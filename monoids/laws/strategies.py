@@ -27,7 +27,7 @@ from monoids.fixed import FixedWidth
 from monoids.laws.instances import INSTANCES
 from monoids.monoid import Monoid
 from monoids.optional import OptionMonoid
-from monoids.record import RecordMonoid
+from monoids.records import RecordMonoid
 from monoids.values import ValueType
 
 InputStrategy = st.SearchStrategy[Any]

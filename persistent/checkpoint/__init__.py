@@ -2,18 +2,14 @@
 
 manifest       one checkpoint, and its bytes; which checkpoints are kept
 parts          its part for each source, task and state; how records were read before
-output_parts   its part for each sink; corrections: for each correction by hand
-agreement      what these parts must say alike
+output_parts   its part for each sink; for each correction by hand
 plan           what the step after it will do
-positions      how to compare the positions of a source
 successor      what each kind of manifest copies, sets and resets
 log            the manifests and plans of a job, each put once
 commit_change  how an operation changes a job: it decides, fences, decides again, writes and puts
-names          the names of all files, and why one may be deleted
 compaction     which runs to fold next
 runs           a run is written under a unique name, and read whole
 set_aside      late rows and dead letters as tables; aside_columns: their columns
 copies         the same runs under other names; as_of: the checkpoint that knows a clock
-subfolder      a folder of a storage as a storage: a savepoint
 running        which drivers seem to run
 """

@@ -14,14 +14,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from persistent.checkpoint.copies import newest_of
-from persistent.checkpoint.corrections import check_read_with
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.output_parts import check_read_with
 from persistent.checkpoint.successor import Entry
-from persistent.codec import canonical_json
+from persistent.codec.documents import canonical_json
 from persistent.errors import CorruptCheckpoint, FingerprintChanged, UnknownCheckpoint
+from persistent.names import state_name
 from persistent.state.state import NonWindowState, PersistentState
-from persistent.task.task import PersistentTask, key_names, node_name, state_name, task_name
+from persistent.task.task import PersistentTask, key_names, node_name, task_name
 from persistent.text.figures import utc_text
 
 

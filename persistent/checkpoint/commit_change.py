@@ -26,7 +26,7 @@ from persistent.checkpoint.running import check_not_running
 from persistent.checkpoint.successor import Entry, succeed
 from persistent.errors import CorruptCheckpoint, NewerFormat
 from persistent.names import Attempt, new_nonce
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.storage.subfolder import open_checkpoint
 
 logger = logging.getLogger("persistent.operations")

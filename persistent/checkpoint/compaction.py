@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from persistent.codec import KEY_GROUPS, Run
+from persistent.codec.fields import KEY_GROUPS, Run
 
 FAN_IN = 8
 _TIER_0_ROWS = 4096

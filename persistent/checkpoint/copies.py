@@ -14,10 +14,11 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodePart, SourcePart
 from persistent.checkpoint.runs import write_new
 from persistent.checkpoint.successor import Entry
-from persistent.codec import Run, decode_table
+from persistent.codec.fields import Run
+from persistent.codec.sealed import decode_table
 from persistent.errors import CorruptCheckpoint, NoCheckpoint, Refused, UnknownCheckpoint
 from persistent.names import Attempt
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 
 _TRIES_MAX = 10
 

@@ -20,8 +20,8 @@ from monoids.hashing import VERSION as HASH_VERSION
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.successor import Entry, succeed
-from persistent.codec import KEY_GROUPS, documents
-from persistent.codec.fields import Part, Positive, ShortText
+from persistent.codec import documents
+from persistent.codec.fields import KEY_GROUPS, Part, Positive, ShortText
 from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, StorageError
 from persistent.names import (
     DEAD,
@@ -34,7 +34,7 @@ from persistent.names import (
     plan_name,
     published_id,
 )
-from persistent.storage import Storage, put_or_read
+from persistent.storage.protocol import Storage, put_or_read
 from persistent.text.figures import shell_word
 
 _PUT_TRIES_MAX = 5

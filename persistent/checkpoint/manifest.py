@@ -19,19 +19,25 @@ from typing import Annotated, Literal, TypeVar, get_args
 
 from msgspec import Meta
 
-from persistent.checkpoint.agreement import manifest_agrees
-from persistent.checkpoint.corrections import Corrections
-from persistent.checkpoint.output_parts import Aside, Inheritance, SinkPart
+from persistent.checkpoint.output_parts import Aside, Corrections, Inheritance, SinkPart
 from persistent.checkpoint.parts import (
     Accounts,
     NodeName,
     NodePart,
     SourcePart,
     TaskPart,
+    check_among,
+    check_closed,
+    check_fit,
+    check_once,
+    check_same,
+    check_some,
+    names_text,
     partition_name,
 )
-from persistent.codec import Run, documents
-from persistent.codec.fields import MANY, PARTS_MAX, Name, Natural, Part, Sha256, ShortText, Whole
+from persistent.codec import documents
+from persistent.codec.documents import Misfit
+from persistent.codec.fields import MANY, PARTS_MAX, Name, Natural, Part, Run, Sha256, ShortText, Whole, type_of
 from persistent.errors import InvalidPipeline
 from persistent.names import runs_folder
 from persistent.time.clock import Clock
@@ -206,13 +212,86 @@ class Manifest(Part, frozen=True):
 
     def encode(self) -> bytes:
         """Its bytes. LawBroken if they could not be read back."""
-        return documents.write(self, f"manifest {self.id}", manifest_agrees)
+        return documents.write(self, f"manifest {self.id}", _agrees)
 
     @staticmethod
     def decode(data: bytes, place: str) -> Manifest:
         """The manifest in these bytes. CorruptCheckpoint, naming ``place``, if they are not a manifest; NewerFormat if
         they need a newer release."""
-        return documents.read(Manifest, data, place, "a manifest", manifest_agrees)
+        return documents.read(Manifest, data, place, "a manifest", _agrees)
+
+
+def _agrees(manifest: Manifest) -> None:
+    """A task reads sources that exist, and positions, clock and accounts refer to exactly the partitions of their
+    source. Final windows are closed."""
+    _in_order(manifest)
+    _nodes_agree(manifest)
+    for name, source in manifest.sources.items():
+        partitions, place = source.partitions, f"sources.{name}"
+        check_once(partitions, f"{place}.partitions")
+        check_same(source.positions, partitions, f"{place}.positions")
+        for part, among in (("largest", source.largest), ("idle", source.idle)):
+            check_among(among, partitions, f"{place}.{part}")
+        check_fit(source.codec, source.positions, f"{place}.positions")
+        for number, reading in enumerate(source.readings):
+            check_fit(source.codec, reading.until, f"{place}.readings[{number}].until")
+            check_among(reading.until, partitions, f"{place}.readings[{number}].until")
+    for aside in manifest.aside:
+        for staged in (*aside.late, *aside.dead):
+            if not staged.name.startswith("d/"):
+                raise Misfit(f"aside: {staged.name!r:.60} is not a file in d/")
+    for name, node in manifest.nodes.items():
+        place = f"nodes.{name}"
+        _check_key_types(node, f"{place}.key_types")
+        check_closed(node.final_at, node.clock.closed, f"{place}.final_at")
+        if node.passed is not None and node.emit is None:
+            raise Misfit(f"{place}: the clock of early results, of which there are none")
+    for name, task in manifest.tasks.items():
+        check_some(f"inputs of {name}", task.inputs)
+        check_among(task.inputs, manifest.sources, f"tasks.{name}.inputs", "sources")
+        for read, accounts in task.inputs.items():
+            place = f"tasks.{name}.inputs.{read}"
+            check_same(accounts, manifest.sources[read].partitions, place)
+            if any(account.mix >> 64 for account in accounts.values()):
+                raise Misfit(f"{place}: a mix is no sum modulo 2**64")
+    for name in manifest.sources:
+        if not any(name in task.inputs for task in manifest.tasks.values()):
+            raise Misfit(f"sources.{name}: no task reads it")
+
+
+def _in_order(manifest: Manifest) -> None:
+    """No id refers to a later manifest."""
+    for name, id in (("base", manifest.base), ("oldest", manifest.oldest), ("epoch", manifest.epoch)):
+        if id > manifest.id:
+            raise Misfit(f"{name} {id} is above its id {manifest.id}")
+    if manifest.parent is not None and manifest.parent[0] >= manifest.id:
+        raise Misfit(f"its parent {manifest.parent[0]} is not below its id {manifest.id}")
+    ids = [id for id, _ in manifest.commits]
+    if ids != sorted(set(ids)):
+        raise Misfit("commits: the ids do not ascend")
+
+
+def _nodes_agree(manifest: Manifest) -> None:
+    """Each node belongs to a task, which has its key columns in all of them, and each task has a node."""
+    for name, parts in (("sources", manifest.sources), ("tasks", manifest.tasks), ("nodes", manifest.nodes)):
+        check_some(name, parts)
+    keys = dict[str, tuple[str, ...]]()
+    for name, node in manifest.nodes.items():
+        if keys.setdefault(name.partition("/")[0], node.key_names) != node.key_names:
+            raise Misfit(f"nodes.{name}.key_names: differs from another node of its task")
+    if keys.keys() != manifest.tasks.keys():
+        raise Misfit(f"the nodes are of the tasks {names_text(keys)}, the tasks are {names_text(manifest.tasks)}")
+
+
+def _check_key_types(node: NodePart, place: str) -> None:
+    """Every key column has a type, or none has until the first key is counted."""
+    for name in node.key_types:
+        try:
+            type_of(name)
+        except ValueError as error:
+            raise Misfit(f"{place}: {error}") from error
+    if node.key_types and len(node.key_types) != len(node.key_names):
+        raise Misfit(f"{place}: needs as many key types as key names")
 
 
 def _by_partition(sources: Mapping[str, Mapping[str, T]]) -> dict[str, T]:

@@ -6,7 +6,7 @@ The parts about its outputs are in ``persistent.checkpoint.output_parts``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import add
 from typing import Annotated, Any, Final
@@ -14,14 +14,15 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 from msgspec.structs import asdict, astuple, replace
 
-from persistent.checkpoint.positions import CODECS, ORDINAL_OFFSET, Codec
-from persistent.codec import Run
-from persistent.codec.documents import canonical_json
+from persistent.codec.documents import Misfit, canonical_json
 from persistent.codec.fields import (
+    CODECS,
     INT64_MAX,
     MANY,
+    ORDINAL_OFFSET,
     PARTS_MAX,
     AnyPositions,
+    Codec,
     FreeFacts,
     LongText,
     Name,
@@ -29,12 +30,13 @@ from persistent.codec.fields import (
     Part,
     Partition,
     Partitions,
+    Position,
     Positive,
+    Run,
     ShortText,
     Times,
     Whole,
 )
-from persistent.connect.source import Position
 from persistent.time.clock import Clock
 from persistent.time.lateness import Answer, Emission
 from persistent.time.zone import Zone
@@ -320,3 +322,47 @@ def readings_of(source: SourcePart, partition: str) -> list[Reading]:
 
 def _changing(recorded: Mapping[str, Any]) -> dict[str, Any]:
     return {name: recorded[name] for name in _CHANGING if name in recorded}
+
+
+def check_some(what: str, names: Collection[str]) -> None:
+    """Misfit for a document without any."""
+    if not names:
+        raise Misfit(f"has no {what}, which no release writes")
+
+
+def check_closed(final: int | None, closed: int, place: str) -> None:
+    """Misfit if windows are final that are not closed."""
+    if final is not None and final > closed:
+        raise Misfit(f"{place}: {final}: windows are final that end after {closed}, up to which they are closed")
+
+
+def check_fit(codec: str, positions: Mapping[str, Any], place: str) -> None:
+    """Misfit unless all of these are positions of the codec."""
+    for partition, position in positions.items():
+        if not CODECS[codec].has(position):
+            raise Misfit(f"{place}: {position} of {partition:.60} is no position of the codec {codec}")
+
+
+def check_once(names: Collection[str], place: str) -> None:
+    """Misfit if a name occurs twice."""
+    if len(set(names)) != len(names):
+        raise Misfit(f"{place}: {names_text(names)}: one of them twice")
+
+
+def check_same(names: Collection[str], partitions: Collection[str], place: str) -> None:
+    """Misfit unless the names are exactly the partitions."""
+    if set(names) != set(partitions):
+        raise Misfit(f"{place}: of {names_text(names)}, the partitions are {names_text(partitions)}")
+
+
+def check_among(names: Collection[str], there: Collection[str], place: str, what: str = "partitions") -> None:
+    """Misfit unless each name is there."""
+    known = set(there)
+    others = [name for name in names if name not in known]
+    if others:
+        raise Misfit(f"{place}: {names_text(others)}, the {what} are {names_text(there)}")
+
+
+def names_text(names: Iterable[str]) -> str:
+    """Names, for people: the first ten."""
+    return ", ".join(f"{name:.60}" for name in list(names)[:10]) or "none"

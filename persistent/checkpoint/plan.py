@@ -10,26 +10,40 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from persistent.checkpoint.agreement import plan_agrees
-from persistent.checkpoint.parts import NodeName, RunList, SourcePart
-from persistent.checkpoint.positions import CODECS, ORDINAL_OFFSET, Codec
+from persistent.checkpoint.parts import (
+    NodeName,
+    RunList,
+    SourcePart,
+    check_among,
+    check_closed,
+    check_fit,
+    check_once,
+    check_same,
+    check_some,
+    names_text,
+)
 from persistent.codec import documents
+from persistent.codec.documents import Misfit
 from persistent.codec.fields import (
+    CODECS,
     MANY,
+    ORDINAL_OFFSET,
     PARTS_MAX,
     AnyPositions,
+    Codec,
     FreeFacts,
     Name,
     Natural,
     Part,
     Partition,
     Partitions,
+    Positions,
     ShortText,
     Whole,
 )
-from persistent.connect.source import Positions, Split
-from persistent.task.task import is_of_several
-from persistent.time.lateness import Emission
+from persistent.connect.source import Split
+from persistent.names import is_of_several
+from persistent.time.lateness import EARLY, Emission
 from persistent.time.zone import Zone
 
 
@@ -123,9 +137,44 @@ class StepPlan(Part, frozen=True):
 
     def encode(self) -> bytes:
         """Its bytes. LawBroken if no driver would run it."""
-        return documents.write(self, f"the plan of the step after {self.base}", plan_agrees)
+        return documents.write(self, f"the plan of the step after {self.base}", _agrees)
 
     @staticmethod
     def decode(data: bytes, place: str) -> StepPlan:
         """The plan in these bytes."""
-        return documents.read(StepPlan, data, place, "a plan", plan_agrees)
+        return documents.read(StepPlan, data, place, "a plan", _agrees)
+
+
+def _agrees(plan: StepPlan) -> None:
+    """A step ends at its start or later. It reads only what lies between, from partitions that existed or join with the
+    step."""
+    check_some("sources", plan.sources)
+    check_some("tasks", plan.tasks)
+    for name, source in plan.sources.items():
+        place, joins = f"sources.{name}.", source.joins
+        check_once(joins, f"{place}joins")
+        known = [partition for partition in joins if partition in source.start]
+        if known:
+            raise Misfit(f"{place}joins: {names_text(known)} joins and has a start")
+        check_fit(source.codec, source.start, f"{place}start")
+        check_fit(source.codec, source.end, f"{place}end")
+        check_same(source.end, [*source.start, *joins], f"{place}end")
+        splits = [split.partition for split in source.splits]
+        for part, partitions in (("splits", splits), ("idle", source.idle), ("skipped", source.skipped)):
+            check_among(partitions, source.end, f"{place}{part}")
+        _check_no_way_back(source, place)
+    for task, step in plan.tasks.items():
+        check_closed(step.final_at, step.close_at, f"tasks.{task}.final_at")
+        if step.emit == EARLY and step.passed is None:
+            raise Misfit(f"tasks.{task}.emit: is early, and by no clock")
+
+
+def _check_no_way_back(source: SourceStep, place: str) -> None:
+    """Misfit if the step reads before its start."""
+    codec = CODECS[source.codec]
+    start: Positions = source.start
+    read = ((split.partition, codec.of(span.ordinal, span.start)) for split in source.splits for span in split.spans)
+    for part, positions in (("end", source.end.items()), ("splits", read)):
+        for partition, at in positions:
+            if partition in start and at < start[partition]:
+                raise Misfit(f"{place}{part}: {partition:.60} at {at} is before its start {start[partition]}")

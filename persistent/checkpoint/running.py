@@ -13,8 +13,8 @@ from persistent.codec import documents
 from persistent.codec.fields import Natural, Part, ShortText, Whole
 from persistent.errors import CorruptCheckpoint, StillRunning
 from persistent.names import DRIVERS, driver_epoch, driver_name
-from persistent.storage import Storage
 from persistent.storage.process import Process, this_process
+from persistent.storage.protocol import Storage
 from persistent.text.figures import utc_text
 from persistent.time.clock import wall_ms
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 from msgspec.structs import replace
 
-from persistent.codec import KEY_GROUPS, Run, decode_table, encode_table
+from persistent.codec.fields import KEY_GROUPS, Run
+from persistent.codec.sealed import decode_table, encode_table
 from persistent.errors import CorruptCheckpoint
 from persistent.names import Attempt, Staged, run_name, runs_folder
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.text.figures import shell_word
 
 

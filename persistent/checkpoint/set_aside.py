@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from monoids.encoding import to_json
 from persistent.checkpoint.aside_columns import ASIDE_SCHEMA
-from persistent.codec import decode_table
+from persistent.codec.sealed import decode_table
 from persistent.connect.formats.schemas import widens
 from persistent.names import RETRACTED, is_retracted, retractions
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.text.readable import readable_list
 
 

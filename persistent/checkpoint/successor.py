@@ -16,11 +16,10 @@ from typing import Any
 from msgspec import NODEFAULT
 from msgspec.structs import asdict, fields, replace
 
-from persistent.checkpoint.corrections import correction_laws
 from persistent.checkpoint.manifest import KINDS, SETS, Manifest
-from persistent.checkpoint.output_parts import named_after
+from persistent.checkpoint.output_parts import correction_laws, named_after
 from persistent.checkpoint.parts import Account, NodePart, SourcePart, TaskPart
-from persistent.checkpoint.positions import CODECS
+from persistent.codec.fields import CODECS
 from persistent.errors import LawBroken
 from persistent.names import new_nonce
 

@@ -19,13 +19,14 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import repeat
 from typing import Any, TypeVar, get_args
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from persistent.codec.fields import Free, Part, Since, check_facts
+from persistent.codec.fields import Free, Part, Since
 from persistent.errors import CorruptCheckpoint, LawBroken, NewerFormat, Refused, StorageError
 
 DOCUMENT_BYTES_MAX = 1 << 26
@@ -37,8 +38,12 @@ DOCUMENT_MARKS_MAX = 1 << 22
 DOCUMENT_DEPTH_MAX = 100
 """The nesting limit of lists and mappings: far deeper than records of records need."""
 
+FACTS_DEPTH_MAX = 90
+"""The nesting limit of free facts, which lie within a document."""
+
 INTEGER_DIGITS_MAX = 1_000
 """Parsing a number takes time quadratic in its digits."""
+_INTEGER_LIMIT = 10**INTEGER_DIGITS_MAX
 
 _BRACKETS = b"[]{}"
 _NOT_MARKS = bytes(set(range(256)) - set(b'"' + _BRACKETS))
@@ -50,7 +55,7 @@ _STEPS[list(b"]}")] = -1
 def canonical_json(value: Any) -> str:
     """JSON in one spelling: sorted keys, no spaces, no floats, ASCII. ValueError for values that could not be read
     back."""
-    _check_value(value, 0)
+    check_value(value)
     return spelled(value)
 
 
@@ -132,43 +137,35 @@ def _depth(body: bytes) -> int:
     return int(depths.max(initial=0))
 
 
-def _check_value(value: Any, depth: int) -> None:
-    if isinstance(value, str):
-        _check_text(value)
-    elif value is None or isinstance(value, bool):
-        return
-    elif isinstance(value, int):
-        if not -_INTEGER_LIMIT < value < _INTEGER_LIMIT:
-            raise ValueError(
-                f"an integer of more than {INTEGER_DIGITS_MAX} digits, which a checkpoint cannot hold: write it as text"
-            )
-    elif isinstance(value, dict):
-        _check_depth(depth)
-        for name, inner in value.items():
-            if not isinstance(name, str):
-                raise ValueError(f"the name {name!r} is not text")
-            _check_text(name)
-            _check_value(inner, depth + 1)
-    elif isinstance(value, list | tuple):
-        _check_depth(depth)
-        for inner in value:
-            _check_value(inner, depth + 1)
-    elif isinstance(value, float):
-        raise ValueError(f"{value!r} is a float, which a checkpoint cannot hold: write it as an integer or as text")
-
-
-def _check_depth(depth: int) -> None:
-    if depth >= DOCUMENT_DEPTH_MAX:
-        raise ValueError(f"a value is nested deeper than {DOCUMENT_DEPTH_MAX}, which a checkpoint cannot hold")
-
-
-_INTEGER_LIMIT = 10**INTEGER_DIGITS_MAX
-
-
-def _check_text(text: str) -> None:
-    """UnicodeEncodeError, which is a ValueError, for a lone surrogate."""
-    if not text.isascii():
-        text.encode()
+def check_value(value: Any, depth_max: int = DOCUMENT_DEPTH_MAX) -> None:
+    """ValueError for a value that could not be read back as it is."""
+    unchecked: list[tuple[Any, int]] = [(value, 0)]
+    while unchecked:
+        inner, depth = unchecked.pop()
+        if isinstance(inner, str):
+            if not inner.isascii():
+                inner.encode()  # UnicodeEncodeError, which is a ValueError, for a lone surrogate.
+        elif inner is None or isinstance(inner, bool):
+            continue
+        elif isinstance(inner, int):
+            if abs(inner) >= _INTEGER_LIMIT:
+                raise ValueError(
+                    f"an integer of more than {INTEGER_DIGITS_MAX} digits, which a checkpoint cannot hold: write it as "
+                    "text"
+                )
+        elif isinstance(inner, dict | list | tuple):
+            if depth >= depth_max:
+                raise ValueError(f"a value is nested deeper than {depth_max}, which a checkpoint cannot hold")
+            unchecked += zip(inner, repeat(depth + 1))
+            if isinstance(inner, dict):
+                for name in inner:
+                    if not isinstance(name, str):
+                        raise ValueError(f"the name {name!r} is not text")
+                unchecked += zip(inner.values(), repeat(depth + 1))
+        elif isinstance(inner, float):
+            raise ValueError(f"{inner!r} is a float, which a checkpoint cannot hold: write it as an integer or as text")
+        else:
+            raise ValueError(f"{inner!r:.60} is a {type(inner).__name__}, which a checkpoint cannot hold")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -208,7 +205,7 @@ _HEADS = msgspec.json.Decoder(_Head)
 def write(part: P, what: str, laws: Callable[[P], None]) -> bytes:
     """The bytes of a document. LawBroken if they could not be read back."""
     for facts in _marked(part, Free):
-        check_facts(facts)
+        check_value(facts, FACTS_DEPTH_MAX)
     if (number := format_of(part)) > FORMAT:
         raise LawBroken(f"{what} needs format {number}, but FORMAT is {FORMAT}; it was not committed")
     try:
@@ -226,7 +223,7 @@ def read(kind: type[P], data: bytes | pa.Buffer, place: str, what: str, laws: Ca
     try:
         part = _part_of(kind, body, laws)
         for facts in _marked(part, Free):
-            check_facts(facts)
+            check_value(facts, FACTS_DEPTH_MAX)
         if _spelled(part) != body:
             raise Misfit("it is not in the one spelling that a document has")
     except NewerFormat as error:

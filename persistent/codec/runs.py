@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, reduce
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from msgspec import Meta
 
 from monoids import Monoid
 from monoids.arrays import widest
@@ -20,51 +19,11 @@ from monoids.groupby.summing import GroupSums
 from monoids.monoid import check_schema
 from monoids.text import Words
 from persistent.codec import sealed
-from persistent.codec.fields import PATH_LENGTH_MAX, Part, Sha256, Whole
+from persistent.codec.fields import KEY_GROUPS, Run
 from persistent.codec.sealed import SealedIndex, open_sealed, read_index, seal
 from persistent.errors import CorruptCheckpoint
 
-KEY_GROUPS = 1024
 _GROUP_SHIFT = 54
-
-_Size = Annotated[int, Meta(ge=0, le=1 << 62)]
-_Group = Annotated[int, Meta(ge=0, le=KEY_GROUPS)]
-_Path = Annotated[str, Meta(max_length=PATH_LENGTH_MAX, pattern=r"\Ad(/[A-Za-z0-9][A-Za-z0-9._=@+-]{0,199})+\Z")]
-"""A file in or below the folder d of the job, with names from our alphabet, so it never leaves the folder."""
-
-
-class Run(Part, frozen=True):
-    """A run as a manifest describes it.
-
-    ``start``, ``high``: the key groups that were written to it (``start <= group < high``); those from ``low`` on
-    still count. ``pane_min``, ``pane_max``: the panes of its rows. ``first``, ``last``: the ids of the checkpoints
-    whose deltas it sums. ``wide``: whether some of its element columns have wider types than the monoid's schema,
-    because totals outgrew it.
-    """
-
-    name: _Path
-    rows: _Size
-    bytes: _Size
-    sha256: Sha256
-    start: _Group
-    low: _Group
-    high: _Group
-    pane_min: Whole
-    pane_max: Whole
-    first: _Size
-    last: _Size
-    wide: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.start <= self.low < self.high:
-            raise ValueError(f"run {self.name}: key groups {self.low} to {self.high}")
-        if self.pane_min > self.pane_max or self.first > self.last:
-            raise ValueError(f"run {self.name}: its panes or checkpoints end before they begin")
-
-    @property
-    def rows_left(self) -> int:
-        """The approximate number of its rows that still count."""
-        return self.rows * (self.high - self.low) // (self.high - self.start)
 
 
 def encode_run(

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from persistent.connect.source import Budget, Position, Positions, Source, SourcePlan, SourceState, Split
+from persistent.codec.fields import Position, Positions
+from persistent.connect.source import Budget, Source, SourcePlan, SourceState, Split
 
 HISTORY: Final = "history"
 LIVE: Final = "live"

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.arrays import plain_array
+from persistent.codec.fields import Position, Positions
 from persistent.connect import options
 from persistent.connect.formats.conversion import converted
 from persistent.connect.formats.schemas import convertible, from_json, misfit, plain, settled, to_json, widens
@@ -26,8 +27,6 @@ from persistent.connect.source import (
     NO_TIMESTAMP,
     Budget,
     DeadRecord,
-    Position,
-    Positions,
     Reached,
     Records,
     Source,

@@ -9,11 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from persistent.codec.fields import Positions
 from persistent.connect import options
 from persistent.connect.formats.message_columns import MessageColumns
 from persistent.connect.formats.values import MessageValue
 from persistent.connect.offsets import Kept, OffsetPlans, reached, require_skew
-from persistent.connect.source import Budget, Positions, Reached, Source, SourcePlan, SourceState, Split
+from persistent.connect.source import Budget, Reached, Source, SourcePlan, SourceState, Split
 from persistent.errors import RetentionGap
 from persistent.text.figures import utc_text
 from persistent.time.clock import bare

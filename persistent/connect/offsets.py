@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from persistent.connect.source import Budget, Positions, Reached, Records, SourcePlan, SourceState, Span, Split
+from persistent.codec.fields import Positions
+from persistent.connect.source import Budget, Reached, Records, SourcePlan, SourceState, Span, Split
 from persistent.errors import RetentionGap, SourceChanged, SourceError
 from persistent.text.figures import utc_text
 from persistent.time.clock import monotonic_s

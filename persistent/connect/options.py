@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 from persistent.connect.formats.timestamps import UNITS
 from persistent.errors import InvalidPipeline
 from persistent.messaging.log.segmented import SegmentedLog
-from persistent.storage import Storage
 from persistent.storage.places import holds_secret
+from persistent.storage.protocol import Storage
 from persistent.time.clock import instant_ms, option_ms
 
 P = TypeVar("P")

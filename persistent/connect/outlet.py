@@ -10,11 +10,11 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from persistent.codec import decode_table, encode_table
+from persistent.codec.sealed import decode_table, encode_table
 from persistent.connect.sink import ABILITIES, BatchSink, Claim, OutputBatch, Retreat, Sink, StagingSink
 from persistent.errors import InvalidPipeline, StagedMissing
 from persistent.names import Attempt, Staged, published_stem, staged_name
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.text.figures import shell_word
 
 

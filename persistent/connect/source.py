@@ -15,18 +15,12 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Meta
 
-from persistent.codec.fields import MANY, FreeFacts, Natural, Part, Partition
+from persistent.codec.fields import MANY, FreeFacts, Natural, Part, Partition, Position, Positions
 from persistent.connect.promises import EXACTLY_ONCE, Promise
 from persistent.storage.places import Reach
 
 NO_TIMESTAMP = -(2**63)
 """The timestamp of a record whose time cannot be read."""
-
-Position = Any
-"""Where in a partition to read next: an ordered value of the source, as its codec defines ("ordinal-offset/1": the
-ordinal of a file and an offset in it; "offset/1": an offset)."""
-
-Positions = Mapping[str, Position]
 
 
 class Span(Part, frozen=True):

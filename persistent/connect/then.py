@@ -21,19 +21,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from persistent.codec.fields import Positions
 from persistent.connect import options
 from persistent.connect.halves import HISTORY, LIVE, OFFSET, PAIR, READING, SEAM, Half, has_switched
 from persistent.connect.promises import LEVELS, Promise
-from persistent.connect.source import (
-    Budget,
-    Positions,
-    Reached,
-    Records,
-    Source,
-    SourcePlan,
-    SourceState,
-    Split,
-)
+from persistent.connect.source import Budget, Reached, Records, Source, SourcePlan, SourceState, Split
 from persistent.errors import InvalidPipeline, SourceError
 from persistent.text.figures import count_text, utc_text
 from persistent.text.spelling import spelled

@@ -2,15 +2,15 @@
 
  effects            the effects of a driver, and their order
  open_job           a job that is looked at, taken over, and stepped, until nothing is left to do
- recover            performs the effects of taking over
- next_step          the step that follows from the newest manifest and the sources, and reads no input twice;
-                    put_plan: whether the step runs a plan that was put
+ recover            performs the effects of taking over; whether the next step runs a plan that was put
+ next_step          the step that follows from the newest manifest and the sources, and reads no input twice
  step               the progress of a step, as a value: what is due, and what to do
- step_effects       performs the effects of a step; results: their results for each node, and the runs after them
+ step_effects       performs the effects of a step; results: their results for each node, the runs after
+                    them, and the seen records of each source
 
 What a step follows from, and leads to:
 
- commit             the next manifest, and its sinks, as a pure function of the last one; seen_part: its seen records
+ commit             the next manifest, and its sinks, as a pure function of the last one
  publish            makes committed outputs visible, takes back after a rollback, collects garbage
  publish_after      publishes what depends on the step itself: late records, changes, keys that expire
  output_batches     the batches of each sink, by its name; undoing: the rows that take back batches

@@ -11,13 +11,11 @@ from persistent.checkpoint.manifest import Manifest, Retention, check_name, comm
 from persistent.checkpoint.output_parts import LATE_SINK, Aside, SinkBatch, SinkPart
 from persistent.checkpoint.parts import Account, Accounts, NodeClock, NodePart, SourcePart, TaskPart, readings_after
 from persistent.checkpoint.plan import SourceStep, StepPlan
-from persistent.checkpoint.positions import codec_of
 from persistent.checkpoint.successor import first, succeed
-from persistent.codec import Run, common_key_types
+from persistent.codec.fields import Run, codec_of, common_key_types
 from persistent.connect.outlet import abilities
 from persistent.connect.sink import Sink
-from persistent.driver.results import NodeResults, Results, runs_after
-from persistent.driver.seen_part import begun, kinds_read, seen_after, seen_of
+from persistent.driver.results import NodeResults, Results, first_seen, kinds_read, runs_after, seen_after, seen_of
 from persistent.driver.step import NodeStep, Step
 from persistent.errors import InvalidPipeline
 from persistent.names import Staged
@@ -32,7 +30,11 @@ def first_manifest(job: Job, nonce: str) -> Manifest:
     check_name(task_name(job.task), "the task's name")
     sources = {
         name: SourcePart(
-            source.kind, tuple(source.partitions()), {}, codec=codec_of(source).name, seen=begun(job.dedupe.get(name))
+            source.kind,
+            tuple(source.partitions()),
+            {},
+            codec=codec_of(source).name,
+            seen=first_seen(job.dedupe.get(name)),
         )
         for name, source in sorted(job.sources.items())
     }

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from monoids.groupby.summing import GroupSums
 from persistent.checkpoint.copies import newest_of
-from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, check_name
+from persistent.checkpoint.output_parts import Correction
 from persistent.checkpoint.parts import NodePart
 from persistent.checkpoint.plan import StepPlan, TaskStep
 from persistent.checkpoint.running import check_not_running, running

@@ -19,16 +19,16 @@ from msgspec.structs import replace
 
 from monoids import Monoid
 from monoids.monoid import check
-from monoids.record import RecordMonoid
+from monoids.records import RecordMonoid
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import named_after
 from persistent.checkpoint.parts import NodeClock, NodePart
-from persistent.codec import canonical_json
-from persistent.driver.same_job import changed_parts, check_same_job
-from persistent.driver.seen_part import check_seen
+from persistent.codec.documents import canonical_json
+from persistent.driver.same_job import changed_parts, check_same_job, check_seen
 from persistent.errors import FingerprintChanged, InvalidPipeline
+from persistent.names import STATE, is_of_several, state_name
 from persistent.state.state import PersistentState
-from persistent.task.task import STATE, Declared, is_of_several, named_states, state_name
+from persistent.task.task import Declared, named_states
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import change_text, changes_text
 from persistent.time.lateness import CHANGES, EARLY, RETRACT
@@ -161,7 +161,8 @@ def changes(manifest: Manifest, expected: Manifest) -> str:
     old, new = manifest.nodes, expected.nodes
     if old.keys() != new.keys():
         return f"{', '.join(old)} -> {', '.join(new)}"
-    texts = {name: changes_text(old[name].described(), new[name].described()) for name in new}
+    described = {name: (old[name].described(), new[name].described()) for name in new}
+    texts = {name: changes_text(before, after) for name, (before, after) in described.items() if before != after}
     return "; ".join(text if len(new) == 1 else f"{name}: {text}" for name, text in texts.items() if text)
 
 

@@ -16,12 +16,13 @@ from monoids import Monoid, record
 from monoids.column import Columns
 from monoids.groupby.summing import GroupSums
 from monoids.monoid import check_schema
-from monoids.record import RecordMonoid
+from monoids.records import RecordMonoid
 from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.manifest import Manifest, commits_of
 from persistent.checkpoint.parts import NodePart
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice, write_new
-from persistent.codec import Run, is_wide
+from persistent.codec.fields import Run
+from persistent.codec.runs import is_wide
 from persistent.codec.sealed import open_sealed, read_index, seal
 from persistent.driver.evolution import Evolution, Evolutions, column_sources, fields_of, is_same
 from persistent.errors import CorruptCheckpoint, UserCodeError

@@ -25,7 +25,7 @@ from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline
 from persistent.names import driver_name, manifest_name, plan_name, savepoint_name
 from persistent.state.state import PersistentState
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.task import dedupe as copies
 from persistent.task.task import key_names
 from persistent.time.lateness import ACCUMULATE, CHANGE

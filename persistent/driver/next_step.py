@@ -22,14 +22,14 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodePart, SourcePart
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.successor import Entry
-from persistent.codec import canonical_json
+from persistent.codec.documents import canonical_json
 from persistent.connect.offsets import place_id
 from persistent.connect.source import Budget, Source, SourcePlan
 from persistent.driver.commit import watermark_after
 from persistent.driver.output_batches import lacks_changes, lacks_totals
 from persistent.driver.publish import joining_sinks
-from persistent.driver.put_plan import check_belongs, check_options, has_forgotten
-from persistent.driver.seen_part import check_names
+from persistent.driver.recover import check_belongs, check_options, has_forgotten
+from persistent.driver.same_job import check_seen_columns
 from persistent.driver.step import Effect, Step
 from persistent.driver.workbench import NodeBench, Workbench
 from persistent.errors import InvalidPipeline
@@ -196,7 +196,7 @@ def _check_names(bench: Workbench, manifest: Manifest, name: str, recorded: Mapp
     job = bench.job
     check_key(job.task, job.sources[name].schema(recorded))
     if name in job.dedupe:
-        check_names(job, manifest, name, recorded)
+        check_seen_columns(job, manifest, name, recorded)
 
 
 def _ending(bench: Workbench, manifest: Manifest, planned: Mapping[str, SourcePlan]) -> tuple[str, ...]:

@@ -11,12 +11,13 @@ from persistent.checkpoint.output_parts import SinkPart
 from persistent.checkpoint.parts import NodePart
 from persistent.checkpoint.successor import Entry
 from persistent.connect.source import Reached
-from persistent.driver import cautions, seen_part
+from persistent.driver import cautions
 from persistent.driver.cautions import Ended, why
 from persistent.driver.report import Idle, RunReport, Series, SeriesPoint, StepReport
 from persistent.driver.results import Results
+from persistent.driver.same_job import dedupe_notes
 from persistent.driver.workbench import NodeBench, Workbench
-from persistent.task.task import STATE, is_of_several, state_name
+from persistent.names import STATE, is_of_several, state_name
 from persistent.text.figures import utc_text
 from persistent.time.clock import later_of, monotonic_s
 from persistent.time.lateness import CHANGE
@@ -71,7 +72,7 @@ class Notes:
         self.note_sink(manifest)
         self._is_new = manifest.base == 0
         self._skipped_before = _skipped(manifest)
-        for what, text in seen_part.notes(manifest, self._bench.job.dedupe):
+        for what, text in dedupe_notes(manifest, self._bench.job.dedupe):
             self.note(what, text)
         self._note_zone(manifest)
         if manifest.not_after is not None:

@@ -37,9 +37,8 @@ from persistent.driver.step_effects import perform
 from persistent.driver.workbench import Workbench
 from persistent.engines.protocol import Engine
 from persistent.errors import Stopped, StorageError
-from persistent.time import stopping
-from persistent.time.clock import monotonic_s
-from persistent.time.stopping import StopRequest
+from persistent.time import clock
+from persistent.time.clock import StopRequest, monotonic_s
 from persistent.worker.job import Job
 
 logger = logging.getLogger("persistent.driver")
@@ -125,7 +124,7 @@ class OpenJob:
         if step is None:
             return None
         step = replace(step, sweeps=self.notes.steps % _SWEEP_STEPS == 0)
-        with self.bench.log.unless_fenced(step.entry.manifest.id), stopping.heard(self._stop, _GRACE_SECONDS):
+        with self.bench.log.unless_fenced(step.entry.manifest.id), clock.heard(self._stop, _GRACE_SECONDS):
             step, report = perform(self.bench, step)
         self.last = step.entry
         self._fit(report)
@@ -137,7 +136,7 @@ class OpenJob:
         if not self._mark:
             return
         try:
-            with stopping.heard(self._stop, 0):
+            with clock.heard(self._stop, 0):
                 self.bench.job.storage.delete(self._mark)
         except (StorageError, Stopped) as error:
             # Nothing relies on it, and an earlier error takes precedence.
@@ -158,7 +157,7 @@ class OpenJob:
             raise RuntimeError("another driver may run this job: take it over first")
 
     def _next(self, last: Entry, *, is_fenced: bool = True) -> Step | None:
-        with self.bench.log.unless_fenced(last.manifest.id), stopping.heard(self._stop, 0):
+        with self.bench.log.unless_fenced(last.manifest.id), clock.heard(self._stop, 0):
             return next_step(self.bench, last, self._rows, is_fenced=is_fenced)
 
     def _fit(self, report: StepReport) -> None:

@@ -20,13 +20,13 @@ from persistent.checkpoint.aside_columns import LATE_KEY, LATE_SCHEMA
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import LATE_SINK, Inheritance, SinkBatch, SinkPart
-from persistent.codec import Run, type_of
+from persistent.codec.fields import Run, type_of
 from persistent.connect.outlet import abilities
 from persistent.connect.sink import BatchSink, Claim, OutputBatch, Retreat, StagingSink
 from persistent.driver.undoing import adds_up, batches_since, undoing_rows
 from persistent.errors import InvalidPipeline, SinkMismatch
-from persistent.names import Staged
-from persistent.task.task import STATE, key_names, state_name
+from persistent.names import STATE, Staged, state_name
+from persistent.task.task import key_names
 from persistent.text.figures import shell_word
 from persistent.time.lateness import CHANGE
 from persistent.worker.job import Job, Node

@@ -46,7 +46,7 @@ from persistent.names import (
     retraction_name,
     retractions,
 )
-from persistent.storage import Storage, delete_all, put_once
+from persistent.storage.protocol import Storage, delete_all, put_once
 from persistent.text.figures import shell_word
 from persistent.worker.job import Job, Node
 

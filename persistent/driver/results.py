@@ -1,14 +1,25 @@
-"""The results of a step: of its splits, and of the work for each node; and the runs after its folds."""
+"""The results of a step: of its splits, and of the work for each node; the runs after its folds, and the
+seen records of each source."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from msgspec.structs import replace
 
 from persistent.checkpoint.compaction import replaced
-from persistent.codec import Run
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import SeenColumns, SeenPart
+from persistent.checkpoint.plan import StepPlan
+from persistent.codec.fields import Run
+from persistent.connect.offsets import UNCONFIRMED
 from persistent.names import Staged
-from persistent.worker.job import Closed, Folded, FoldRuns, Mapped, MappedNode
+from persistent.task.dedupe import Dedupe, kinds_of
+from persistent.worker.job import Closed, Folded, FoldRuns, Job, Mapped, MappedNode
+from persistent.worker.seen_items import SeenBefore
 
 Runs = tuple[Run, ...]
 Fold = tuple[FoldRuns, Folded]
@@ -110,3 +121,59 @@ def runs_after(runs: Runs, folds: Sequence[Fold]) -> Runs:
         if not left & {run.name for run in item.merge.inputs}:
             runs = replaced(runs, item.merge, folded.run)
     return runs
+
+
+def first_seen(dedupe: Dedupe | None) -> SeenPart | None:
+    """The seen records before anything is read; None without deduplication."""
+    return None if dedupe is None else SeenPart(SeenColumns(**dedupe.columns()), dedupe.pane_ms)
+
+
+def seen_of(manifest: Manifest, dedupe: Mapping[str, Dedupe], source: str) -> SeenPart | None:
+    """The records of a source seen up to this checkpoint; none if deduplication begins now."""
+    if source not in dedupe:
+        return None
+    seen = manifest.sources[source].seen if source in manifest.sources and manifest.base else None
+    return first_seen(dedupe[source]) if seen is None else seen
+
+
+def seen_before(manifest: Manifest, dedupe: Mapping[str, Dedupe]) -> dict[str, SeenBefore]:
+    """The seen records for the splits of each source, in the step after this checkpoint."""
+    before = {}
+    for name, rule in dedupe.items():
+        seen = seen_of(manifest, dedupe, name)
+        assert seen is not None
+        horizon = _horizon(seen, rule, manifest.clock.watermark, manifest.sources[name].recorded)
+        before[name] = SeenBefore(seen.runs, horizon, seen.pane_ms)
+    return before
+
+
+def _horizon(seen: SeenPart, dedupe: Dedupe, watermark: int, recorded: Mapping[str, Any]) -> int:
+    """The first pane that counts. Messages whose acknowledgement is not confirmed may come again, with times of their
+    own, however late."""
+    return seen.horizon(min(watermark, recorded.get(UNCONFIRMED, watermark)), dedupe.within_ms)
+
+
+def seen_after(
+    seen: SeenPart,
+    dedupe: Dedupe,
+    new: Runs,
+    folded: Sequence[Fold],
+    watermark: int,
+    *,
+    kinds: Mapping[str, str] = MappingProxyType({}),
+    recorded: Mapping[str, Any] = MappingProxyType({}),
+) -> SeenPart:
+    """The seen records after a step. ``new``: the runs that it wrote. ``watermark``: the clock that it moved to.
+    ``kinds``: the kinds of the values that it read, by column. ``recorded``: by the plan of the source."""
+    expired = _horizon(seen, dedupe, watermark, recorded)
+    runs = tuple(run for run in (*runs_after(seen.runs, folded), *new) if run.pane_max >= expired)
+    return replace(seen, expired=expired, runs=runs, kinds={**seen.kinds, **kinds})
+
+
+def kinds_read(job: Job, plan: StepPlan) -> dict[str, dict[str, str]]:
+    """The kinds of the values that identify a record, by source, in what a plan reads."""
+    return {
+        name: kinds_of(job.dedupe[name], job.sources[name].schema(step.recorded))
+        for name, step in plan.sources.items()
+        if name in job.dedupe and step.splits
+    }

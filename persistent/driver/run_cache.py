@@ -16,10 +16,12 @@ from monoids.text import Words
 from persistent.checkpoint.compaction import beside
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.runs import read_run, read_table, run_place, with_recovery_advice
-from persistent.codec import Run, decode_panes, decode_table, groups_of
+from persistent.codec.fields import Run
+from persistent.codec.runs import decode_panes, groups_of
+from persistent.codec.sealed import decode_table
 from persistent.state.rows import Agenda, agenda_of_table
 from persistent.state.time_to_live import TimeToLive
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.time.session_window import Gaps, SessionWindow
 from persistent.time.window import AnyWindow
 from persistent.worker.job import CloseShard, FoldRuns

@@ -1,15 +1,20 @@
-"""A checkpoint belongs to one job: its states, their definitions, and the sources that it has read."""
+"""A checkpoint belongs to one job: its states, their definitions, the sources that it has read, and the columns by
+which copies are recognised there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import NodePart, SourcePart
-from persistent.codec import canonical_json
+from persistent.checkpoint.parts import NodePart, SeenPart, SourcePart
+from persistent.codec.documents import canonical_json
 from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob, UnknownCheckpoint
-from persistent.task.task import STATE, node_name, task_name
+from persistent.names import STATE
+from persistent.task.dedupe import Dedupe, check_columns, kinds_of
+from persistent.task.task import node_name, task_name
 from persistent.text.fingerprints import changes_text
 from persistent.worker.job import Job, Node
 
@@ -144,3 +149,75 @@ def _what_to_do(manifest: Manifest, can_evolve: bool, url: str) -> str:
         )
     migrate = "migrate its state, Pipeline(evolve=Evolution(...)); or " if can_evolve else ""
     return f"Restore the old task; or {migrate}give the new task a new checkpoint, and read the source again"
+
+
+_DEDUPE = "dedupe"
+"""The name in ``allow_dropped`` by which a run without deduplication forgets the seen records."""
+
+
+def check_seen_columns(job: Job, manifest: Manifest, source: str, recorded: Mapping[str, Any]) -> None:
+    """InvalidPipeline unless the records of this plan have the columns that identify them. FingerprintChanged if these
+    columns have another kind of value than in the seen records."""
+    reader, dedupe = job.sources[source], job.dedupe[source]
+    schema = reader.schema(recorded)
+    check_columns(dedupe, schema, reader.text_columns(recorded) if reader.infers else ())
+    _check_kinds(manifest, dedupe, source, schema, job.storage.url)
+
+
+def _check_kinds(manifest: Manifest, dedupe: Dedupe, source: str, schema: pa.Schema, url: str) -> None:
+    """FingerprintChanged if the seen records have names of another kind than this schema: no copy would be
+    recognised."""
+    seen = manifest.sources[source].seen
+    for name, kind in kinds_of(dedupe, schema).items() if seen is not None and seen.runs else ():
+        had = seen.kinds.get(name, kind) if seen is not None else kind
+        if had != kind:
+            where = f" of {source}" if len(manifest.sources) > 1 else ""
+            raise FingerprintChanged(
+                f"{url}: copies{where} were recognised by {name!r}, which held {had} and is now read as {kind}: none "
+                "would be recognised, and each would count again. Give the source the type that it had (schema=); or "
+                "read it again into a new checkpoint and sink"
+            )
+
+
+def check_seen(manifest: Manifest, expected: Manifest, dropped: Sequence[str], url: str) -> None:
+    """FingerprintChanged if the checkpoint recognises copies, but this pipeline would not, or by other columns."""
+    for name, source in manifest.sources.items() if manifest.base else ():
+        has = expected.sources[name].seen if name in expected.sources else None
+        where = f" of {name}" if len(manifest.sources) > 1 else ""
+        if source.seen is not None:
+            _check_columns(source.seen, has, dropped, url, where)
+
+
+def _check_columns(had: SeenPart, has: SeenPart | None, dropped: Sequence[str], url: str, where: str) -> None:
+    if has is not None and has.columns != had.columns:
+        raise FingerprintChanged(
+            f"{url}: copies{where} were recognised by {_columns(had)}, but this pipeline has dedupe by "
+            f"{_columns(has)}. Restore it; or read the source again into a new checkpoint and sink"
+        )
+    if has is None and _DEDUPE not in dropped:
+        raise FingerprintChanged(
+            f"{url}: copies{where} are recognised by {_columns(had)}, but this pipeline has no dedupe=: they would "
+            f"count. Restore it; or forget the seen records: Pipeline(allow_dropped=[{_DEDUPE!r}])"
+        )
+
+
+def dedupe_notes(manifest: Manifest, dedupe: Mapping[str, Dedupe]) -> Iterator[tuple[str, str]]:
+    """Notes on the consequences of beginning or ending deduplication."""
+    for name, source in manifest.sources.items() if manifest.base else ():
+        where = f" of {name}" if len(manifest.sources) > 1 else ""
+        if name in dedupe and source.seen is None:
+            yield (
+                f"dedupe{where}",
+                f"deduplication{where} begins after checkpoint {manifest.base}: earlier records are unknown, so a copy "
+                "of them counts again",
+            )
+        if name not in dedupe and source.seen is not None:
+            yield (
+                f"dedupe{where}",
+                f"deduplication{where} ends: the seen records are forgotten, and copies count from now on",
+            )
+
+
+def _columns(seen: SeenPart) -> str:
+    names = [*seen.columns.origin, *filter(None, (seen.columns.epoch, seen.columns.sequence))]
+    return f"({', '.join(names)})"

@@ -16,7 +16,7 @@ from persistent.driver.commit import check_can_begin
 from persistent.driver.evolution import Evolutions, adapted, adopted
 from persistent.driver.same_job import check_same_job
 from persistent.errors import NoCheckpoint, OtherJob
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.time.clock import wall_ms
 
 logger = logging.getLogger("persistent.driver.start_from")

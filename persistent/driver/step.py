@@ -43,7 +43,7 @@ from persistent.checkpoint.compaction import choose_all, shards
 from persistent.checkpoint.parts import Accounts, NodePart, partition_name
 from persistent.checkpoint.plan import StepPlan, TaskStep
 from persistent.checkpoint.successor import Entry
-from persistent.codec import KEY_GROUPS, Run
+from persistent.codec.fields import KEY_GROUPS, Run
 from persistent.connect.formats.timestamps import TimeLimit
 from persistent.connect.source import Reached, Split
 from persistent.driver.report import StepReport

@@ -30,19 +30,18 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.runs import fold_index, write_index
 from persistent.checkpoint.successor import Entry
-from persistent.codec import KEY_GROUPS, Run, common_key_types
+from persistent.codec.fields import KEY_GROUPS, Run, common_key_types
 from persistent.connect.source import Split
 from persistent.driver.commit import next_manifest
 from persistent.driver.publish import collect, delete_dropped, joining_sinks, publish, sweep
 from persistent.driver.publish_after import outputs_after, publishes_after
 from persistent.driver.report import StepReport
-from persistent.driver.results import Fold, NodeResults, Results
-from persistent.driver.seen_part import seen_before
+from persistent.driver.results import Fold, NodeResults, Results, seen_before
 from persistent.driver.step import Effect, NodeStep, Step
 from persistent.driver.workbench import NodeBench, Workbench
 from persistent.errors import InputGone
 from persistent.state.rows import fold, in_panes
-from persistent.storage import delete_all
+from persistent.storage.protocol import delete_all
 from persistent.time.clock import monotonic_s, wall_ms
 from persistent.worker.dispatch import Item, Result
 from persistent.worker.job import Closed, CloseShard, Folded, FoldRuns, Job, Mapped, MapSplit

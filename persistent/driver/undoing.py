@@ -23,7 +23,8 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import SinkBatch, SinkPart
 from persistent.checkpoint.parts import NodePart
-from persistent.codec import canonical_json, decode_table
+from persistent.codec.documents import canonical_json
+from persistent.codec.sealed import decode_table
 from persistent.names import STAGED
 from persistent.time.lateness import RETRACT
 from persistent.worker.output_tables import RETRACTED, REVISION

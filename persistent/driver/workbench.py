@@ -11,14 +11,8 @@ from msgspec import structs
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodePart
-from persistent.codec import Run
-from persistent.connect.source import (
-    Positions,
-    Reached,
-    SourcePlan,
-    SourceState,
-    together,
-)
+from persistent.codec.fields import Positions, Run
+from persistent.connect.source import Reached, SourcePlan, SourceState, together
 from persistent.driver.commit import first_manifest
 from persistent.driver.options import Options
 from persistent.driver.results import Results, unfolded

@@ -29,8 +29,9 @@ import pyarrow as pa
 from persistent.engines.shipping import dumps
 from persistent.engines.spark_session import cause, require_pyspark
 from persistent.errors import EngineError, InvalidPipeline, PersistentError
-from persistent.storage import Storage, open_storage
+from persistent.storage.opening import open_storage
 from persistent.storage.places import Reach
+from persistent.storage.protocol import Storage
 from persistent.worker.requirements import Needs, needs_of, process, say_where, unfit
 
 T = TypeVar("T")

@@ -22,9 +22,9 @@ from persistent.engines.embedded import Embedded
 from persistent.errors import PersistentError
 from persistent.explain import Explanation, Section
 from persistent.explain.of_states import closing_section, kept_section, memory_section, publishing_section, shard_sizes
-from persistent.storage import Storage
 from persistent.storage.failures import without_secrets
 from persistent.storage.places import short_name
+from persistent.storage.protocol import Storage
 from persistent.task.task import task_name
 from persistent.text.figures import clock_text, count_text, duration_text
 from persistent.time.lateness import FINAL

@@ -15,12 +15,13 @@ from persistent.driver.cautions import FOLLOWS
 from persistent.driver.options import ROWS_MAX
 from persistent.driver.step import SHARD_ROWS
 from persistent.explain import Section
+from persistent.state.rows import values_of
 from persistent.state.state import PersistentState
 from persistent.task.task import key_names
 from persistent.text.figures import bytes_text, duration_text
 from persistent.text.fingerprints import monoid_text, window_text
 from persistent.time.lateness import ACCUMULATE, CHANGE, FINAL, RETRACT, Lateness
-from persistent.time.session_window import SessionWindow, values_of
+from persistent.time.session_window import SessionWindow
 from persistent.worker.job import Job, Node
 
 _CORRECTED = {

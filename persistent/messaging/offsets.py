@@ -33,8 +33,9 @@ from msgspec.structs import replace
 from persistent.codec import documents
 from persistent.codec.fields import Natural, Part, ShortText, Whole
 from persistent.errors import CorruptCheckpoint, CorruptLog, InvalidPipeline, NewerFormat, StorageError
-from persistent.storage import Put, Storage, open_storage
+from persistent.storage.opening import open_storage
 from persistent.storage.process import Process, this_process
+from persistent.storage.protocol import Put, Storage
 from persistent.storage.sqlite_file import connected
 
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")

@@ -20,9 +20,9 @@ from persistent.connect.source import Reached
 from persistent.driver.report import StepReport
 from persistent.errors import InvalidPipeline
 from persistent.metrics.table import BOUNDS_SECONDS, BY_NAME, Metric
+from persistent.names import state_name
 from persistent.storage.failures import without_secrets
 from persistent.storage.places import lasting_name
-from persistent.task.task import state_name
 from persistent.time.clock import wall_ms
 
 PARTITIONS_MAX: Final = 200

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from persistent.errors import InvalidPipeline
 from persistent.metrics.board import Board, Boards, Readout
@@ -21,6 +21,18 @@ from persistent.metrics.table import BOUNDS_SECONDS, BY_NAME, COUNTER, GAUGE, HI
 from persistent.text.figures import Endpoint, address_of, is_loopback
 
 logger = logging.getLogger("persistent.metrics")
+
+
+@runtime_checkable
+class Metrics(Protocol):
+    """One way to show metrics. Each run opens it before it does anything else, and closes it at its end."""
+
+    def open(self, url: str, engine: str, name: str | None = None) -> Board:
+        """The board of a pipeline that is about to run: ``name``, with its checkpoint at ``url``, on ``engine``.
+        InvalidPipeline if its metrics cannot be shown."""
+
+    def close(self, board: Board) -> None:
+        """The run has ended."""
 
 
 class PrometheusMetrics:

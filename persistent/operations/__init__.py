@@ -16,13 +16,29 @@ dry run and ``undone``, which change nothing, do without. If a driver seems to r
 operation, and can be repeated; the next run collects its leftovers.
 """
 
-from persistent.operations.collection import collect_garbage
-from persistent.operations.compaction import compact
-from persistent.operations.merging import merge
-from persistent.operations.restarting import restart
-from persistent.operations.rolling_back import rollback
-from persistent.operations.savepoints import pin, savepoint
-from persistent.operations.setting_back import Undone, lift_limit, set_back, undone
+from monoids.on_demand import TYPE_CHECKING, on_demand
+
+if TYPE_CHECKING:
+    from persistent.operations.collection import collect_garbage
+    from persistent.operations.compaction import compact
+    from persistent.operations.merging import merge
+    from persistent.operations.restarting import restart
+    from persistent.operations.rolling_back import rollback
+    from persistent.operations.savepoints import pin, savepoint
+    from persistent.operations.setting_back import Undone, lift_limit, set_back, undone
+else:
+    __getattr__, __dir__ = on_demand(
+        __name__,
+        {
+            "persistent.operations.collection": "collect_garbage",
+            "persistent.operations.compaction": "compact",
+            "persistent.operations.merging": "merge",
+            "persistent.operations.restarting": "restart",
+            "persistent.operations.rolling_back": "rollback",
+            "persistent.operations.savepoints": "pin savepoint",
+            "persistent.operations.setting_back": "Undone lift_limit set_back undone",
+        },
+    )
 
 __all__ = [
     "Undone",

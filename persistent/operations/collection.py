@@ -19,7 +19,7 @@ from persistent.driver.naming import named_sinks
 from persistent.driver.publish import collectable, sweepable
 from persistent.errors import CorruptCheckpoint, NewerFormat
 from persistent.names import STAGED
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.text.figures import shell_word
 
 

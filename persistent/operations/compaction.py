@@ -17,7 +17,7 @@ from persistent.checkpoint.manifest import Manifest, commits_of
 from persistent.checkpoint.parts import NodePart, SourcePart
 from persistent.checkpoint.runs import fold_index
 from persistent.checkpoint.successor import Entry
-from persistent.codec import KEY_GROUPS, Run
+from persistent.codec.fields import KEY_GROUPS, Run
 from persistent.driver.commit import first_manifest, known_from
 from persistent.driver.same_job import check_same_job
 from persistent.names import Attempt

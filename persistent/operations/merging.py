@@ -10,13 +10,14 @@ from msgspec.structs import replace
 
 from persistent.checkpoint.commit_change import Decision, Location, Manifests, commit_change, log_of
 from persistent.checkpoint.copies import Target, copied, newest_of, renumbered_source
-from persistent.checkpoint.corrections import all_corrections
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.output_parts import all_corrections
 from persistent.checkpoint.parts import Accounts, NodeClock, NodePart, SourcePart, TaskPart
 from persistent.checkpoint.running import marks
 from persistent.checkpoint.successor import Entry, first
-from persistent.codec import canonical_json, common_key_types
+from persistent.codec.documents import canonical_json
+from persistent.codec.fields import common_key_types
 from persistent.connect.formats.schemas import from_json
 from persistent.connect.halves import halves_of
 from persistent.connect.offsets import place_id

@@ -19,13 +19,12 @@ from msgspec.structs import replace
 
 from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.commit_change import Decision, Manifests, commit_change, look_at_all
-from persistent.checkpoint.corrections import check_holds, corrections_before
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.output_parts import check_holds, corrections_before
 from persistent.checkpoint.parts import Account, NodeClock, SeenPart, TaskPart
-from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
-from persistent.codec import Run
+from persistent.codec.fields import CODECS, Run
 from persistent.connect.source import SourceState
 from persistent.driver.commit import first_manifest
 from persistent.driver.evolution import with_nodes

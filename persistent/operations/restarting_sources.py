@@ -21,11 +21,12 @@ from msgspec.structs import replace
 from monoids.groupby.summing import GroupSums
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodeClock, SeenPart, SourcePart
-from persistent.codec import Run
+from persistent.codec.fields import Run
 from persistent.connect.halves import has_switched
 from persistent.connect.source import SourceState
+from persistent.driver.results import first_seen
 from persistent.driver.run_cache import RunCache
-from persistent.driver.seen_part import begun, check_seen
+from persistent.driver.same_job import check_seen
 from persistent.errors import Refused
 from persistent.names import Attempt
 from persistent.text.figures import utc_text
@@ -156,7 +157,7 @@ def seen_until(job: Job, name: str, source: SourcePart, clock: int, attempt: Att
     timestamps; those after the clock are new.
     """
     if source.seen is None or name not in job.dedupe:
-        return begun(job.dedupe.get(name))
+        return first_seen(job.dedupe.get(name))
     seen, border = source.seen, clock // source.seen.pane_ms * source.seen.pane_ms
     whose = seen_node(job, name, seen.pane_ms)
     runs = [

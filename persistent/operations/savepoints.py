@@ -16,7 +16,7 @@ from persistent.checkpoint.manifest import Manifest, check_name
 from persistent.checkpoint.successor import Entry
 from persistent.errors import CorruptCheckpoint, Fenced, Refused, UnknownCheckpoint
 from persistent.names import CLAIM, Attempt, new_nonce
-from persistent.storage import delete_all, put_once
+from persistent.storage.protocol import delete_all, put_once
 from persistent.storage.subfolder import savepoint_folder
 
 

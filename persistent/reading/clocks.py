@@ -12,7 +12,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodePart, partition_name
 from persistent.checkpoint.plan import StepPlan
 from persistent.errors import CorruptCheckpoint
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.time.clock import bound_of
 
 _AHEAD_MS = 60_000

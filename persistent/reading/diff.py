@@ -18,7 +18,7 @@ from monoids.hashing import key_column
 from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import partition_name
-from persistent.codec import Run
+from persistent.codec.fields import Run
 from persistent.pipeline import Pipeline
 from persistent.reading.place import Place, checked_node, read_place
 from persistent.task.task import key_names

@@ -13,11 +13,12 @@ import pyarrow.parquet as pq
 from persistent.checkpoint.copies import checkpoint_at, read_while_running
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.successor import Entry
-from persistent.codec import canonical_json
+from persistent.codec.documents import canonical_json
 from persistent.errors import InvalidPipeline
 from persistent.pipeline import Pipeline
 from persistent.reading.place import Place, checked_node, place
-from persistent.storage import Storage, open_storage
+from persistent.storage.opening import open_storage
+from persistent.storage.protocol import Storage
 from persistent.worker.job import Node
 from persistent.worker.state_tables import empty_table, folded_tables
 

@@ -19,12 +19,12 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SourcePart, partition_name
 from persistent.checkpoint.plan import SourceStep
-from persistent.checkpoint.positions import CODECS
-from persistent.connect.source import Budget, Position, Source, SourceState, Span, Split
+from persistent.codec.fields import CODECS, Position
+from persistent.connect.source import Budget, Source, SourceState, Span, Split
 from persistent.driver.run_cache import RunCache
 from persistent.errors import CorruptCheckpoint, Refused, RetentionGap, UnknownCheckpoint
 from persistent.pipeline import Pipeline
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.text.readable import readable_list
 
 _ROWS = 4_000_000

@@ -15,7 +15,7 @@ from persistent.driver.commit import first_manifest
 from persistent.driver.same_job import check_same_node, chosen_node
 from persistent.errors import UnknownCheckpoint
 from persistent.pipeline import Pipeline
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.worker.job import Node
 
 T = TypeVar("T")

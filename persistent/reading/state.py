@@ -12,8 +12,8 @@ from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.copies import checkpoint_at, read_while_running
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.successor import Entry
-from persistent.codec import type_of
 from persistent.codec.decimals import from_text
+from persistent.codec.fields import type_of
 from persistent.errors import InvalidPipeline
 from persistent.pipeline import Pipeline
 from persistent.reading.place import Place, checked_node, place

@@ -1,9 +1,10 @@
 """A state: the sum of all updates, by key and pane, and what readers see of it.
 
     state           the state as a task declares it, and its values
+    updates         the keys and timestamps of its updates, as columns, checked
     time_to_live    keys that expire
-    rows            the sum of updates as columns; when sessions and lives end
-    row_values      rows with other values: counts, marks, numbers
+    rows            the sum of updates as columns; its values, or counts, marks and numbers in their place; when
+                    sessions and lives end
     views           what a state shows by a clock: windows, sessions, keys
     difference      what a step publishes: the view after it, less the view before it
 

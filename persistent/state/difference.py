@@ -27,20 +27,21 @@ from monoids.groupby.summing import GroupSums
 from monoids.table import list_entries
 from persistent.codec.runs import of_hashes
 from persistent.errors import PersistentError
-from persistent.state.row_values import (
+from persistent.state.rows import (
     COUNT,
     NUMBERS,
     concat_rows,
     counted,
+    fold,
     hashes_of,
     marked,
     marking,
     numbered,
     over,
+    result_columns,
+    values_of,
     with_values,
 )
-from persistent.state.rows import fold
-from persistent.time.session_window import result_columns, values_of
 
 Outputs = Callable[[GroupSums, bool], pa.Table]
 """The output table of rows, and whether they are taken back."""

@@ -24,26 +24,30 @@ from monoids.column import take
 from monoids.groupby.cells import Integers, group_codes
 from monoids.groupby.summing import GroupSums
 from monoids.monoid import Monoid, check
-from persistent.codec import Run, decode_document, decode_run, encode_document, encode_run
+from persistent.codec.documents import decode_document, encode_document
+from persistent.codec.fields import Run
+from persistent.codec.runs import decode_run, encode_run
 from persistent.errors import CorruptCheckpoint, FingerprintChanged
-from persistent.state.rows import open_panes
+from persistent.state.rows import (
+    at_times,
+    kept_as,
+    lift_at,
+    lift_rows,
+    open_panes,
+    presented,
+    presented_sessions,
+    values_of,
+)
 from persistent.state.time_to_live import TimeToLive, checked_ttl, gaps_of
+from persistent.state.updates import checked_timestamp, checked_timestamps
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import Described, changes_text
 from persistent.text.spelling import spelled
-from persistent.time import session_window as sessions
 from persistent.time.assigned_window import AssignedWindow
 from persistent.time.calendar_window import CalendarWindow
-from persistent.time.clock import (
-    Duration,
-    Instant,
-    bare,
-    checked_timestamp,
-    checked_timestamps,
-    duration_ms,
-    instant_ms,
-)
+from persistent.time.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.time.lateness import ALLOWS_NONE, CLOSE, Lateness, checked_lateness, checked_totals
+from persistent.time.session_window import SessionWindow, lateness_of
 from persistent.time.window import AnyWindow, Panes, Window, no_window
 from persistent.time.zone import Zone
 
@@ -115,7 +119,7 @@ class PersistentState(Described):
 
     def fingerprint(self) -> dict[str, Any]:
         """JSON values by which a checkpoint recognises this state and refuses another."""
-        values = sessions.values_of(self.monoid)
+        values = values_of(self.monoid)
         return {"state": type(self).__name__, "monoid": values.fingerprint(), **self.panes.fingerprint()}
 
     # -- on its own ------------------------------------------------------------------------------------------
@@ -125,15 +129,15 @@ class PersistentState(Described):
         if key is not None:
             raise TypeError("a state on its own is one key: omit key=, or run the task in a pipeline")
         time = checked_timestamp(timestamp)
-        self._add(time, sessions.lift_at(self.monoid, time, value))
+        self._add(time, lift_at(self.monoid, time, value))
 
     def update_batch(self, timestamps: Any, values: Any, *, keys: Any = None) -> None:
         """Add many values: ``timestamps`` int64 ms; lists, generators, Series and arrays are columns of that length."""
         if keys is not None:
             raise TypeError("a state on its own is one key: omit keys=, or run the task in a pipeline")
         times = checked_timestamps(timestamps)
-        lifted = sessions.lift_rows(self.monoid, values, len(times))
-        columns = sessions.at_times(self.monoid, times, lifted)
+        lifted = lift_rows(self.monoid, values, len(times))
+        columns = at_times(self.monoid, times, lifted)
         in_window = self._held(times)
         panes, rows = self.panes.starts(times[in_window]), np.flatnonzero(in_window)
         order, starts = group_codes(np.zeros(len(panes), np.int64), panes)
@@ -272,7 +276,7 @@ class NonWindowState(PersistentState):
     def fingerprint(self) -> dict[str, Any]:
         return {
             "state": "NonWindowState",
-            "monoid": sessions.values_of(self.monoid).fingerprint(),
+            "monoid": values_of(self.monoid).fingerprint(),
             "window": None,
             "interval_ms": None if self.history_ms is None else self._interval_ms,
             **({"ttl_ms": self.time_to_live.ttl_ms} if self.time_to_live else {}),
@@ -288,9 +292,9 @@ class NonWindowState(PersistentState):
         presented identity."""
         total, values = self.monoid.fold([part for _, part in sorted(self._elements.items())]), self.monoid
         if self.time_to_live is not None:
-            values = sessions.values_of(values)
+            values = values_of(values)
             total = total[-1][-1] if total else values.identity
-        return sessions.presented(values, [total])
+        return presented(values, [total])
 
 
 class WindowState(PersistentState):
@@ -333,9 +337,9 @@ class WindowState(PersistentState):
         interval = None if interval_ms is None else duration_ms(interval_ms, "interval_ms")
         if interval is not None and interval < 1:
             raise ValueError("interval_ms is at least 1 ms")
-        super().__init__(sessions.kept_as(monoid, window), Panes(window, interval))
+        super().__init__(kept_as(monoid, window), Panes(window, interval))
         lateness = checked_lateness(allowed_lateness, late, emit, changes, early)
-        self.lateness = sessions.lateness_of(window, interval, lateness, late, changes)
+        self.lateness = lateness_of(window, interval, lateness, late, changes)
         self.bare = bare(allowed_lateness=allowed_lateness, early=early)
 
     def stored_panes(self, timestamps: Integers, watermark: int) -> Integers:
@@ -344,14 +348,14 @@ class WindowState(PersistentState):
     def get(self) -> Mapping[tuple[int, int], Any]:
         """Every non-empty window, (start, end) to presented value, in order of time."""
         window, elements = self.window, sorted(self._elements.items())
-        if isinstance(window, sessions.SessionWindow):
-            return sessions.presented_sessions(self.monoid, window, [element for _, element in elements])
+        if isinstance(window, SessionWindow):
+            return presented_sessions(self.monoid, window, [element for _, element in elements])
         elements_by_number: dict[int, list[Any]] = {}
         for pane, element in elements:
             for number in range(window.first_number(pane), window.last_number(pane) + 1):
                 elements_by_number.setdefault(number, []).append(element)
         return {
-            (window.start_of(number), window.end_of(number)): sessions.presented(self.monoid, parts)
+            (window.start_of(number), window.end_of(number)): presented(self.monoid, parts)
             for number, parts in sorted(elements_by_number.items())
         }
 

@@ -34,8 +34,7 @@ from monoids.groupby.sorting import Integers, Mask
 from monoids.groupby.summing import GroupSums
 from monoids.text import Words
 from persistent.codec.runs import of_hashes
-from persistent.state.row_values import same_rows
-from persistent.state.rows import OPEN_PANE, fold, in_panes
+from persistent.state.rows import OPEN_PANE, fold, in_panes, same_rows
 from persistent.state.time_to_live import TimeToLive
 from persistent.time.session_window import SessionWindow, each_session
 from persistent.time.window import Panes, WindowRange

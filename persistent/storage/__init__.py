@@ -20,11 +20,25 @@ Requests of each verb without failures (S3: requests; HDFS: calls of the NameNod
 | HDFS | 4 | 3 | 1 | 1 a thousand names | 1 | 1 |
 """
 
-from persistent.storage.fsspec_storage import FsspecStorage
-from persistent.storage.local import LocalStorage
-from persistent.storage.memory import MemoryStorage
-from persistent.storage.opening import is_proved, open_storage
-from persistent.storage.protocol import Put, Storage, delete_all, put_once, put_or_read
+from monoids.on_demand import TYPE_CHECKING, on_demand
+
+if TYPE_CHECKING:
+    from persistent.storage.fsspec_storage import FsspecStorage
+    from persistent.storage.local import LocalStorage
+    from persistent.storage.memory import MemoryStorage
+    from persistent.storage.opening import is_proved, open_storage
+    from persistent.storage.protocol import Put, Storage, delete_all, put_once, put_or_read
+else:
+    __getattr__, __dir__ = on_demand(
+        __name__,
+        {
+            "persistent.storage.fsspec_storage": "FsspecStorage",
+            "persistent.storage.local": "LocalStorage",
+            "persistent.storage.memory": "MemoryStorage",
+            "persistent.storage.opening": "is_proved open_storage",
+            "persistent.storage.protocol": "Put Storage delete_all put_once put_or_read",
+        },
+    )
 
 __all__ = [
     "FsspecStorage",

@@ -17,8 +17,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from persistent.errors import Stopped, StorageError
-from persistent.time import stopping
-from persistent.time.clock import monotonic_s
+from persistent.time.clock import monotonic_s, pause
 
 _REMEDIES = {
     errno.ENOSPC: "The disk is full: free some space and run again; the last checkpoint is good.",
@@ -302,7 +301,7 @@ class Retrying:
             why = f"cannot {self.operation} {self.place}: {failure.cause}"
 
         def sleep(seconds: float) -> None:
-            stopping.pause(seconds, why, patience.sleep or tenacity.nap.sleep)
+            pause(seconds, why, patience.sleep or tenacity.nap.sleep)
 
         return tenacity.Retrying(
             sleep=sleep,

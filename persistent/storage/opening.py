@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from persistent.codec import decode_document, encode_document
+from persistent.codec.documents import decode_document, encode_document
 from persistent.errors import CorruptCheckpoint, InvalidPipeline, StorageError, UnsupportedStore
 from persistent.storage.failures import Patience
 from persistent.storage.fsspec_storage import FsspecStorage, GenericRequests

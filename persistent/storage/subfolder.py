@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from persistent.names import savepoint_name
-from persistent.storage import MemoryStorage, Put, Storage, open_storage
+from persistent.storage.memory import MemoryStorage
+from persistent.storage.opening import open_storage
+from persistent.storage.protocol import Put, Storage
 
 
 @dataclass(frozen=True)

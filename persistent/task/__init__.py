@@ -5,5 +5,4 @@ message       a message; a batch of messages, as columns
 processing    a task run over a batch
 delta         the updates of a step, summed up as columns
 dedupe        copies of a record
-key_limits    keys that a sink can never hold
 """

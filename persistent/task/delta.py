@@ -18,17 +18,25 @@ from monoids.groupby.cells import Integers
 from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums, group_by
 from monoids.numbers.sums import Count
-from monoids.record import RecordMonoid
+from monoids.records import RecordMonoid
 from monoids.scalars import FROZEN, snapshot
-from persistent.codec.key_types import agreed_types, key_array, listed_key
-from persistent.state.rows import fold
+from persistent.state.rows import fold, values_of
 from persistent.state.state import PersistentState
-from persistent.task.key_limits import KeyLimits
+from persistent.state.updates import (
+    TIMESTAMP_MAX,
+    KeyLimits,
+    check_no_mapping,
+    checked_timestamps,
+    is_far_before,
+    key_array,
+    listed_key,
+    listed_timestamps,
+    swapped,
+    types_with,
+)
 from persistent.task.message import Batch
 from persistent.text.figures import date_text, utc_text
-from persistent.text.user_errors import check_no_mapping, swapped
-from persistent.time.clock import TIMESTAMP_MAX, checked_timestamps, is_far_before, listed_timestamps
-from persistent.time.session_window import SessionWindow, group_sessions, values_of
+from persistent.time.session_window import SessionWindow, group_sessions
 
 _FOLD_PARTS = 32
 _TRIED_MAX = 1_000
@@ -278,7 +286,7 @@ class Delta:
                 times, columns = times[rows], take(columns, rows)
                 cause = None if cause is None else _Messages(cause.timestamps[rows], cause.offsets[rows])
         if len(times):
-            self._pending_types = self._agreed_types(keys)
+            self._pending_types = types_with(keys, self._pending_types, self._key_names)
             self._pending.append(self._grouped(keys, times, columns))
             self._key_limits.note(self._pending[-1].keys, keys, None if cause is None else cause.offsets)
 
@@ -328,21 +336,6 @@ class Delta:
             return f"with {self._state.time_to_live} it has ended by the clock of the step"
         less = ", less the allowed lateness" if self._state.lateness.allowed_ms else ""
         return f"every window of that time ended before the clock of the step{less}"
-
-    def _agreed_types(self, keys: Sequence[pa.Array]) -> tuple[pa.DataType, ...]:
-        """The types of the key columns, including these. TypeError if one differs from those of earlier keys."""
-        known, types = self._pending_types, tuple(column.type for column in keys)
-        if types == known or not known:
-            return types
-        agreed: list[pa.DataType] = []
-        for name, first, later in zip(self._key_names, known, types):
-            try:
-                agreed += agreed_types([[first], [later]])
-            except TypeError as error:
-                raise TypeError(
-                    f"key column {name!r} holds {first}, as in its first key, but this one is {later}: give it one type"
-                ) from error
-        return tuple(agreed)
 
     def _key_columns(self, keys: Any, rows: int) -> tuple[pa.Array, ...]:
         names = self._key_names

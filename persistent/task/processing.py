@@ -13,13 +13,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from persistent.codec.key_types import listed_key, readable_key
 from persistent.errors import AssignerFailed
+from persistent.names import STATE
+from persistent.state.updates import KeysRefused, listed_key, readable_key
 from persistent.storage.failures import without_secrets
 from persistent.task.delta import Delta
-from persistent.task.key_limits import KeysRefused
 from persistent.task.message import Batch, Message, readable_fields
-from persistent.task.task import STATE, PersistentTask, key_names
+from persistent.task.task import PersistentTask, key_names
 from persistent.text.readable import readable
 from persistent.text.user_errors import Line, error_text, line_of, message_text, users_line
 

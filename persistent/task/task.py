@@ -9,18 +9,17 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from monoids.hashing import key_type
 from persistent.errors import InvalidPipeline
+from persistent.names import STATE
 from persistent.state.state import NonWindowState, PersistentState, WindowState
 from persistent.task.message import Batch, Message
 
-STATE: Final = "state"
-"""The name of a task's only state, if the task gives it none."""
 _STATE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=@+-]{0,99}")
 
 Declared = PersistentState | Mapping[str, PersistentState]
@@ -84,21 +83,6 @@ def node_name(task: PersistentTask, state: str = STATE) -> str:
     ('PersistentTask', 'PersistentTask/hourly')
     """
     return task_name(task) if state == STATE else f"{task_name(task)}/{state}"
-
-
-def state_name(node: str) -> str:
-    """The name of a state among those of its task.
-
-    >>> state_name("Visits"), state_name("Visits/hourly")
-    ('state', 'hourly')
-    """
-    return node.partition("/")[2] or STATE
-
-
-def is_of_several(nodes: Iterable[str]) -> bool:
-    """Whether states have names: there are several, or the only one has one."""
-    names = list(nodes)
-    return len(names) > 1 or any("/" in name for name in names)
 
 
 def named_states(declared: Declared) -> dict[str, PersistentState]:

@@ -17,13 +17,29 @@ scripted.py  clock.py                                                           
 sink_suite.py  sink_driver.py                                                             SinkSuite
 """
 
-from persistent.testing.clock import ManualClock
-from persistent.testing.faults import AskingStorage, FaultyStorage, Killed, Once, Operations
-from persistent.testing.scripted import CRASH, IDLE, PAUSE, ScriptedSource
-from persistent.testing.simulating import FAULTS, Simulated, SimulationFailed, simulate
-from persistent.testing.sink_suite import SinkSuite
-from persistent.testing.source_suite import SourceSuite
-from persistent.testing.verifying import TaskDiffers, verify_task
+from monoids.on_demand import TYPE_CHECKING, on_demand
+
+if TYPE_CHECKING:
+    from persistent.testing.clock import ManualClock
+    from persistent.testing.faults import AskingStorage, FaultyStorage, Killed, Once, Operations
+    from persistent.testing.scripted import CRASH, IDLE, PAUSE, ScriptedSource
+    from persistent.testing.simulating import FAULTS, Simulated, SimulationFailed, simulate
+    from persistent.testing.sink_suite import SinkSuite
+    from persistent.testing.source_suite import SourceSuite
+    from persistent.testing.verifying import TaskDiffers, verify_task
+else:
+    __getattr__, __dir__ = on_demand(
+        __name__,
+        {
+            "persistent.testing.clock": "ManualClock",
+            "persistent.testing.faults": "AskingStorage FaultyStorage Killed Once Operations",
+            "persistent.testing.scripted": "CRASH IDLE PAUSE ScriptedSource",
+            "persistent.testing.simulating": "FAULTS Simulated SimulationFailed simulate",
+            "persistent.testing.sink_suite": "SinkSuite",
+            "persistent.testing.source_suite": "SourceSuite",
+            "persistent.testing.verifying": "TaskDiffers verify_task",
+        },
+    )
 
 __all__ = [
     "CRASH",

@@ -19,7 +19,8 @@ from typing import TypeVar
 import pyarrow as pa
 
 from persistent.errors import StorageError
-from persistent.storage import MemoryStorage, Put, Storage
+from persistent.storage.memory import MemoryStorage
+from persistent.storage.protocol import Put, Storage
 
 DEATHS = ("before", "after", "half")
 """How a process dies at an operation: before it, after it, or in the middle."""

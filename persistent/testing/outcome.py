@@ -12,8 +12,9 @@ from msgspec import structs
 
 from persistent.checkpoint.log import Log
 from persistent.driver.same_job import chosen_node
+from persistent.names import STATE
 from persistent.pipeline import Pipeline
-from persistent.task.task import STATE, key_names
+from persistent.task.task import key_names
 from persistent.text.readable import readable_list
 from persistent.worker.output_tables import END, RETRACTED, REVISION, START
 

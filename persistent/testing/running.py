@@ -29,9 +29,10 @@ from persistent.driver.report import StepReport
 from persistent.engines.embedded import Embedded
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline
+from persistent.names import STATE
 from persistent.pipeline import Pipeline
-from persistent.storage import MemoryStorage
-from persistent.task.task import STATE, PersistentTask, named_states
+from persistent.storage.memory import MemoryStorage
+from persistent.task.task import PersistentTask, named_states
 from persistent.testing.clock import START_MS, ManualClock
 from persistent.testing.faults import Killed
 from persistent.testing.outcome import Outcome, all_states, outcome_of

@@ -20,8 +20,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from persistent.codec.fields import Positions
 from persistent.connect.memory import MemorySource
-from persistent.connect.source import Budget, Positions, Records, Source, SourcePlan, SourceState, Span, Split
+from persistent.connect.source import Budget, Records, Source, SourcePlan, SourceState, Span, Split
 from persistent.errors import InvalidPipeline
 from persistent.testing.faults import Killed
 from persistent.time.clock import Duration

@@ -30,7 +30,8 @@ from persistent.connect.files.sink import FileSink
 from persistent.driver.report import RunReport
 from persistent.errors import Fenced, InvalidPipeline, StorageError
 from persistent.pipeline import Pipeline
-from persistent.storage import MemoryStorage, Storage
+from persistent.storage.memory import MemoryStorage
+from persistent.storage.protocol import Storage
 from persistent.task.task import named_states, task_name
 from persistent.testing.clock import ManualClock
 from persistent.testing.faults import (

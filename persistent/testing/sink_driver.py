@@ -11,7 +11,7 @@ import pyarrow as pa
 from persistent.connect.outlet import outlet
 from persistent.connect.sink import Claim, OutputBatch, Retreat, Sink
 from persistent.names import Staged, attempt_name
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.testing.faults import AskingStorage
 
 KEY = ("page", "window_start", "window_end")

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 from persistent.connect.promises import AT_LEAST_ONCE
 from persistent.connect.sink import BatchSink, Sink
 from persistent.errors import Fenced, PersistentError, StagedMissing, StorageError
-from persistent.storage import MemoryStorage
+from persistent.storage.memory import MemoryStorage
 from persistent.testing.faults import Killed
 from persistent.testing.sink_driver import OnOperation, SinkDriver
 

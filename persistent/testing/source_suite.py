@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from monoids import Count
 from persistent.checkpoint.parts import SourcePart
-from persistent.checkpoint.positions import codec_of
+from persistent.codec.fields import codec_of
 from persistent.connect.source import (
     NO_TIMESTAMP,
     Budget,
@@ -37,7 +37,7 @@ from persistent.connect.source import (
 )
 from persistent.pipeline import Pipeline
 from persistent.state.state import NonWindowState, PersistentState
-from persistent.storage import MemoryStorage
+from persistent.storage.memory import MemoryStorage
 from persistent.task.task import PersistentTask
 from persistent.testing.faults import FaultyStorage, Killed, Operations
 

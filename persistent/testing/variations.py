@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from persistent.connect.source import Budget, SourceState
 from persistent.errors import EngineError, InvalidPipeline
+from persistent.state.rows import values_of
 from persistent.task.message import Batch
 from persistent.task.processing import key_columns
 from persistent.task.task import PersistentTask, named_states, node_name
@@ -40,7 +41,6 @@ from persistent.testing.running import (
 )
 from persistent.testing.watching import draws_lots
 from persistent.text.readable import readable_list
-from persistent.time.session_window import values_of
 
 LATER_MS = START_MS + 100 * 86_400_000 + 12_345_678
 _PARALLEL = (1, 3, 2, 5)

@@ -12,8 +12,10 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from persistent.errors import InvalidPipeline, PersistentError
+from persistent.names import STATE
+from persistent.state.rows import values_of
 from persistent.state.state import PersistentState
-from persistent.task.task import STATE, PersistentTask, check_task, named_states, task_name
+from persistent.task.task import PersistentTask, check_task, named_states, task_name
 from persistent.testing.outcome import (
     ENDED,
     NOTHING,
@@ -30,7 +32,6 @@ from persistent.testing.variations import OtherProcess, Variation, variations_of
 from persistent.testing.watching import Changed, Seen, law_broken, watch
 from persistent.text.readable import readable_list
 from persistent.time.clock import Duration, duration_ms
-from persistent.time.session_window import values_of
 from persistent.time.window import AnyWindow
 from persistent.worker.output_tables import START
 

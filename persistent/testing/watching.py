@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from monoids import HeavyHitters, Monoid, Reservoir
+from persistent.names import STATE
 from persistent.task.message import Batch, Message, readable_fields
-from persistent.task.task import STATE, PersistentTask, node_name
+from persistent.task.task import PersistentTask, node_name
 from persistent.testing.outcome import same
 from persistent.testing.running import InputRecords, MakeTask, Settings, standing_clock, task_run
 from persistent.text.readable import readable_list

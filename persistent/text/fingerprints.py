@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from monoids.html import facts_html
-from persistent.codec import canonical_json
+from persistent.codec.documents import canonical_json
 from persistent.text.figures import duration_text
 
 _TYPES = {"int64": "int", "double": "float", "string": "str", "binary": "bytes", "bool": "bool"}

@@ -1,5 +1,4 @@
-"""An error in user code as text: what was raised, in which of the user's lines, and for which message. Also the errors
-of updates that are well formed but surely mistakes: time and value are swapped, or a mapping would count as 1."""
+"""An error in user code as text: what was raised, in which of the user's lines, and for which message."""
 
 from __future__ import annotations
 
@@ -8,14 +7,13 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType
 from typing import Any
 
 import monoids
-from persistent.text.figures import utc_text
 
 _OF_STATE = re.compile(r"Delta\.(update|update_batch)\(\) (?=missing|got|takes)")
 _DELTA, _THE_STATE = "'Delta' object", "the state"
@@ -163,21 +161,3 @@ def _library_folders() -> tuple[str, ...]:
 
 def _cut(text: str, length_max: int) -> str:
     return text if len(text) <= length_max else f"{text[:length_max]}... ({len(text):,} characters)"
-
-
-def check_no_mapping(values: Sequence[Any]) -> None:
-    """TypeError if a mapping of fields was given to a state that is ``Count()``, and would count as 1."""
-    if any(issubclass(kind, Mapping) for kind in set(map(type, values))):
-        first = next(value for value in values if isinstance(value, Mapping))
-        raise TypeError(
-            f"an update of a Count() by the mapping {str(first)[:80]}: a Count() takes each value as 1, whatever is in "
-            "it. Give 1, as in state.update(timestamp, 1); or let the state be a record, as in record(count=Count())"
-        )
-
-
-def swapped(method: str, time: int, value: int) -> ValueError:
-    """The error for an update whose value is the timestamp of its message."""
-    return ValueError(
-        f"an update at {time} ({utc_text(time)}) whose value, {value}, is the timestamp of its message: the two are "
-        f"swapped. Use state.{method}(timestamp, value)"
-    )

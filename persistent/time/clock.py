@@ -5,9 +5,12 @@ Times are integers, milliseconds since the Unix epoch, UTC. Laws:
 - a clock never goes back;
 - ``closed <= watermark``: a window closes only in a step after the one that moved the watermark past its end.
 
-This is the only module that reads the time of day.
+This is the only module that reads the time of day, and that waits.
 
-The times of updates, as users give them: milliseconds since the Unix epoch, zero or more.
+A request to stop reaches the code that waits for a server. A run that is asked to stop ends between two steps. While
+a server is away, the end of the step would be minutes away: so code that waits for a server asks here, and raises
+``Stopped`` instead of waiting on. The request belongs to the run in whose context the code waits; without a run, no
+request ends the waiting.
 """
 
 from __future__ import annotations
@@ -15,17 +18,15 @@ from __future__ import annotations
 import numbers
 import re
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from threading import Lock
+from typing import Any, Final
 
-import numpy as np
-import pyarrow as pa
-
-from monoids.groupby.cells import Integers
-from persistent.errors import InvalidPipeline
+from persistent.errors import InvalidPipeline, Stopped
 from persistent.text.figures import DURATION_UNITS
 
 Duration = int | str | timedelta
@@ -198,58 +199,96 @@ class Clock:
         return Clock(data["watermark"], data["closed"], dict(data["largest"]), data["end_of_input"])
 
 
-TIMESTAMP_MAX = 1 << 62
-_DATED = 100_000_000_000
-"""Times (ms) from here on, March 1973, are taken for dates: a number less than half of one is an amount, or a number in
-a test."""
+_LOOK_SECONDS: Final = 0.1
 
 
-def checked_timestamp(timestamp: Any) -> int:
-    """A timestamp: an integer, milliseconds since the epoch, zero or more. TypeError, ValueError."""
-    if isinstance(timestamp, bool) or not isinstance(timestamp, numbers.Integral):
-        raise TypeError(
-            f"a timestamp is an integer, milliseconds since the Unix epoch, not {timestamp!r}: give message.timestamp, "
-            "or round(1000 * seconds)"
-        )
-    if timestamp < 0:
-        raise ValueError(f"timestamp {timestamp} is before 1970")
-    if int(timestamp) > TIMESTAMP_MAX:
-        raise ValueError(f"timestamp {timestamp} is too large: give milliseconds since the Unix epoch")
-    return int(timestamp)
+class StopRequest:
+    """Whether a run is asked to stop. A signal handler makes the request: it interrupts a thread that may hold any
+    lock, so it takes no lock, and the code that waits looks again and again."""
+
+    def __init__(self, sleep: Callable[[float], None] = sleep_s, clock: Callable[[], float] = monotonic_s) -> None:
+        self._sleep, self._clock = sleep, clock
+        self._made_s: float | None = None
+        self._pauses = 0
+        self._counting = Lock()
+
+    def make(self) -> None:
+        """Ask to stop. The first request counts."""
+        if self._made_s is None:
+            self._made_s = self._clock()
+
+    @property
+    def is_made(self) -> bool:
+        return self._made_s is not None
+
+    def is_older(self, seconds: float) -> bool:
+        """Whether the request was made at least ``seconds`` ago."""
+        return self._made_s is not None and self._clock() - self._made_s >= seconds
+
+    @property
+    def pauses(self) -> int:
+        """The number of pauses between two tries, by all code that waits for a server."""
+        return self._pauses
+
+    def count_pause(self) -> None:
+        """Count a pause. It takes a lock, because many threads can wait at once; no signal handler calls it."""
+        with self._counting:
+            self._pauses += 1
+
+    def wait(self, seconds: float) -> None:
+        """Return after ``seconds``, or once the request is made. The time is the sum of the sleeps, because a manual
+        clock stands still."""
+        left = seconds
+        while not self.is_made and left > 0:
+            self._sleep(min(left, _LOOK_SECONDS))
+            left -= _LOOK_SECONDS
 
 
-def checked_timestamps(timestamps: Any) -> Integers:
-    """Timestamps as int64 ms, zero or more; an Arrow array (of integers or Arrow timestamps) or a NumPy array."""
-    if isinstance(timestamps, pa.Array | pa.ChunkedArray):
-        if timestamps.null_count:
-            raise ValueError(f"{timestamps.null_count} timestamps are null: filter them out first")
-        if pa.types.is_timestamp(timestamps.type):
-            timestamps = timestamps.cast(pa.timestamp("ms"), safe=timestamps.type.unit == "s").cast(pa.int64())
-        timestamps = (
-            timestamps.to_numpy(zero_copy_only=False) if isinstance(timestamps, pa.Array) else timestamps.to_numpy()
-        )
-    if not isinstance(timestamps, np.ndarray) or timestamps.dtype.kind not in "iu" or timestamps.ndim != 1:
-        raise TypeError(
-            f"timestamps are a one-dimensional NumPy or Arrow array of integers (ms), not {type(timestamps).__name__}"
-        )
-    if len(timestamps) and int(timestamps.min()) < 0:
-        raise ValueError(f"timestamp {int(timestamps.min())} is before 1970")
-    if len(timestamps) and int(timestamps.max()) > TIMESTAMP_MAX:
-        raise ValueError(f"timestamp {int(timestamps.max())} is too large: give milliseconds since the Unix epoch")
-    return timestamps.astype(np.int64, copy=False)
+@dataclass(frozen=True)
+class _Heard:
+    request: StopRequest
+    grace_seconds: float
 
 
-def listed_timestamps(times: list[Any]) -> Integers:
-    """The same of a list of integers."""
-    if set(map(type, times)) != {int}:
-        times = [checked_timestamp(time) for time in times]
+_heard: ContextVar[_Heard | None] = ContextVar("stop request", default=None)
+
+
+@contextmanager
+def heard(request: StopRequest, grace_seconds: float) -> Iterator[None]:
+    """While the context is open, waiting ends ``grace_seconds`` after the request is made: a short disturbance of a
+    server must not keep a step from its end."""
+    token = _heard.set(_Heard(request, grace_seconds))
     try:
-        return checked_timestamps(np.fromiter(times, np.int64, len(times)))
-    except OverflowError:
-        return checked_timestamps(np.array([checked_timestamp(time) for time in times]))
+        yield
+    finally:
+        _heard.reset(token)
 
 
-def is_far_before(updates: Integers, times: Integers) -> bool:
-    """Whether some of ``updates``, times other than 0, are implausible for records with the timestamps ``times``."""
-    later = updates[updates != 0] if len(updates) and not int(updates.min()) else updates
-    return bool(len(later) and len(times) and int(times.min()) >= _DATED and 2 * int(later.min()) < int(times.min()))
+def is_over() -> bool:
+    """Whether waiting has to end."""
+    scope = _heard.get()
+    return scope is not None and scope.request.is_older(scope.grace_seconds)
+
+
+def require_waiting(why: str) -> None:
+    """Raise Stopped if waiting has to end. ``why``: what is waited for, or what failed."""
+    if is_over():
+        raise Stopped(
+            f"stopped while a server was away: {why}. What was not finished is done by the next run: the last "
+            "checkpoint is good"
+        )
+
+
+def pause(seconds: float, why: str, sleep: Callable[[float], None] = sleep_s) -> None:
+    """Pause between two tries. Stopped as soon as waiting has to end."""
+    scope = _heard.get()
+    if scope is None:
+        sleep(seconds)
+        return
+    scope.request.count_pause()
+    left = seconds
+    while left > 0:
+        require_waiting(why)
+        sleep(min(left, _LOOK_SECONDS))
+        left -= _LOOK_SECONDS
+    require_waiting(why)

@@ -20,26 +20,24 @@ too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from monoids.arrays import columnar
 from monoids.column import Columns, Ragged, take
-from monoids.containers.sessions import Fragment, Sessions
+from monoids.containers.sessions import Sessions
 from monoids.groupby.cells import Integers, segment_starts
 from monoids.groupby.grouping import number_keys, take_keys
 from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums, group_by
 from monoids.monoid import Monoid
-from monoids.scalars import snapshot
 from persistent.text.figures import duration_text
 from persistent.time.clock import Duration, bare, duration_ms
 from persistent.time.lateness import CLOSE, RETRACT, Lateness
-from persistent.time.window import AnyWindow, Window
+from persistent.time.window import Window
 
 
 @dataclass(frozen=True)
@@ -138,16 +136,6 @@ def lateness_of(
     return replace(lateness, answer=RETRACT) if takes_back else lateness
 
 
-def kept_as(monoid: Monoid[Any], window: Any) -> Monoid[Any]:
-    """The monoid of the rows of a state: ``monoid`` itself; for session windows, the sessions of ``monoid``."""
-    return Sessions(window.gap_ms, monoid) if isinstance(window, SessionWindow) else monoid
-
-
-def values_of(monoid: Monoid[Any]) -> Monoid[Any]:
-    """The inverse of ``kept_as``: the monoid that lifts values, and presents them."""
-    return monoid.inner if isinstance(monoid, Sessions) else monoid
-
-
 def group_sessions(
     monoid: Monoid[Any], window: Gaps, keys: Sequence[pa.Array], times: Integers, values: Columns
 ) -> GroupSums:
@@ -167,47 +155,6 @@ def group_sessions(
     table = Ragged.of(np.diff(heads, append=len(firsts)), (times[firsts], times[lasts], *sums))
     row_firsts = firsts[heads]
     return GroupSums(rows.hashes[row_firsts], take_keys(rows.keys, row_firsts), cells[row_firsts], (table,))
-
-
-def at_times(monoid: Monoid[Any], times: Integers, values: Columns) -> Columns:
-    """Lifted values as elements of a row's monoid."""
-    return monoid.at(times, values) if isinstance(monoid, Sessions) else values
-
-
-def lift_at(monoid: Monoid[Any], time: int, value: Any) -> Any:
-    """One value, as it is now, as an element of a row's monoid."""
-    taken = snapshot(value)
-    return monoid.lift((time, taken)) if isinstance(monoid, Sessions) else monoid.lift(taken)
-
-
-def lift_rows(monoid: Monoid[Any], values: Any, length: int) -> Columns:
-    """``length`` values as elements of the monoid of values: columns in any form, or one value for every row."""
-    return values_of(monoid).lift_rows(columnar(values), length)
-
-
-def presented(monoid: Monoid[Any], elements: Sequence[Any]) -> Any:
-    """The presented sum of the elements. Changing the result does not change the elements."""
-    return snapshot(monoid.present(monoid.fold(elements)))
-
-
-def result_columns(monoid: Monoid[Any], columns: Columns) -> Columns:
-    """Results as elements of the monoid of values. Rows of sessions have one session each."""
-    if not isinstance(monoid, Sessions):
-        return columns
-    _, _, *inner = columns[0].flat()
-    return tuple(inner)
-
-
-def presented_fields(monoid: Monoid[Any], columns: Columns) -> dict[str, pa.Array]:
-    """The presented values of results."""
-    return values_of(monoid).present_fields(result_columns(monoid, columns))
-
-
-def ends_of(window: AnyWindow, rows: GroupSums) -> Integers:
-    """The ends of results. ``panes`` are the starts of their windows; rows of sessions have one session each."""
-    if not isinstance(window, SessionWindow):
-        return np.asarray(window.ends(rows.panes))
-    return window.session_ends(*rows.columns[0].flat()[:2])
 
 
 def each_session(window: SessionWindow, rows: GroupSums, closed: int | None, until: int | None = None) -> GroupSums:
@@ -241,15 +188,3 @@ def last_sessions(window: Gaps, rows: GroupSums, closed: int) -> GroupSums:
     kept = np.flatnonzero(window.session_ends(columns[0][lasts], columns[1][lasts]) > closed)
     sessions = (Ragged.singles(take(columns, lasts[kept])),)
     return GroupSums(rows.hashes[kept], take_keys(rows.keys, kept), rows.panes[kept], sessions)
-
-
-def presented_sessions(
-    monoid: Monoid[Any], window: SessionWindow, elements: Iterable[tuple[Fragment, ...]]
-) -> dict[tuple[int, int], Any]:
-    """The sessions of the elements of cells: start and end to presented value."""
-    inner = values_of(monoid)
-    return {
-        (start, min(last + window.gap_ms, window.last_end(start))): presented(inner, [value])
-        for element in elements
-        for start, last, value in element
-    }

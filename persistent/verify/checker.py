@@ -18,7 +18,8 @@ from persistent.checkpoint.output_parts import undoable
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.set_aside import aside_names
 from persistent.checkpoint.successor import Entry
-from persistent.codec import KEY_GROUPS, Run, decode_table
+from persistent.codec.fields import KEY_GROUPS, Run
+from persistent.codec.sealed import decode_table
 from persistent.errors import CorruptCheckpoint, PersistentError
 from persistent.names import (
     CLAIM,
@@ -34,7 +35,7 @@ from persistent.names import (
     plan_name,
     published_id,
 )
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.verify.findings import (
     MISSING,
     Finding,

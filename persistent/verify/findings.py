@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 from persistent.checkpoint.manifest import SETS, Manifest
 from persistent.checkpoint.parts import partition_name
 from persistent.checkpoint.successor import Entry, broken
-from persistent.codec import Run
+from persistent.codec.fields import Run
 from persistent.text.figures import shell_word
 
 FAULT, WARNING, NOTE = "fault", "warning", "note"

@@ -20,9 +20,11 @@ from monoids.hashing import hash_keys, null_safe_equal
 from persistent.checkpoint.copies import OnProgress
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodePart
-from persistent.codec import Run, common_key_types, decode_panes, decode_table, groups_of
+from persistent.codec.fields import Run, common_key_types
+from persistent.codec.runs import decode_panes, groups_of
+from persistent.codec.sealed import decode_table
 from persistent.errors import CorruptCheckpoint, PersistentError
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.verify.findings import MISSING, Verification
 
 _KEY, _ELEMENT = "key:", "element:"

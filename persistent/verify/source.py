@@ -29,18 +29,9 @@ from persistent.checkpoint.copies import newest_of, read_while_running
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import Account, Reading, SourcePart, partition_name, readings_of
-from persistent.checkpoint.positions import CODECS, PositionCodec
 from persistent.checkpoint.successor import Entry
-from persistent.connect.source import (
-    NO_TIMESTAMP,
-    Budget,
-    Position,
-    Records,
-    Source,
-    SourceState,
-    Span,
-    Split,
-)
+from persistent.codec.fields import CODECS, Position, PositionCodec
+from persistent.connect.source import NO_TIMESTAMP, Budget, Records, Source, SourceState, Span, Split
 from persistent.driver.run_cache import RunCache
 from persistent.errors import InputGone, Refused, RetentionGap, SourceChanged
 from persistent.pipeline import Pipeline

@@ -29,20 +29,20 @@ from monoids.groupby.cells import Integers
 from monoids.groupby.grouping import take_keys
 from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums
-from persistent.codec import KEY_GROUPS, Run, type_of
+from persistent.codec.fields import KEY_GROUPS, Run, type_of
 from persistent.connect.formats.timestamps import TimeLimit
 from persistent.connect.source import Records
 from persistent.errors import Refused, UserCodeError
-from persistent.state.row_values import COUNT, counted, over, same_rows, with_values
-from persistent.state.rows import fold
+from persistent.names import STATE
+from persistent.state.rows import COUNT, counted, fold, over, result_columns, same_rows, values_of, with_values
 from persistent.state.state import PersistentState
 from persistent.state.time_to_live import TimeToLive
 from persistent.task.delta import Delta
 from persistent.task.message import Batch
 from persistent.task.processing import Deltas, TaskFailure, key_columns, process
-from persistent.task.task import STATE, check_key, key_names
+from persistent.task.task import check_key, key_names
 from persistent.text.figures import utc_text
-from persistent.time.session_window import SessionWindow, group_sessions, result_columns, sessions_after, values_of
+from persistent.time.session_window import SessionWindow, group_sessions, sessions_after
 from persistent.worker.correct_records import CORRECT_IT, NOTHING, Given, record_text
 from persistent.worker.job import Job, Node
 from persistent.worker.merge_runs import key_text, monoid_errors, parts_of

@@ -19,17 +19,17 @@ from monoids.text import Words
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.output_parts import LATE_SINK
 from persistent.checkpoint.parts import Account
-from persistent.codec import Run
+from persistent.codec.fields import Run
 from persistent.connect.formats.timestamps import TimeLimit
 from persistent.connect.outlet import Outlet, outlet
 from persistent.connect.sink import Sink
 from persistent.connect.source import Source, Split
-from persistent.names import Attempt, Staged, runs_folder
+from persistent.names import STATE, Attempt, Staged, runs_folder, state_name
 from persistent.state.rows import Agenda
 from persistent.state.state import PersistentState
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.task.dedupe import Dedupe
-from persistent.task.task import STATE, PersistentTask, node_name, state_name, task_name
+from persistent.task.task import PersistentTask, node_name, task_name
 from persistent.time.zone import Zone
 from persistent.worker.seen_items import SeenAfter, SeenBefore
 

@@ -18,8 +18,8 @@ from monoids.groupby.sorting import Integers, Mask
 from monoids.hashing import mix_records
 from persistent.checkpoint.parts import Account
 from persistent.connect.source import NO_TIMESTAMP, Records
+from persistent.names import state_name
 from persistent.state.time_to_live import Judge, TimeToLive
-from persistent.task.task import state_name
 from persistent.text.figures import utc_text
 from persistent.worker.duplicates import Duplicates, Fate
 from persistent.worker.job import LateWindows, MapSplit

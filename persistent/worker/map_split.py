@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from monoids.groupby.cells import Integers
 from monoids.groupby.sorting import Mask
 from persistent.checkpoint.parts import Account
-from persistent.codec import type_of
+from persistent.codec.fields import type_of
 from persistent.connect import remedies
 from persistent.errors import UserCodeError
 from persistent.state.state import PersistentState

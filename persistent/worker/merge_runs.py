@@ -11,12 +11,13 @@ from monoids.groupby.cells import Integers, distinct_panes
 from monoids.groupby.summing import GroupSums
 from monoids.text import Words
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice, write_new
-from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run, find_in_run, is_wide
+from persistent.codec.fields import KEY_GROUPS, Run
+from persistent.codec.runs import decode_run, encode_run, find_in_run, is_wide
 from persistent.errors import PersistentError, UserCodeError
-from persistent.names import Attempt
+from persistent.names import STATE, Attempt, state_name
 from persistent.state.rows import Agenda, agenda_of, fold, in_panes
 from persistent.state.views import fold_by_key
-from persistent.task.task import STATE, PersistentTask, key_names, state_name
+from persistent.task.task import PersistentTask, key_names
 from persistent.text.readable import readable
 from persistent.text.user_errors import error_text, users_line
 from persistent.time.session_window import sessions_after

@@ -21,9 +21,9 @@ from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums
 from persistent.connect.sink import NUMBERED, Sink
 from persistent.errors import InvalidPipeline
+from persistent.state.rows import ends_of, presented_fields, values_of
 from persistent.state.state import PersistentState
 from persistent.time.lateness import FINAL, RETRACT
-from persistent.time.session_window import ends_of, presented_fields, values_of
 from persistent.time.window import AnyWindow
 
 START, END, REVISION, RETRACTED = "window_start", "window_end", "revision", "retracted"

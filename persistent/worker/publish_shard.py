@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from monoids.groupby.summing import GroupSums
 from monoids.text import Words
-from persistent.codec import type_of
+from persistent.codec.fields import type_of
 from persistent.codec.runs import of_hashes
 from persistent.connect.outlet import stage_accepted
 from persistent.state.difference import (
@@ -29,20 +29,12 @@ from persistent.state.difference import (
     isolated_differences,
     marked_rows,
 )
-from persistent.state.row_values import COUNT, counted, hashes_of, over
-from persistent.state.rows import fold
+from persistent.state.rows import COUNT, counted, fold, hashes_of, over
 from persistent.state.views import FOR_EVER, KeyView, LifeView, SessionView, WindowView, late_hashes
 from persistent.task.task import key_names
 from persistent.time.lateness import RETRACT
 from persistent.time.session_window import SessionWindow
 from persistent.time.window import WindowRange
-from persistent.worker.failing_keys import (
-    FailingKey,
-    Failures,
-    not_published,
-    refused_result,
-    stage_failing_keys,
-)
 from persistent.worker.job import Closed, CloseShard, Node
 from persistent.worker.merge_runs import parts_of
 from persistent.worker.output_tables import (
@@ -53,6 +45,13 @@ from persistent.worker.output_tables import (
     marks_of,
     output_key,
     window_outputs,
+)
+from persistent.worker.stage_aside import (
+    FailingKey,
+    Failures,
+    not_published,
+    refused_result,
+    stage_failing_keys,
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from monoids.groupby.cells import Integers
 from monoids.groupby.summing import GroupSums
 from monoids.text import Words
-from persistent.codec import Run
+from persistent.codec.fields import Run
 
 
 @dataclass(frozen=True)

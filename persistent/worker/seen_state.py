@@ -21,11 +21,11 @@ from monoids.groupby.cells import Integers
 from monoids.groupby.summing import GroupSums
 from monoids.text import Words
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice
-from persistent.codec import KEY_GROUPS, Run, decode_run
+from persistent.codec.fields import KEY_GROUPS, Run
 from persistent.codec.lru_cache import LruCache
-from persistent.codec.runs import groups_of
+from persistent.codec.runs import decode_run, groups_of
 from persistent.state.state import WindowState
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.task.task import PersistentTask
 from persistent.time.window import Window
 from persistent.worker.job import Job, Node

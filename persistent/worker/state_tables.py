@@ -14,16 +14,17 @@ from monoids.groupby.summing import GroupSums
 from monoids.hashing import hash_keys, key_column, null_safe_equal
 from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.manifest import Manifest
-from persistent.codec import KEY_GROUPS, groups_of, type_of
+from persistent.codec.fields import KEY_GROUPS, type_of
+from persistent.codec.runs import groups_of
 from persistent.state.difference import NOT_OF_A_ROW, Comparison, differences, isolated, isolated_differences
 from persistent.state.views import SessionView, WindowView
 from persistent.task.task import key_names
 from persistent.time.session_window import SessionWindow
 from persistent.time.window import WindowRange
-from persistent.worker.failing_keys import FailingKey, Failures
 from persistent.worker.job import Node
 from persistent.worker.merge_runs import fold_keys, monoid_errors, parts_of
 from persistent.worker.output_tables import empty_outputs, key_outputs, window_outputs
+from persistent.worker.stage_aside import FailingKey, Failures
 
 logger = logging.getLogger("persistent.worker.state_tables")
 

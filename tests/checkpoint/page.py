@@ -19,9 +19,8 @@ from persistent.checkpoint.parts import Account, NodeClock
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.running import Mark
 from persistent.checkpoint.successor import table_text
-from persistent.codec import Run
 from persistent.codec.documents import FIRST_FORMAT, terms
-from persistent.codec.fields import AnyPosition, Free, Part, Since
+from persistent.codec.fields import AnyPosition, Free, Part, Run, Since
 from persistent.messaging.offsets import ReaderState
 from persistent.names import Staged
 

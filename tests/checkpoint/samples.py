@@ -15,9 +15,8 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import Aside, Inheritance, SinkBatch, SinkPart
 from persistent.checkpoint.parts import Account, NodeClock, NodePart, SourcePart, TaskPart, default_name
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
-from persistent.codec import KEY_GROUPS, Run
 from persistent.codec.documents import proven, sealed_document
-from persistent.codec.fields import Part
+from persistent.codec.fields import KEY_GROUPS, Part, Run
 from persistent.connect.source import Span, Split
 from persistent.names import Staged, new_nonce
 from persistent.storage import MemoryStorage, Put, Storage

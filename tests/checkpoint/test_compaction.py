@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from persistent.checkpoint import compaction
 from persistent.checkpoint.compaction import Merge, beside, choose, choose_all, replaced, shards
-from persistent.codec import KEY_GROUPS, Run
+from persistent.codec.fields import KEY_GROUPS, Run
 
 
 def a_run(first: int, rows: int = 10, last: int | None = None, **changes: int) -> Run:

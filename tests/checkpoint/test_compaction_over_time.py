@@ -30,7 +30,7 @@ from persistent import (
 from persistent.checkpoint import compaction
 from persistent.checkpoint.compaction import FAN_IN, Merge, choose, choose_all, replaced, shards
 from persistent.checkpoint.log import Log
-from persistent.codec import KEY_GROUPS, Run
+from persistent.codec.fields import KEY_GROUPS, Run
 from persistent.driver.report import StepReport
 from persistent.storage import LocalStorage, MemoryStorage, Storage
 from persistent.verify.findings import sum_faults

@@ -24,7 +24,8 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodePart, SeenColumns, SeenPart, SourcePart
 from persistent.checkpoint.successor import Entry
-from persistent.codec import Run, encode_table
+from persistent.codec.fields import Run
+from persistent.codec.sealed import encode_table
 from persistent.errors import CorruptCheckpoint, NoCheckpoint, Refused, UnknownCheckpoint
 from persistent.names import Attempt, manifest_name, new_nonce
 from persistent.storage import MemoryStorage

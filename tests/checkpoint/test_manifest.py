@@ -13,8 +13,7 @@ from monoids.hashing import VERSION as HASH_VERSION
 from persistent.checkpoint.manifest import Manifest, check_name, manifest_sha256
 from persistent.checkpoint.output_parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.parts import NodeClock, TaskPart
-from persistent.codec import DOCUMENT_BYTES_MAX, canonical_json, decode_document
-from persistent.codec.documents import FORMAT
+from persistent.codec.documents import DOCUMENT_BYTES_MAX, FORMAT, canonical_json, decode_document
 from persistent.errors import CorruptCheckpoint, LawBroken, NewerFormat
 from persistent.names import Staged
 from persistent.time.clock import Clock

@@ -12,7 +12,7 @@ from persistent.checkpoint.log import FormatFile
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
 from persistent.errors import CorruptCheckpoint, NewerFormat
-from persistent.task.task import is_of_several
+from persistent.names import is_of_several
 from tests.checkpoint.samples import body_of, document, full_manifest, plan
 
 BODY = body_of(full_manifest().encode())

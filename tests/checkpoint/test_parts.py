@@ -20,8 +20,7 @@ from persistent.checkpoint.parts import (
     default_name,
     total,
 )
-from persistent.names import Staged
-from persistent.task.task import STATE
+from persistent.names import STATE, Staged
 from persistent.time.clock import Clock
 from tests.checkpoint.samples import full_manifest, json_of, node, read_back, run
 from tests.single import only

@@ -10,8 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from persistent.checkpoint.running import Mark, check_none_runs, marks, put_mark, sweep_dead_marks, sweep_marks
-from persistent.codec import encode_document
-from persistent.codec.documents import no_laws, write
+from persistent.codec.documents import encode_document, no_laws, write
 from persistent.errors import StillRunning
 from persistent.storage import MemoryStorage, Storage
 from persistent.storage.process import Process, this_process

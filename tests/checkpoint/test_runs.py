@@ -16,7 +16,8 @@ from persistent.checkpoint.runs import (
     write_new,
     write_table,
 )
-from persistent.codec import KEY_GROUPS, Run, decode_table, encode_table
+from persistent.codec.fields import KEY_GROUPS, Run
+from persistent.codec.sealed import decode_table, encode_table
 from persistent.errors import CorruptCheckpoint, Fenced
 from persistent.names import Attempt, attempt_of
 from persistent.storage import MemoryStorage

@@ -11,7 +11,7 @@ import pytest
 from monoids import Count
 from persistent import FileSource, MemorySink, PersistentTask, Pipeline, WindowState, tumbling
 from persistent.checkpoint.set_aside import read_aside
-from persistent.codec import encode_table
+from persistent.codec.sealed import encode_table
 from persistent.storage import MemoryStorage
 
 

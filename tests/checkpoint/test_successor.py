@@ -10,9 +10,8 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.manifest import KINDS, SETS, Manifest
-from persistent.checkpoint.output_parts import Aside, Inheritance, SinkBatch, SinkPart
+from persistent.checkpoint.output_parts import Aside, Correction, Inheritance, SinkBatch, SinkPart
 from persistent.checkpoint.parts import Account, NodeClock, NodePart, SeenColumns, SeenPart, SourcePart, TaskPart
 from persistent.checkpoint.successor import (
     TABLE,

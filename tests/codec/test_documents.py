@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from persistent.codec import canonical_json, decode_document, documents, encode_document
+from persistent.codec import documents
+from persistent.codec.documents import canonical_json, check_value, decode_document, encode_document
 from persistent.errors import CorruptCheckpoint, StorageError
 from tests.few import examples
 
@@ -201,3 +202,51 @@ def assert_read_or_refused(body: bytes) -> None:
         assert str(error).startswith("place: ")
     else:
         assert decode_document(encode_document(value), "place") == value
+
+
+def nested_facts(depth: int) -> Any:
+    value: Any = 1
+    for number in range(depth):
+        value = [value] if number % 2 else {"a": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        -5,
+        "é",
+        [1, ("a", None)],
+        {"a": {"b": [False]}},
+        10**documents.INTEGER_DIGITS_MAX - 1,
+        nested_facts(documents.FACTS_DEPTH_MAX),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_facts_are_flags_numbers_text_lists_and_mappings(value: Any) -> None:
+    """A source that records its schema must not be refused."""
+    check_value(value, documents.FACTS_DEPTH_MAX)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (1.5, "1.5 is a float, which a checkpoint cannot hold: write it as an integer or as text"),
+        ({"a": [float("nan")]}, "nan is a float"),
+        ({1: "a"}, "the name 1 is not text"),
+        ({"a": {"b": b"c"}}, "is a bytes, which a checkpoint cannot hold"),
+        ([10**documents.INTEGER_DIGITS_MAX], "more than 1000 digits, which a checkpoint cannot hold: write it as text"),
+        (-(10**documents.INTEGER_DIGITS_MAX), "more than 1000 digits"),
+        ("\ud800", "surrogates not allowed"),
+        ({"\ud800": 1}, "surrogates not allowed"),
+        (nested_facts(documents.FACTS_DEPTH_MAX + 1), f"nested deeper than {documents.FACTS_DEPTH_MAX}"),
+        ({1, 2}, "is a set"),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_facts_that_could_not_be_read_back_are_refused(value: Any, says: str) -> None:
+    """JSON would write NaN as null, and a float as fewer digits: another schema than that which was read."""
+    with pytest.raises(ValueError, match=says):
+        check_value(value, documents.FACTS_DEPTH_MAX)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from persistent.codec import fields
-from persistent.codec.fields import FACT_DIGITS_MAX, FACTS_DEPTH_MAX, INT64_MAX, INT64_MIN, check_facts
+from persistent.codec.fields import INT64_MAX, INT64_MIN
 
 
 def read(kind: Any, value: Any) -> Any:
@@ -60,42 +60,3 @@ def test_a_bound_is_not_passed(kind: str, value: Any) -> None:
     """Taken as it is, it fails far from here, or writes to a file of someone else's."""
     with pytest.raises(msgspec.ValidationError):
         read(getattr(fields, kind), value)
-
-
-def nested(depth: int) -> Any:
-    value: Any = 1
-    for number in range(depth):
-        value = [value] if number % 2 else {"a": value}
-    return value
-
-
-@pytest.mark.parametrize(
-    "value",
-    [None, True, -5, "é", [1, ("a", None)], {"a": {"b": [False]}}, 10**FACT_DIGITS_MAX - 1, nested(FACTS_DEPTH_MAX)],
-    ids=lambda value: repr(value)[:20],
-)
-def test_facts_are_flags_numbers_text_lists_and_mappings(value: Any) -> None:
-    """A source that records its schema must not be refused."""
-    check_facts(value)
-
-
-@pytest.mark.parametrize(
-    ("value", "says"),
-    [
-        (1.5, "1.5 is a float, which a checkpoint cannot hold: write it as an integer or as text"),
-        ({"a": [float("nan")]}, "nan is a float"),
-        ({1: "a"}, "the name 1 is not text"),
-        ({"a": {"b": b"c"}}, "is a bytes, which a checkpoint cannot hold"),
-        ([10**FACT_DIGITS_MAX], "more than 1000 digits, which a checkpoint cannot hold: write it as text"),
-        (-(10**FACT_DIGITS_MAX), "more than 1000 digits"),
-        ("\ud800", "surrogates not allowed"),
-        ({"\ud800": 1}, "surrogates not allowed"),
-        (nested(FACTS_DEPTH_MAX + 1), f"nested deeper than {FACTS_DEPTH_MAX}"),
-        ({1, 2}, "is a set"),
-    ],
-    ids=lambda value: repr(value)[:20],
-)
-def test_facts_that_could_not_be_read_back_are_refused(value: Any, says: str) -> None:
-    """JSON would write NaN as null, and a float as fewer digits: another schema than that which was read."""
-    with pytest.raises(ValueError, match=says):
-        check_facts(value)

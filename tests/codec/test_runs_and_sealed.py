@@ -15,7 +15,9 @@ from msgspec.structs import replace
 from monoids import Count, Max, Mean, SetUnion, Sum, record
 from monoids.groupby.summing import GroupSums, group_by
 from monoids.hashing import key_column
-from persistent.codec import KEY_GROUPS, Run, decode_panes, decode_run, encode_run, groups_of, is_wide, sealed
+from persistent.codec import sealed
+from persistent.codec.fields import KEY_GROUPS, Run
+from persistent.codec.runs import decode_panes, decode_run, encode_run, groups_of, is_wide
 from persistent.codec.sealed import read_index
 from persistent.errors import CorruptCheckpoint
 from tests.codec.files import sealed_of, sha256
@@ -220,7 +222,7 @@ def test_a_range_verifies_what_it_reads() -> None:
 def test_the_panes_of_a_run_are_not_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run of a million panes would take a second in Python to write, in every step."""
     looked_at: list[Any] = []
-    monkeypatch.setattr("persistent.codec.documents._check_value", looked_at.append)
+    monkeypatch.setattr("persistent.codec.documents.check_value", looked_at.append)
     data, run = encoded(rows_of(500))
     assert not looked_at
     assert shown(decode(data, run)) == shown(rows_of(500))

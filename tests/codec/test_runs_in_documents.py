@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from persistent.codec import Run
-from persistent.codec.fields import INT64_MAX, INT64_MIN
+from persistent.codec.fields import INT64_MAX, INT64_MIN, Run
 from tests.checkpoint.samples import json_of
 
 RUN_JSON = json_of(Run("d/V/x", 5, 9, "0" * 64, 0, 3, 1024, -1, 60, 1, 2))

@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from monoids import Sum
 from monoids.groupby.summing import GroupSums
-from persistent.codec import KEY_GROUPS, Run, encode_run, find_in_run, of_hashes, sealed
+from persistent.codec import sealed
+from persistent.codec.fields import KEY_GROUPS, Run
+from persistent.codec.runs import encode_run, find_in_run, of_hashes
 from persistent.codec.sealed import HASH_LIMIT, open_sealed, read_index
 from persistent.errors import CorruptCheckpoint
 

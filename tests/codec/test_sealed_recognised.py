@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from monoids import Sum
-from persistent.codec import decode_run, sealed
+from persistent.codec import sealed
 from persistent.codec import sealed as recognised
+from persistent.codec.runs import decode_run
 from persistent.codec.sealed import has_sha256, is_recognised
 from persistent.errors import CorruptCheckpoint
 from tests.codec.test_runs_looked_up import found, rows_of, run_of

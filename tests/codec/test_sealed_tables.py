@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from persistent.codec import decode_table, encode_table
+from persistent.codec.sealed import decode_table, encode_table
 from persistent.errors import CorruptCheckpoint, StorageError
 from tests.codec.files import finished, index_of, sealed_of, sha256
 

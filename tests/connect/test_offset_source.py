@@ -11,12 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from persistent.codec.fields import Positions
 from persistent.connect.formats.message_columns import MessageColumns, WholeColumns
 from persistent.connect.formats.values import MessageValue, value_format
 from persistent.connect.offset_source import OffsetSource
 from persistent.connect.offsets import Kept
 from persistent.connect.options import SHARED
-from persistent.connect.source import Budget, Positions, Records, SourcePlan, SourceState, Split
+from persistent.connect.source import Budget, Records, SourcePlan, SourceState, Split
 from persistent.errors import InvalidPipeline, RetentionGap, SourceError
 from persistent.sources import KafkaSource, LogSource, RabbitQueueSource, RabbitStreamSource, TopicSource
 

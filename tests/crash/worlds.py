@@ -34,8 +34,9 @@ from persistent.checkpoint.parts import Account
 from persistent.checkpoint.successor import Entry, check_follows
 from persistent.driver.report import RunReport
 from persistent.engines.embedded import Embedded
+from persistent.names import STATE
 from persistent.storage import LocalStorage, MemoryStorage, Storage
-from persistent.task.task import STATE, named_states, node_name
+from persistent.task.task import named_states, node_name
 from tests.connect.ledger import Ledger, LedgerSink
 from tests.crash.pauses import AskingStorage, Before
 from tests.faults import FaultyStorage, Operations

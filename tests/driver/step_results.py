@@ -18,8 +18,8 @@ from persistent.checkpoint.successor import Entry
 from persistent.driver.commit import next_manifest
 from persistent.driver.results import Fold, NodeResults, Results
 from persistent.driver.step import Step
+from persistent.names import STATE
 from persistent.storage import MemoryStorage
-from persistent.task.task import STATE
 from persistent.time.window import Window
 from persistent.worker.job import Closed, Job, Mapped, MappedNode
 from tests.driver.visits import Visits

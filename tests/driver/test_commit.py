@@ -15,15 +15,14 @@ from persistent.checkpoint.manifest import Manifest, Retention, commits_of
 from persistent.checkpoint.output_parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.parts import Account, NodeClock, NodePart, SeenColumns, SourcePart
 from persistent.checkpoint.successor import Entry
-from persistent.codec import KEY_GROUPS
+from persistent.codec.fields import KEY_GROUPS
 from persistent.driver.commit import check_can_begin, first_manifest, known_from
 from persistent.driver.naming import named_sinks
 from persistent.driver.results import Results
 from persistent.driver.same_job import check_same_job
 from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, OtherJob
-from persistent.names import Attempt, Staged
+from persistent.names import STATE, Attempt, Staged
 from persistent.storage import MemoryStorage
-from persistent.task.task import STATE
 from persistent.time.clock import Clock
 from persistent.worker.job import Closed, Folded, FoldRuns, Job, Mapped
 from tests.checkpoint.samples import manifest, node, plan, run

@@ -32,7 +32,7 @@ from persistent.checkpoint.successor import Entry
 from persistent.connect.source import Budget, Reached, SourcePlan, SourceState, Span, Split, together
 from persistent.driver.commit import watermark_after, with_sources
 from persistent.driver.next_step import _budget, awake
-from persistent.driver.put_plan import plan_number
+from persistent.driver.recover import plan_number
 from persistent.errors import CorruptCheckpoint, OtherJob
 from persistent.names import new_nonce, plan_name
 from persistent.operations import merge, restart, rollback, savepoint

@@ -30,9 +30,9 @@ from persistent import (
     sliding,
     tumbling,
 )
-from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.output_parts import Correction
 from persistent.checkpoint.running import put_mark
 from persistent.driver import step
 from persistent.driver.commit import first_manifest

@@ -33,7 +33,7 @@ from persistent import (
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.parts import NOTHING, default_name
 from persistent.checkpoint.successor import Entry
-from persistent.codec import decode_run, encode_run
+from persistent.codec.runs import decode_run, encode_run
 from persistent.driver import commit, naming
 from persistent.driver.evolution import Evolution, with_nodes
 from persistent.engines.embedded import Embedded

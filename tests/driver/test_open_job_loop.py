@@ -32,7 +32,7 @@ from persistent.driver.options import Options
 from persistent.engines.embedded import Embedded
 from persistent.names import DRIVERS
 from persistent.storage import MemoryStorage
-from persistent.time import stopping
+from persistent.time import clock
 from tests.driver.shop import Shop, Visits
 
 
@@ -136,7 +136,7 @@ class Away(MemorySource):
     def plan(self, *words: Any, **options: Any) -> Any:
         while self.away:
             self.waits()
-            stopping.pause(3_600, "cannot read the source: refused")
+            clock.pause(3_600, "cannot read the source: refused")
         return super().plan(*words, **options)
 
 
@@ -148,7 +148,7 @@ class Unreached(MemorySink):
     def publish(self, *words: Any) -> None:
         while self.waits is not None:
             self.waits()
-            stopping.pause(3_600, "cannot write to the sink: refused")
+            clock.pause(3_600, "cannot write to the sink: refused")
         super().publish(*words)
 
 
@@ -189,7 +189,7 @@ def test_a_signal_is_heard_while_the_store_of_the_checkpoint_is_away() -> None:
     class Leaving(MemoryStorage):
         def delete(self, name: str) -> None:
             if name.startswith(DRIVERS):
-                stopping.pause(3_600, "cannot delete: refused", sleep=lambda seconds: waited.append(seconds))
+                clock.pause(3_600, "cannot delete: refused", sleep=lambda seconds: waited.append(seconds))
             super().delete(name)
 
     waited: list[float] = []

@@ -29,9 +29,8 @@ from persistent.driver.publish import (
     take_back,
 )
 from persistent.errors import Fenced, InvalidPipeline, SinkMismatch, StagedMissing, StorageError
-from persistent.names import Staged, aside_name, new_nonce
+from persistent.names import STATE, Staged, aside_name, new_nonce
 from persistent.storage import MemoryStorage, delete_all
-from persistent.task.task import STATE
 from persistent.worker.job import Job
 from tests.checkpoint.samples import manifest, node, plan, run
 from tests.driver.visits import Visits

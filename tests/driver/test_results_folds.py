@@ -6,9 +6,8 @@ from msgspec.structs import replace
 
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.parts import SeenColumns, SeenPart
-from persistent.codec import KEY_GROUPS, Run
-from persistent.driver.results import Fold, runs_after, unfolded
-from persistent.driver.seen_part import seen_after
+from persistent.codec.fields import KEY_GROUPS, Run
+from persistent.driver.results import Fold, runs_after, seen_after, unfolded
 from persistent.names import Attempt
 from persistent.task.dedupe import Dedupe
 from persistent.worker.job import Folded, FoldRuns

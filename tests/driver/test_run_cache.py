@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from persistent.codec import KEY_GROUPS, Run
+from persistent.codec.fields import KEY_GROUPS, Run
 from persistent.driver.run_cache import RunCache
 from persistent.storage import MemoryStorage
 from persistent.time.window import Panes, Window, sliding

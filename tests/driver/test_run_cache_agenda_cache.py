@@ -14,7 +14,8 @@ from monoids import Count, record
 from monoids.containers.sessions import Sessions
 from monoids.hashing import hash_keys
 from persistent.checkpoint.runs import write_new
-from persistent.codec import KEY_GROUPS, Run, encode_run, groups_of
+from persistent.codec.fields import KEY_GROUPS, Run
+from persistent.codec.runs import encode_run, groups_of
 from persistent.driver.run_cache import SessionCache
 from persistent.names import Attempt
 from persistent.state.rows import agenda_of

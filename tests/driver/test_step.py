@@ -14,7 +14,7 @@ from persistent import tumbling
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import Account, TaskPart
 from persistent.checkpoint.successor import Entry, succeed
-from persistent.codec import KEY_GROUPS, Run
+from persistent.codec.fields import KEY_GROUPS, Run
 from persistent.connect.memory import MemorySink
 from persistent.connect.source import Span, Split
 from persistent.driver import step as module

@@ -11,8 +11,8 @@ import pytest
 from persistent.engines.embedded import Embedded
 from persistent.engines.protocol import Engine
 from persistent.errors import EngineError, InvalidPipeline, UserCodeError
-from persistent.time import stopping
-from persistent.time.stopping import StopRequest, heard
+from persistent.time import clock
+from persistent.time.clock import StopRequest, heard
 from tests.faults import Killed
 
 
@@ -125,6 +125,6 @@ def test_threads_hear_of_a_request_to_stop() -> None:
     request.make()
     engine = Embedded(threads=2)
     with heard(request, 0):
-        assert engine.map(lambda item: stopping.is_over(), [1, 2, 3]) == [True] * 3
-    assert engine.map(lambda item: stopping.is_over(), [1, 2, 3]) == [False] * 3
+        assert engine.map(lambda item: clock.is_over(), [1, 2, 3]) == [True] * 3
+    assert engine.map(lambda item: clock.is_over(), [1, 2, 3]) == [False] * 3
     engine.stop()

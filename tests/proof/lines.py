@@ -31,7 +31,7 @@ MODULES = (
     "persistent.checkpoint.manifest",
     "persistent.checkpoint.parts",
     "persistent.checkpoint.plan",
-    "persistent.checkpoint.positions",
+    "persistent.codec.fields",
     "persistent.checkpoint.successor",
     "persistent.driver.commit",
     "persistent.driver.next_step",

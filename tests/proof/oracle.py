@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from persistent.checkpoint.manifest import Manifest
-from persistent.codec import decode_table
+from persistent.codec.sealed import decode_table
 from tests.proof.emission import Emission, Place, Sums
 from tests.proof.operations_model import FENCES_A_BLOCK
 from tests.proof.twin import Expected, Step

@@ -30,7 +30,7 @@ from persistent.errors import EngineError, Fenced, PersistentError, Refused, Sto
 from persistent.storage import MemoryStorage
 from persistent.testing.clock import ManualClock
 from persistent.testing.faults import Killed
-from persistent.time.stopping import StopRequest
+from persistent.time.clock import StopRequest
 from tests.proof.emission import Emission, drawn_emission
 from tests.proof.result import Result
 from tests.proof.simulation_copies import drawn_copies, sent_again

@@ -18,7 +18,7 @@ from persistent.checkpoint.parts import SeenPart
 from persistent.checkpoint.successor import Entry
 from persistent.connect.files.sink import FileSink
 from persistent.connect.then import ThenSource
-from persistent.driver import commit, publish, publish_after, recover, seen_part, step_effects
+from persistent.driver import commit, publish, publish_after, recover, results, step_effects
 from persistent.driver.run_cache import SessionCache
 from persistent.driver.workbench import QuietWatch
 from persistent.state import difference
@@ -160,7 +160,7 @@ MUTANTS: Mapping[str, Patch] = {
     "only what the newest manifest names is live": (publish, "_live", lambda manifest, kept: manifest.files()),
     "a fold does not replace its inputs": (commit, "runs_after", _inputs_stay),
     "what was seen is not committed": (commit, "seen_after", lambda seen, *rest: seen),
-    "what was seen is forgotten where it is folded": (seen_part, "runs_after", _inputs_go),
+    "what was seen is forgotten where it is folded": (results, "runs_after", _inputs_go),
     "what was seen expires too early": (SeenPart, "horizon", _early),
     "splits that have seen the same both count it": (step_effects, "set_apart", lambda bench, *found: found),
     "a fence forgets what was seen": (Log, "put", _fence_without_seen),

@@ -19,7 +19,7 @@ from persistent.checkpoint.parts import Account
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.set_aside import aside_names
 from persistent.checkpoint.successor import check_follows
-from persistent.codec import decode_table
+from persistent.codec.sealed import decode_table
 from persistent.connect.files.sink import FileSink
 from persistent.names import aside_name, plan_name
 from persistent.storage import MemoryStorage

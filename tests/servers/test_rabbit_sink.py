@@ -33,7 +33,7 @@ from persistent import (
 from persistent.connect.rabbitmq.link import LinkLost, LinkRefused, RabbitPlace, patience
 from persistent.connect.rabbitmq.queue_sink import Outgoing, Publisher, Unroutable
 from persistent.errors import Stopped
-from persistent.time.stopping import StopRequest, heard
+from persistent.time.clock import StopRequest, heard
 from tests.servers.proxy import Proxy
 from tests.servers.queues import fresh_queue, send, taken, wait_for
 from tests.servers.rabbit import PASSWORD, RabbitServer

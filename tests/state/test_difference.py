@@ -14,8 +14,7 @@ from monoids.containers.sessions import Sessions
 from monoids.groupby.summing import GroupSums, group_by
 from persistent import MemorySink, MemorySource, PersistentTask, Pipeline, UserCodeError, WindowState, sliding
 from persistent.state.difference import Comparison, differences
-from persistent.state.row_values import hashes_of
-from persistent.state.rows import OPEN_PANE
+from persistent.state.rows import OPEN_PANE, hashes_of
 from persistent.state.time_to_live import TimeToLive
 from persistent.state.views import KeyView, LifeView
 from persistent.storage import MemoryStorage

@@ -18,8 +18,8 @@ from persistent.state.rows import OPEN_PANE, fold
 from persistent.state.views import KeyView, WindowView
 from persistent.storage import MemoryStorage
 from persistent.time.window import Panes, Window, WindowRange, sliding, tumbling
-from persistent.worker.failing_keys import Failures
 from persistent.worker.job import Node
+from persistent.worker.stage_aside import Failures
 from tests.totals import One, Totals
 
 SLIDING = sliding(20, every=10)

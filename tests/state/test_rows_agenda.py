@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from monoids import Count, record
 from monoids.containers.sessions import Sessions
-from persistent.codec import decode_table, encode_run
+from persistent.codec.runs import encode_run
+from persistent.codec.sealed import decode_table
 from persistent.state.rows import agenda_of, agenda_of_table
 from persistent.state.state import NonWindowState, WindowState
 from persistent.time.session_window import group_sessions, session

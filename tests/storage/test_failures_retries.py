@@ -12,7 +12,7 @@ import tenacity
 
 from persistent.errors import Stopped, StorageError
 from persistent.storage.failures import FAULTS, FaultKind, Patience, Retrying, StoreFailure, failure_of, without_secrets
-from persistent.time.stopping import StopRequest, heard
+from persistent.time.clock import StopRequest, heard
 
 
 class Time:

@@ -13,7 +13,7 @@ import pytest
 import tenacity
 from fsspec.implementations.local import LocalFileSystem
 
-from persistent.codec import decode_document
+from persistent.codec.documents import decode_document
 from persistent.errors import StorageError, UnsupportedStore
 from persistent.storage import FsspecStorage, fsspec_storage, is_proved, opening
 from persistent.storage.opening import check_evidence, leave_evidence, withdraw_evidence

@@ -33,7 +33,7 @@ from persistent import (
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.parts import SeenColumns
-from persistent.codec import KEY_GROUPS
+from persistent.codec.fields import KEY_GROUPS
 from persistent.operations import merge, rollback, savepoint
 from persistent.storage import LocalStorage, MemoryStorage
 from persistent.task.dedupe import check_columns

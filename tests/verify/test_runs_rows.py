@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from monoids import Count
 from monoids.groupby.summing import GroupSums
 from monoids.hashing import hash_keys
-from persistent.codec import KEY_GROUPS, Run, decode_table, encode_run
+from persistent.codec.fields import KEY_GROUPS, Run
+from persistent.codec.runs import encode_run
+from persistent.codec.sealed import decode_table
 from persistent.verify.runs import state_table_faults
 
 PLACE = "d/Visits/run"

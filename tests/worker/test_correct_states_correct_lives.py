@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from monoids import Count, Sum, record
 from persistent import NonWindowState, Refused
 from persistent.checkpoint import compaction
-from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.output_parts import Correction
 from persistent.engines.embedded import Embedded
 from persistent.operations import compact, rollback
 from persistent.state.rows import OPEN_PANE

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from monoids import Count, encoding
 from persistent import Dedupe, InvalidPipeline, MemorySource, NonWindowState, PersistentTask
-from persistent.codec import KEY_GROUPS
-from persistent.names import Attempt
+from persistent.codec.fields import KEY_GROUPS
+from persistent.names import STATE, Attempt
 from persistent.storage import MemoryStorage
-from persistent.task.task import STATE
 from persistent.worker.duplicates import Duplicates, Fate
 from persistent.worker.job import Job
 from persistent.worker.merge_runs import read_rows, write_run

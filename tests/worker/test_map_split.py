@@ -32,7 +32,7 @@ from persistent import (
     sliding,
     tumbling,
 )
-from persistent.codec import decode_table
+from persistent.codec.sealed import decode_table
 from persistent.connect.formats.timestamps import TimeLimit
 from persistent.connect.source import Budget, SourceState
 from persistent.names import Attempt

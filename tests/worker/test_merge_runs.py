@@ -12,7 +12,7 @@ from persistent import (
     Pipeline,
 )
 from persistent.checkpoint.compaction import Merge, choose_all
-from persistent.codec import Run
+from persistent.codec.fields import Run
 from persistent.driver.results import runs_after
 from persistent.names import Attempt
 from persistent.operations import compact

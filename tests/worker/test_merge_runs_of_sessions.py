@@ -20,7 +20,7 @@ from persistent.checkpoint.compaction import Merge, replaced
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.runs import read_table
-from persistent.codec import KEY_GROUPS, Run
+from persistent.codec.fields import KEY_GROUPS, Run
 from persistent.driver.run_cache import SessionCache
 from persistent.names import Attempt
 from persistent.operations import compact, rollback

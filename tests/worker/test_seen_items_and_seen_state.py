@@ -14,11 +14,10 @@ from monoids import Count
 from monoids.groupby.summing import group_by
 from monoids.hashing import hash_keys
 from persistent import Dedupe, MemorySource, NonWindowState, PersistentTask
-from persistent.codec import KEY_GROUPS, Run
+from persistent.codec.fields import KEY_GROUPS, Run
 from persistent.codec.runs import groups_of
-from persistent.names import Attempt
+from persistent.names import STATE, Attempt
 from persistent.storage import MemoryStorage
-from persistent.task.task import STATE
 from persistent.worker import seen_state
 from persistent.worker.job import Job, Node
 from persistent.worker.merge_runs import write_run

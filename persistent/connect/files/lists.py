@@ -24,7 +24,7 @@ from monoids.monoid import canonical_json
 from persistent.connect.sink import Known, Looked
 from persistent.errors import PersistentError
 from persistent.names import Staged, is_retracted, list_name, published_id, published_name, retractions
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 
 PUBLISHED: Final = "_published"
 RETRACTED: Final = "_retracted"

@@ -28,7 +28,8 @@ from persistent.names import (
     retraction_name,
     retractions,
 )
-from persistent.storage import Storage, delete_all, open_storage, put_once
+from persistent.storage.opening import open_storage
+from persistent.storage.protocol import Storage, delete_all, put_once
 from persistent.text.figures import shell_word
 from persistent.text.spelling import spelled
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from persistent.codec.fields import Position, Positions
 from persistent.connect import options
 from persistent.connect.files.index import (
     Index,
@@ -45,17 +46,7 @@ from persistent.connect.formats.schemas import from_option
 from persistent.connect.formats.table import formats_by_name
 from persistent.connect.formats.timestamps import require_readable
 from persistent.connect.promises import EXACTLY_ONCE, Promise
-from persistent.connect.source import (
-    Budget,
-    Position,
-    Positions,
-    Reached,
-    Records,
-    Source,
-    SourcePlan,
-    SourceState,
-    Split,
-)
+from persistent.connect.source import Budget, Reached, Records, Source, SourcePlan, SourceState, Split
 from persistent.errors import SourceError
 from persistent.storage.places import Reach, reach_of
 from persistent.text.spelling import spelled

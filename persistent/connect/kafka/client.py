@@ -17,7 +17,7 @@ from persistent.connect.kafka.settings import Connection, Reports, error_name, i
 from persistent.connect.offsets import Kept
 from persistent.errors import InvalidPipeline, PersistentError, SourceChanged, SourceError
 from persistent.text.figures import duration_text
-from persistent.time import stopping
+from persistent.time import clock
 from persistent.time.clock import monotonic_s
 
 T = TypeVar("T")
@@ -235,7 +235,7 @@ class KafkaClient:
             self.note(what, monotonic_s() - began, state.outcome.exception())
 
         def sleep(seconds: float) -> None:
-            stopping.pause(seconds, self.waiting(what), tenacity.nap.sleep)
+            clock.pause(seconds, self.waiting(what), tenacity.nap.sleep)
 
         retrying = tenacity.Retrying(
             sleep=sleep,
@@ -269,8 +269,8 @@ class KafkaClient:
 
     def require_waiting(self, what: str, silent_s: float = _SILENT_SECONDS) -> None:
         """Stopped if the run is asked to stop, and the broker has been silent for a while."""
-        if silent_s >= _SILENT_SECONDS and stopping.is_over():
-            stopping.require_waiting(self.waiting(what))
+        if silent_s >= _SILENT_SECONDS and clock.is_over():
+            clock.require_waiting(self.waiting(what))
 
     def away(self, what: str, cause: str, seconds: float) -> PersistentError:
         """The error for a broker that did not do ``what`` in time, or refused to."""

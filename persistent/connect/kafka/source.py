@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from persistent.codec.fields import Positions
 from persistent.connect.formats.avro import Avro, message_format
 from persistent.connect.formats.message_columns import (
     SAMPLE_ROWS,
@@ -26,7 +27,7 @@ from persistent.connect.kafka.settings import Connection, check_place, checked_s
 from persistent.connect.offset_source import OffsetSource
 from persistent.connect.offsets import Kept
 from persistent.connect.promises import EXACTLY_ONCE, Promise
-from persistent.connect.source import Positions, Records, Split
+from persistent.connect.source import Records, Split
 from persistent.errors import SourceChanged, SourceError
 from persistent.text.spelling import spelled
 from persistent.time.clock import Duration, Instant, monotonic_s, option_ms

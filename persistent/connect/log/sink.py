@@ -19,7 +19,7 @@ from persistent.connect.sink import Claim, Known, Looked, OutputBatch
 from persistent.errors import InvalidPipeline, PersistentError, SinkMismatch, StorageError
 from persistent.messaging.log.segmented import SegmentedLog
 from persistent.messaging.log.writer import RECORD_BYTES_MAX, LogWriter, is_entry
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.text.spelling import spelled
 
 _TAKEOVERS_MAX: Final = 10

@@ -13,16 +13,18 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from persistent.codec.fields import Positions
 from persistent.connect.formats.message_columns import MessageColumns, WholeColumns, first_records
 from persistent.connect.formats.values import MessageValue, RawValues, value_format
 from persistent.connect.offset_source import OffsetSource
 from persistent.connect.offsets import Kept, reached
 from persistent.connect.promises import EXACTLY_ONCE, Promise
-from persistent.connect.source import Budget, Positions, Reached, Records, SourcePlan, SourceState, Split
+from persistent.connect.source import Budget, Reached, Records, SourcePlan, SourceState, Split
 from persistent.errors import RetentionGap, SourceChanged, SourceError
 from persistent.messaging.log.cursor import LogBatch, grouped
 from persistent.messaging.log.segmented import SegmentedLog
-from persistent.storage import Storage, open_storage
+from persistent.storage.opening import open_storage
+from persistent.storage.protocol import Storage
 from persistent.text.spelling import spelled
 from persistent.time.clock import Duration, Instant
 

@@ -10,7 +10,7 @@ from concurrent.futures import TimeoutError as NotInTime
 from typing import Any, Final, TypeVar
 from weakref import finalize
 
-from persistent.time import stopping
+from persistent.time import clock
 from persistent.time.clock import monotonic_s
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class EventLoop:
                 except NotInTime:
                     if future.done() or left_s <= _LOOK_SECONDS:
                         raise
-                stopping.require_waiting("it does not answer")
+                clock.require_waiting("it does not answer")
         except NotInTime:
             if not future.done():
                 future.cancel()

@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from persistent.codec.fields import Positions
 from persistent.connect.log.source import LastRecord
 from persistent.connect.rabbitmq.frames import taken_apart
-from persistent.connect.source import Positions, SourceState
+from persistent.connect.source import SourceState
 from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged
 from persistent.messaging.log.segmented import SegmentedLog
 from persistent.messaging.log.writer import LogWriter

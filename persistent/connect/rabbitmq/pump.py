@@ -24,7 +24,7 @@ from persistent.connect.rabbitmq.link import Link, LinkLost, LinkRefused, PumpOr
 from persistent.errors import PersistentError, SourceError
 from persistent.messaging.log.writer import LogWriter
 from persistent.text.figures import duration_text
-from persistent.time import stopping
+from persistent.time import clock
 from persistent.time.clock import monotonic_s
 
 logger = logging.getLogger("persistent.sources")
@@ -122,7 +122,7 @@ class Pump:
     def _wait(self, is_done: Callable[[], bool]) -> None:
         with self._changed:
             while not is_done() and self._error is None:
-                stopping.require_waiting(f"{self._order!r}: {self._away or 'it is not read to its end yet'}")
+                clock.require_waiting(f"{self._order!r}: {self._away or 'it is not read to its end yet'}")
                 self._changed.wait(_LOOK_SECONDS)
         self.check()
 

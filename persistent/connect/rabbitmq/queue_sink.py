@@ -32,7 +32,7 @@ from persistent.connect.sink import Claim, OutputBatch
 from persistent.errors import InvalidPipeline, Stopped, StorageError
 from persistent.text.figures import duration_text
 from persistent.text.spelling import spelled
-from persistent.time import stopping
+from persistent.time import clock
 from persistent.time.clock import Duration, monotonic_s, option_ms
 
 _ROW_BITS: Final = 32
@@ -223,7 +223,7 @@ class Publisher:
             self._noted_s = monotonic_s()
             limit = duration_text(int(1_000 * self._limit_s))
             logger.warning("%s; nothing was confirmed for %.0f s of %s", why, away_s, limit)
-        stopping.pause(seconds, why)
+        clock.pause(seconds, why)
 
     def _declare(self, seconds: float) -> None:
         """Declare the topology again, which the broker may have lost."""
@@ -335,7 +335,7 @@ class _Try:
             return
         if still_s > _STILL_SECONDS:
             try:
-                stopping.require_waiting(f"no confirmation arrives from {self._order.place.said}")
+                clock.require_waiting(f"no confirmation arrives from {self._order.place.said}")
             except Stopped as error:
                 self._give_up(error)
                 return

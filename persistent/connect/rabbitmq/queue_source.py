@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from persistent.codec.fields import Positions
 from persistent.connect import options
 from persistent.connect.formats.values import MessageValue
 from persistent.connect.offset_source import OffsetSource
@@ -27,10 +28,10 @@ from persistent.connect.rabbitmq.journal import QueueJournal, QueueMark, partiti
 from persistent.connect.rabbitmq.link import PumpOrder, QueueEvent, RabbitPlace, patience
 from persistent.connect.rabbitmq.pump import Pump
 from persistent.connect.rabbitmq.topology import Queue, Topology, checked_queue, checked_topology
-from persistent.connect.source import Budget, Positions, Reached, Records, SourcePlan, SourceState, Split
+from persistent.connect.source import Budget, Reached, Records, SourcePlan, SourceState, Split
 from persistent.errors import InvalidPipeline
 from persistent.messaging.log.segmented import SegmentedLog
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.text.spelling import spelled
 from persistent.time.clock import Duration, option_ms
 

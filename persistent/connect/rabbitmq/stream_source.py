@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from persistent.codec.fields import Positions
 from persistent.connect import options
 from persistent.connect.formats.message_columns import (
     BATCH_BYTES,
@@ -30,7 +31,7 @@ from persistent.connect.rabbitmq.amqp_body import StreamRecords
 from persistent.connect.rabbitmq.stream_client import StreamClient
 from persistent.connect.rabbitmq.stream_connection import OFFSET, Chunk
 from persistent.connect.rabbitmq.stream_settings import check_stream, stream_access
-from persistent.connect.source import Positions, Records, Split
+from persistent.connect.source import Records, Split
 from persistent.errors import InvalidPipeline, SourceChanged, SourceError
 from persistent.text.figures import utc_text
 from persistent.text.spelling import spelled

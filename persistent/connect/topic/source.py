@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from persistent.codec.fields import Positions
 from persistent.connect import options
 from persistent.connect.formats.message_columns import SAMPLE_ROWS, MessageColumns, WholeColumns
 from persistent.connect.formats.values import MessageValue, value_format
@@ -21,12 +22,12 @@ from persistent.connect.log.source import LogSource
 from persistent.connect.offset_source import OffsetSource
 from persistent.connect.offsets import Kept
 from persistent.connect.promises import EXACTLY_ONCE, Promise
-from persistent.connect.source import Budget, DeadRecord, Positions, Reached, Records, SourcePlan, SourceState, Split
+from persistent.connect.source import Budget, DeadRecord, Reached, Records, SourcePlan, SourceState, Split
 from persistent.connect.topic.journal import TopicJournal, TopicRecord, decode_record
 from persistent.errors import InvalidPipeline, SourceChanged
 from persistent.messaging.log.segmented import SegmentedLog
 from persistent.messaging.topic.options import JoinOptions, checked_address, checked_topic
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.text.spelling import spelled
 from persistent.time.clock import Duration
 

@@ -21,9 +21,8 @@ from persistent.codec.documents import decode_document, encode_document
 from persistent.errors import CorruptCheckpoint, CorruptLog, InvalidPipeline, NewerFormat, StorageError
 from persistent.messaging.log.frames import BEGINNING, LogPosition
 from persistent.messaging.log.segments import Segment
-from persistent.storage import Storage
 from persistent.storage.local import Appendable
-from persistent.storage.protocol import put_or_read
+from persistent.storage.protocol import Storage, put_or_read
 
 FORMAT = 1
 _DIGITS: Final = 20

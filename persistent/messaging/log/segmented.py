@@ -22,8 +22,9 @@ from persistent.messaging.log.reader import LogReader
 from persistent.messaging.log.takeover import last_mark, take_over
 from persistent.messaging.log.writer import LogWriter, sync_policy
 from persistent.messaging.offsets import OffsetStore, checked_id, open_offsets
-from persistent.storage import Storage, open_storage
+from persistent.storage.opening import open_storage
 from persistent.storage.places import Reach
+from persistent.storage.protocol import Storage
 from persistent.time.clock import Duration, duration_ms, wall_ms
 
 logger = logging.getLogger("persistent.log")

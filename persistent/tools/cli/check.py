@@ -16,7 +16,7 @@ import click
 from persistent.errors import CorruptCheckpoint, InvalidPipeline, NoCheckpoint, UnknownCheckpoint
 from persistent.pipeline import Pipeline
 from persistent.reading import Place, place
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.storage.subfolder import savepoint_folder
 from persistent.text.figures import bytes_text, shell_word
 from persistent.tools.cli.exits import CORRUPT, NOT_FOUND, REFUSED, CommandFailed

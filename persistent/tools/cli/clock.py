@@ -14,7 +14,7 @@ from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.pipeline import Pipeline
 from persistent.reading import ClockReading, PartitionReading, clock_reading, find_record, furthest
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.text.figures import clock_text, span_text, utc_text
 from persistent.time.clock import wall_ms
 from persistent.tools.cli.exits import NOT_FOUND, CommandFailed

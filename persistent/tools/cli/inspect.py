@@ -11,9 +11,9 @@ import click
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodePart, SourcePart, total
-from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
 from persistent.codec.documents import format_of, proven
+from persistent.codec.fields import CODECS
 from persistent.names import manifest_name
 from persistent.pipeline import Pipeline
 from persistent.reading import Diff, Place, diff, kept_places, place

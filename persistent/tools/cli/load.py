@@ -19,8 +19,8 @@ from typing import Any
 from monoids import Monoid
 from persistent.errors import InvalidPipeline, PersistentError
 from persistent.pipeline import Pipeline
+from persistent.state.rows import values_of
 from persistent.task.task import PersistentTask, check_task, named_states
-from persistent.time.session_window import values_of
 
 _TARGET = re.compile(r"(.+):([A-Za-z_]\w*)")
 _ABSENT: Any = object()

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from persistent.pipeline import Pipeline
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.storage.subfolder import open_checkpoint
 from persistent.time.clock import instant_ms
 from persistent.tools.cli.load import load_pipeline, names_pipeline

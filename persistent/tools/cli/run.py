@@ -27,8 +27,7 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.running import check_none_runs
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.errors import PersistentError
-from persistent.metrics import Metrics, PrometheusMetrics
-from persistent.metrics.exporters import over_otlp
+from persistent.metrics.exporters import Metrics, PrometheusMetrics, over_otlp
 from persistent.pipeline import Pipeline
 from persistent.progress import Lines, Progress, RunFigures, progress
 from persistent.storage.failures import without_secrets

@@ -7,7 +7,7 @@ import uuid
 import click
 
 from persistent.pipeline import Pipeline
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.storage.subfolder import open_checkpoint
 from persistent.text.figures import Endpoint, is_loopback
 from persistent.tools.cli.exits import CommandFailed

@@ -15,10 +15,9 @@ import pyarrow as pa
 
 from persistent.checkpoint.parts import total
 from persistent.checkpoint.set_aside import aside_names
-from persistent.codec import decode_table
+from persistent.codec.sealed import decode_table
 from persistent.errors import InvalidPipeline, PersistentError
-from persistent.names import published_id
-from persistent.task.task import state_name
+from persistent.names import published_id, state_name
 from persistent.text.figures import shell_word, utc_text
 from persistent.text.readable import readable_list
 from persistent.time.clock import wall_ms

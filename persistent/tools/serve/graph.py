@@ -14,11 +14,11 @@ from typing import Any
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.output_parts import SinkPart
 from persistent.checkpoint.parts import Account, NodePart, SourcePart, partition_name, total
-from persistent.checkpoint.positions import CODECS
+from persistent.codec.fields import CODECS
 from persistent.connect.halves import HISTORY, LIVE, SEAM, halves_of, has_switched
 from persistent.errors import UnknownCheckpoint
+from persistent.names import STATE, state_name
 from persistent.reading import PartitionReading
-from persistent.task.task import STATE, state_name
 from persistent.text.figures import count_text
 from persistent.text.fingerprints import window_text
 from persistent.time.clock import wall_ms

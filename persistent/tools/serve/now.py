@@ -12,8 +12,8 @@ from persistent.checkpoint.output_parts import SinkPart
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.running import Mark
 from persistent.errors import PersistentError
+from persistent.names import state_name
 from persistent.reading import ClockReading
-from persistent.task.task import state_name
 from persistent.text.figures import count_text, span_text, utc_text
 from persistent.text.fingerprints import window_text
 from persistent.time.clock import wall_ms

@@ -29,7 +29,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from persistent.checkpoint.manifest import Manifest
-from persistent.codec import KEY_GROUPS, Run
+from persistent.codec.fields import KEY_GROUPS, Run
 from persistent.connect.formats.json_rows import beyond_digits, encode_json_lines
 from persistent.errors import InvalidPipeline, PersistentError
 from persistent.text.readable import readable_list

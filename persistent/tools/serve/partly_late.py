@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.set_aside import aside_names
-from persistent.codec import decode_table
+from persistent.codec.sealed import decode_table
 from persistent.names import LATE, published_id, published_name
-from persistent.storage import Storage
+from persistent.storage.protocol import Storage
 from persistent.time.clock import monotonic_s
 from persistent.verify.runs import UNREADABLE
 from persistent.worker.judge_records import PARTLY_LATE

@@ -27,8 +27,8 @@ from persistent.driver.same_job import check_same_task
 from persistent.errors import CorruptCheckpoint, OtherJob, PersistentError, StorageError, UnknownCheckpoint
 from persistent.pipeline import Pipeline
 from persistent.reading import ClockReading, Furthest, Place, clock_reading, furthest
-from persistent.storage import Storage
 from persistent.storage.places import numbered, short_name
+from persistent.storage.protocol import Storage
 from persistent.time.clock import monotonic_s
 from persistent.tools.serve.partly_late import Partly, PartlyLate
 from persistent.tools.serve.wording import corrections_words, place_text

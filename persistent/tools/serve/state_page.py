@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from msgspec import structs
 
 from persistent.checkpoint.manifest import Manifest
-from persistent.codec import KEY_GROUPS, Run
+from persistent.codec.fields import KEY_GROUPS, Run
 from persistent.errors import InvalidPipeline
+from persistent.names import state_name
 from persistent.reading.place import read_place
-from persistent.task.task import state_name
 from persistent.text.fingerprints import window_text
 from persistent.time.clock import monotonic_s
 from persistent.tools.serve.shown import Shown

@@ -19,20 +19,21 @@ import pyarrow.compute as pc
 from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodeClock
-from persistent.codec import KEY_GROUPS, type_of
 from persistent.codec.decimals import from_text
+from persistent.codec.fields import KEY_GROUPS, type_of
 from persistent.connect.formats.json_rows import beyond_digits
 from persistent.errors import InvalidPipeline
+from persistent.names import STATE
 from persistent.pipeline import Pipeline
 from persistent.reading import Place, check_window
 from persistent.reading.place import checked_node
-from persistent.task.task import STATE, key_names
+from persistent.task.task import key_names
 from persistent.text.readable import readable_list
 from persistent.time.clock import instant_ms
 from persistent.tools.serve.shown import Shown
 from persistent.tools.serve.wording import NeedsPipeline, place_text
-from persistent.worker.failing_keys import FailingKey
 from persistent.worker.job import Node
+from persistent.worker.stage_aside import FailingKey
 from persistent.worker.state_tables import OneKey, StatePart, empty_table, folded_tables
 
 _SLICE_ROWS = 20_000

@@ -8,9 +8,9 @@ from typing import Any
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import NodePart, SourcePart
-from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
 from persistent.codec.documents import format_of
+from persistent.codec.fields import CODECS
 from persistent.errors import InvalidPipeline, UnknownCheckpoint
 from persistent.reading import Change, diff
 from persistent.text.figures import bytes_text, clock_text, count_text, utc_text

@@ -10,9 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from monoids.encoding import to_json
-from persistent.checkpoint.corrections import Correction
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.output_parts import SinkPart
+from persistent.checkpoint.output_parts import Correction, SinkPart
 from persistent.checkpoint.parts import NodePart
 from persistent.errors import (
     CorruptCheckpoint,

@@ -10,7 +10,7 @@ import pytest
 from persistent.connect.kafka.client import KafkaClient
 from persistent.connect.kafka.settings import Connection
 from persistent.errors import Stopped
-from persistent.time.stopping import StopRequest, heard
+from persistent.time.clock import StopRequest, heard
 
 
 def test_who_is_asked_to_stop_waits_for_no_broker() -> None:

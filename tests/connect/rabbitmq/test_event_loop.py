@@ -13,7 +13,7 @@ import pytest
 from persistent.connect.rabbitmq import event_loop
 from persistent.connect.rabbitmq.event_loop import EventLoop
 from persistent.errors import Stopped
-from persistent.time.stopping import StopRequest, heard
+from persistent.time.clock import StopRequest, heard
 
 NAME = "test-loop"
 

@@ -22,7 +22,7 @@ from persistent.connect.rabbitmq.pump import _STALLED_LOOKS, AT_MOST_ONCE, CHECK
 from persistent.errors import SourceError, Stopped
 from persistent.messaging.log import writer
 from persistent.messaging.log.writer import RECORD_BYTES_MAX
-from persistent.time.stopping import StopRequest, heard
+from persistent.time.clock import StopRequest, heard
 
 
 class Broker:

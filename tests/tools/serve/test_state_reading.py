@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from persistent import MemorySink
-from persistent.codec import KEY_GROUPS
+from persistent.codec.fields import KEY_GROUPS
 from persistent.errors import InvalidPipeline, UnknownCheckpoint
 from persistent.tools.serve import Shown, state_reading
 from persistent.tools.serve.state_reading import Wanted, key_of, one_key, reading

@@ -14,13 +14,13 @@ from monoids import Count
 from persistent import Dedupe, FingerprintChanged, MemorySource, NonWindowState, PersistentTask, Pipeline
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.parts import NodeClock, SeenColumns, SeenPart
-from persistent.codec import KEY_GROUPS, Run
-from persistent.driver import seen_part
+from persistent.codec.fields import KEY_GROUPS, Run
+from persistent.driver import results, same_job
 from persistent.driver.commit import first_manifest
-from persistent.driver.seen_part import begun, check_seen
-from persistent.names import Attempt
+from persistent.driver.results import first_seen
+from persistent.driver.same_job import check_seen
+from persistent.names import STATE, Attempt
 from persistent.storage import MemoryStorage
-from persistent.task.task import STATE
 from persistent.verify import verify
 from persistent.worker.job import Folded, FoldRuns, Job
 
@@ -60,19 +60,19 @@ def named(dedupe: Dedupe | None) -> dict[str, Dedupe]:
 
 
 def seen_of(last: Any, dedupe: Dedupe | None) -> Any:
-    return seen_part.seen_of(last, named(dedupe), "memory")
+    return results.seen_of(last, named(dedupe), "memory")
 
 
 def seen_before(last: Any, dedupe: Dedupe | None) -> Any:
-    return seen_part.seen_before(last, named(dedupe)).get("memory")
+    return results.seen_before(last, named(dedupe)).get("memory")
 
 
 def seen_after(last: Any, dedupe: Dedupe, *rest: Any) -> Any:
-    return seen_part.seen_after(seen_of(last, dedupe), dedupe, *rest)
+    return results.seen_after(seen_of(last, dedupe), dedupe, *rest)
 
 
 def notes(last: Any, dedupe: Dedupe | None) -> Any:
-    return seen_part.notes(last, named(dedupe))
+    return same_job.dedupe_notes(last, named(dedupe))
 
 
 def run(name: str, pane: int, last: int | None = None) -> Run:
@@ -81,13 +81,13 @@ def run(name: str, pane: int, last: int | None = None) -> Run:
 
 def test_it_begins_with_nothing_and_expires_with_the_clock() -> None:
     """A horizon ahead of what is remembered would make copies late; one behind it would let them count."""
-    assert begun(BY_NUMBER) == SeenPart(SeenColumns(("origin",), "n"), 10)
+    assert first_seen(BY_NUMBER) == SeenPart(SeenColumns(("origin",), "n"), 10)
     found = seen_after(manifest(BY_NUMBER), BY_NUMBER, [run("a", 0, 20), run("b", 20, 30)], (), 77)
     assert found is not None and found.expired == 30 and [one.name for one in found.runs] == ["b"]
     before = seen_before(manifest(BY_NUMBER, found, 77), BY_NUMBER)
     assert before is not None and (before.horizon, before.pane_ms) == (30, 10)
     assert seen_after(manifest(BY_NUMBER, found, 77), BY_NUMBER, [], (), 77) == found
-    assert begun(None) is None and seen_before(manifest(None), None) is None
+    assert first_seen(None) is None and seen_before(manifest(None), None) is None
 
 
 def test_what_expired_never_comes_back() -> None:
@@ -115,8 +115,8 @@ def test_folds_replace_their_inputs_unless_they_failed() -> None:
 def test_a_job_that_has_committed_nothing_takes_any_columns() -> None:
     """The first plan failed over a name mistyped: the next run must not be refused for it."""
     other = replace(BY_NUMBER, sequence="m")
-    assert seen_of(manifest(BY_NUMBER, base=0), other) == begun(other)
-    assert seen_of(manifest(BY_NUMBER), BY_NUMBER) == begun(BY_NUMBER)
+    assert seen_of(manifest(BY_NUMBER, base=0), other) == first_seen(other)
+    assert seen_of(manifest(BY_NUMBER), BY_NUMBER) == first_seen(BY_NUMBER)
     check_seen(manifest(BY_NUMBER, base=0), manifest(other, base=0), (), "url")
 
 
@@ -148,13 +148,13 @@ def test_the_kinds_of_names_are_kept_and_must_not_change() -> None:
     """By names of another kind nothing would be recognised, and every copy count."""
     begun = seen_after(manifest(BY_NUMBER), BY_NUMBER, [run("a", 70)], (), 77)
     assert begun is not None and begun.kinds == {}
-    found = seen_part.seen_after(begun, BY_NUMBER, (), (), 77, kinds={"origin": "text"})
+    found = results.seen_after(begun, BY_NUMBER, (), (), 77, kinds={"origin": "text"})
     assert found.kinds == {"origin": "text"}
-    assert seen_part.seen_after(found, BY_NUMBER, (), (), 77).kinds == {"origin": "text"}, "of a step without records"
+    assert results.seen_after(found, BY_NUMBER, (), (), 77).kinds == {"origin": "text"}, "of a step without records"
 
     def check(seen: SeenPart | None, origin: pa.DataType) -> None:
         schema = pa.schema([("origin", origin), ("n", pa.int64())])
-        seen_part._check_kinds(manifest(BY_NUMBER, seen=seen), BY_NUMBER, "memory", schema, "url")
+        same_job._check_kinds(manifest(BY_NUMBER, seen=seen), BY_NUMBER, "memory", schema, "url")
 
     with pytest.raises(FingerprintChanged, match=r"^url: copies were recognised by .origin., which held text and is"):
         check(found, pa.int64())

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from persistent.codec import common_key_types, type_of
-from persistent.codec.key_types import agreed_types, key_array, listed_key
+from persistent.codec.fields import agreed_types, common_key_types, type_of
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.timestamp("us", "UTC"), pa.decimal128(38, 2), pa.decimal128(3, -2)])
@@ -55,19 +54,3 @@ def test_decimals_that_no_type_holds_are_refused() -> None:
     for pair in ([pa.decimal128(3, 1), pa.string()], [pa.string(), pa.decimal128(3, 1)]):
         with pytest.raises(TypeError, match="key column 0 holds both"):
             agreed_types([[one] for one in pair])
-
-
-def test_bytes_that_are_no_text_are_no_key() -> None:
-    """A key is shown, written and compared as text."""
-    texts = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
-    for given in (texts, texts.cast(pa.binary()).cast(pa.large_binary()).view(pa.large_string())):
-        with pytest.raises(ValueError, match="key column 'page' has a text that is not UTF-8"):
-            key_array(given, 2, "page")
-    assert key_array(texts.slice(0, 1), 1, "page").to_pylist() == ["a"]
-
-
-def test_keys_of_python_are_of_one_type() -> None:
-    """Two types in one column would be two states."""
-    assert listed_key([1, None, 2], "k").to_pylist() == [1, None, 2] and listed_key(["a"], "k").to_pylist() == ["a"]
-    with pytest.raises(TypeError, match="'k' is given values of different types: int, str"):
-        listed_key([1, "a"], "k")

@@ -11,16 +11,16 @@ import pytest
 
 from monoids import Sum
 from persistent import UserCodeError
-from persistent.codec import decode_table
+from persistent.codec.sealed import decode_table
 from persistent.names import Attempt
 from persistent.storage import MemoryStorage
 from persistent.time.window import Window, sliding
-from persistent.worker.failing_keys import (
+from persistent.worker.job import Node
+from persistent.worker.stage_aside import (
     FailingKey,
     no_result,
     stage_failing_keys,
 )
-from persistent.worker.job import Node
 from tests.totals import Totals
 
 SLIDING = sliding(20, every=10)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from persistent.errors import Stopped
-from persistent.time import stopping
-from persistent.time.stopping import StopRequest, heard, pause, require_waiting
+from persistent.time import clock
+from persistent.time.clock import StopRequest, heard, pause, require_waiting
 
 
 class Time:
@@ -80,10 +80,10 @@ def test_within_the_grace_a_step_may_end() -> None:
     with heard(request, 5):
         pause(3, "it is busy", time.sleep)
         require_waiting("it is busy")
-        assert not stopping.is_over()
+        assert not clock.is_over()
         time.now = 5
-        assert stopping.is_over()
-    assert not stopping.is_over(), "who runs nothing is asked nothing"
+        assert clock.is_over()
+    assert not clock.is_over(), "who runs nothing is asked nothing"
 
 
 def test_without_a_run_a_pause_is_a_pause() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from persistent.checkpoint.corrections import Correction, all_corrections, correction_laws, corrections_before
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.output_parts import Correction, all_corrections, correction_laws, corrections_before
 from persistent.checkpoint.successor import TABLE, broken
 from persistent.errors import CorruptCheckpoint, Refused
 from persistent.tools.serve.wording import corrections_words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from persistent.text.user_errors import check_no_mapping, swapped
+from persistent.state.updates import check_no_mapping, swapped
 
 
 def test_a_mapping_is_no_one() -> None:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from persistent.engines import choosing
-from persistent.engines.choosing import chosen_engine
-from persistent.engines.embedded import Embedded
+from persistent.engines import embedded
+from persistent.engines.embedded import Embedded, chosen_engine
 from persistent.errors import InvalidPipeline
 
 
@@ -21,7 +20,7 @@ def test_an_engine_that_is_given_is_used() -> None:
 @pytest.mark.parametrize("engine", [None, "embedded"])
 def test_without_a_session_it_is_this_process(engine: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody needs Java for a small job."""
-    monkeypatch.setattr(choosing, "_active_session", lambda: None)
+    monkeypatch.setattr(embedded, "_active_session", lambda: None)
     assert isinstance(chosen_engine(None, engine), Embedded)
 
 
@@ -29,8 +28,8 @@ def test_without_a_session_it_is_this_process(engine: str | None, monkeypatch: p
 def test_a_session_runs_on_spark(is_given: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A session that is given, or active, is where the data are."""
     session: Any = object()
-    monkeypatch.setattr(choosing, "_active_session", lambda: session)
-    monkeypatch.setattr(choosing, "_spark_engine", lambda found: ("on", found))
+    monkeypatch.setattr(embedded, "_active_session", lambda: session)
+    monkeypatch.setattr(embedded, "_spark_engine", lambda found: ("on", found))
     assert chosen_engine(session if is_given else None, None) == ("on", session)
 
 
@@ -46,6 +45,6 @@ def test_what_contradicts_itself_is_refused(
     spark: Any, engine: str, error: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run on another engine than was meant is slow, or out of reach of its files."""
-    monkeypatch.setattr(choosing, "_active_session", lambda: None)
+    monkeypatch.setattr(embedded, "_active_session", lambda: None)
     with pytest.raises(InvalidPipeline, match=error):
         chosen_engine(spark, engine)

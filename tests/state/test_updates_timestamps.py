@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from persistent.time.clock import TIMESTAMP_MAX, checked_timestamp, checked_timestamps
+from persistent.state.updates import TIMESTAMP_MAX, checked_timestamp, checked_timestamps
 
 
 @pytest.mark.parametrize("time", [0, 7, np.int64(9), TIMESTAMP_MAX])

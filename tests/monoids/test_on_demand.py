@@ -6,19 +6,22 @@ import ast
 import importlib
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.figures import ROOT
+from tests.figures import FILES, ROOT, tree
 
-PACKAGES = ("persistent", "persistent.sources", "persistent.sinks")
-
-
-def initial(package: str) -> ast.Module:
-    path = ROOT / Path(*package.split("."))
-    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    return ast.parse(file.read_text(encoding="utf-8"))
+PACKAGES = (
+    "monoids",
+    "persistent",
+    "persistent.engines",
+    "persistent.metrics",
+    "persistent.operations",
+    "persistent.sinks",
+    "persistent.sources",
+    "persistent.storage",
+    "persistent.testing",
+)
 
 
 def imported(body: list[ast.stmt]) -> dict[str, str]:
@@ -31,7 +34,7 @@ def imported(body: list[ast.stmt]) -> dict[str, str]:
 
 def table(package: str) -> tuple[dict[str, str], dict[str, str], list[str]]:
     """What type checkers see, what is loaded on demand, and what is there at once."""
-    module = initial(package)
+    module = tree(package)
     block = next(node for node in module.body if isinstance(node, ast.If))
     call = next(node for node in ast.walk(ast.Module(block.orelse, [])) if isinstance(node, ast.Dict))
     homes = {name: home for home, names in ast.literal_eval(call).items() for name in names.split()}
@@ -54,8 +57,7 @@ def test_each_name_is_that_of_its_module(package: str) -> None:
 def test_no_name_is_that_of_a_module_beside_it(package: str) -> None:
     """Once somebody has imported that module, the name would mean it: ``then`` is no source then."""
     _, homes, _ = table(package)
-    folder = ROOT / Path(*package.split("."))
-    assert not [name for name in homes if (folder / f"{name}.py").exists() or (folder / name).is_dir()]
+    assert not [name for name in homes if f"{package}.{name}" in FILES]
 
 
 def told(code: str) -> list[str]:

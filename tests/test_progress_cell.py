@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from persistent import InvalidPipeline
-from persistent import notebook as cell
+from persistent import progress as cell
 from persistent.connect.source import Reached
 from persistent.driver.report import Idle, StepReport
-from persistent.notebook import Told, is_notebook
+from persistent.progress import Listeners, is_notebook
 from tests.driver.shop import Shop
 
 
@@ -82,12 +82,12 @@ def test_a_cell_has_one_display_that_is_replaced_now_and_then(front: Front, monk
     """A notebook of a long run would be megabytes of lines, or its browser stand still."""
     now = [0.0]
     monkeypatch.setattr(cell, "monotonic_s", lambda: now[0])
-    with Told(None, True, None, None) as told:
+    with Listeners(None, True, None, None) as listeners:
         for id in range(100):
-            told.step(step(id, done=id))
+            listeners.step(step(id, done=id))
             now[0] += 0.01
         now[0] += 10
-        told.idle(Idle(Reached(100, 100, "rows"), 1_700_000_000_000, 0, None))
+        listeners.idle(Idle(Reached(100, 100, "rows"), 1_700_000_000_000, 0, None))
     texts = [shown["text/plain"] for shown in front.shown]
     assert 4 <= len(texts) <= 8
     assert texts[0] == "starting" and texts[1].startswith("0 % of 100 rows  1,000 rows")
@@ -117,9 +117,9 @@ def test_the_callbacks_of_the_user_are_called_as_well(front: Front) -> None:
     """A job that counts its steps would count none in a notebook."""
     steps: list[Any] = []
     idles: list[Any] = []
-    with Told(True, False, steps.append, idles.append) as told:
-        told.step(step(1))
-        told.idle(Idle(None, 0, 0, None))
+    with Listeners(True, False, steps.append, idles.append) as listeners:
+        listeners.step(step(1))
+        listeners.idle(Idle(None, 0, 0, None))
     assert len(steps) == len(idles) == 1
     Shop().run(on_step=steps.append)
     assert len(steps) == 1 + 4

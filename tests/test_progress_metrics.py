@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from persistent import InvalidPipeline, MemorySource, PrometheusMetrics
-from persistent.metrics import shown
 from persistent.metrics.board import Board
 from persistent.metrics.table import BY_NAME
+from persistent.progress import shown
 from persistent.storage import LocalStorage, MemoryStorage
 from persistent.testing.faults import Killed
-from persistent.time import stopping
+from persistent.time import clock
 from tests.metrics.scrapes import Scrape, records, scrape
 from tests.visits import GOOD, pipeline_of
 
@@ -64,7 +64,7 @@ class Away(MemorySource):
     """A source whose server has to be asked twice for each plan."""
 
     def plan(self, state: Any, budget: Any, *, follow: bool = False) -> Any:
-        stopping.pause(0, "the server is away")
+        clock.pause(0, "the server is away")
         return super().plan(state, budget, follow=follow)
 
 

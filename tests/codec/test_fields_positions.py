@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from persistent.checkpoint.parts import SourcePart
-from persistent.checkpoint.positions import CODECS, OFFSET, ORDINAL_OFFSET, codec_of
+from persistent.codec.fields import CODECS, OFFSET, ORDINAL_OFFSET, codec_of
 from persistent.errors import InvalidPipeline
 from tests.checkpoint.samples import read_back
 

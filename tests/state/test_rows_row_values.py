@@ -13,11 +13,14 @@ from hypothesis import strategies as st
 from monoids import Monoid, Sum
 from monoids.containers.sessions import Sessions
 from monoids.groupby.summing import GroupSums, group_by
-from persistent.state.row_values import (
+from persistent.state.rows import (
     NUMBERS,
+    OPEN_PANE,
     concat_rows,
     counted,
+    fold,
     hashes_of,
+    in_panes,
     marked,
     marking,
     numbered,
@@ -25,7 +28,6 @@ from persistent.state.row_values import (
     same_rows,
     with_values,
 )
-from persistent.state.rows import OPEN_PANE, fold, in_panes
 
 KEYS = st.sampled_from("abcdef")
 PARTS = st.lists(st.lists(st.tuples(KEYS, st.integers(0, 3), st.integers(0, 9)), min_size=1, max_size=6), min_size=1)
