@@ -37,8 +37,9 @@ else:
             "persistent.connect.log.source": "LogSource",
             "persistent.connect.memory": "MemorySource",
             "persistent.connect.offsets": "Kept OffsetPlans",
-            "persistent.connect.source": "NO_TIMESTAMP Budget DeadRecord Position Positions Reached Records Source "
-            "SourcePlan SourceState Span Split",
+            "persistent.codec.fields": "Position Positions",
+            "persistent.connect.source": "NO_TIMESTAMP Budget DeadRecord Reached Records Source SourcePlan "
+            "SourceState Span Split",
             "persistent.connect.rabbitmq.queue_source": "RabbitQueueSource",
             "persistent.connect.rabbitmq.link": "QueueEvent",
             "persistent.connect.rabbitmq.stream_source": "RabbitStreamSource",

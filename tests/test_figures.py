@@ -35,7 +35,7 @@ WIDE = {
     "persistent.driver.report.RunReport": 32,  # Each figure of a run, as users read it.
     "persistent.driver.report.StepReport": 26,  # And of a step.
     "persistent.checkpoint.log.Log": 24,
-    "persistent.connect.source.Source": 34,  # The contract of a source: each ability with its default.
+    "persistent.connect.source.Source": 37,  # The contract of a source: each ability with its default.
 }
 MANY_PARAMETERS = {
     "persistent.tools.cli.rows.state": 11,  # Click gives a command each option by name.
@@ -74,7 +74,7 @@ MANY_IMPORTERS = {
     "monoids.column": 67,
     "monoids.groupby.cells": 46,  # The types of arrays.
     "persistent.time.clock": 92,  # Durations and pauses; nobody else reads the time.
-    "persistent.codec.fields": 68,  # What the fields of documents are: runs, positions, key types.
+    "persistent.codec.fields": 70,  # What the fields of documents are: runs, positions, key types.
     "persistent.storage.protocol": 56,  # Where a checkpoint lies: what every command is given.
     "persistent.checkpoint.manifest": 68,
     "persistent.checkpoint.parts": 45,  # What a manifest says of each source, node and input.

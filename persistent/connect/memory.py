@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.arrays import plain_array
-from persistent.codec.fields import Position, Positions
+from persistent.codec.fields import Position
 from persistent.connect import options
 from persistent.connect.formats.conversion import converted
 from persistent.connect.formats.schemas import convertible, from_json, misfit, plain, settled, to_json, widens
@@ -155,9 +155,6 @@ class MemorySource(Source):
     def guarantee(self) -> Promise:
         """Exactly-once, as long as rows are only appended."""
         return Promise(EXACTLY_ONCE, "rows are read from the same place again")
-
-    def acknowledge(self, positions: Positions) -> None:
-        """Does nothing: the list stays."""
 
     def _require_recorded(self, recorded: Mapping[str, Any]) -> None:
         options.require_recorded(recorded, self._times())

@@ -20,7 +20,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from persistent.codec.fields import Positions
 from persistent.connect.memory import MemorySource
 from persistent.connect.source import Budget, Records, Source, SourcePlan, SourceState, Span, Split
 from persistent.errors import InvalidPipeline
@@ -125,9 +124,6 @@ class ScriptedSource(Source):
             for start, stop in pairwise(cuts):
                 self._reach(start)
                 yield from self._all.read(Split(split.partition, (Span(span.ordinal, start, stop),)), recorded)
-
-    def acknowledge(self, positions: Positions) -> None:
-        """Do nothing: the script stays."""
 
     def _end(self, start: int) -> int:
         """The number of the first record, from ``start`` on, that an IDLE hides."""

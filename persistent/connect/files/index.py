@@ -30,6 +30,7 @@ from monoids.groupby.sorting import Integers
 from persistent.connect.files.layout import Layout
 from persistent.connect.files.listing import Files
 from persistent.connect.files.reader import Unreadable
+from persistent.connect.files.roots import FoundAt
 from persistent.connect.files.walk import Listed
 from persistent.connect.formats.protocol import (
     UNKNOWN,
@@ -334,3 +335,16 @@ def _require_quiet(file: InputFile) -> None:
                 f"{file.where}: written to while it was read. Nothing of this step was counted: run again once it "
                 "is complete, and write new data under a name that ends in .tmp until it is"
             )
+
+
+@dataclass(frozen=True)
+class View:
+    """What one plan works with: the files, and their index."""
+
+    place: FoundAt
+    index: Index
+
+
+def record_of(layout: Layout, place: FoundAt) -> dict[str, Any]:
+    """What a checkpoint records about the source."""
+    return {**layout.to_json(), **place.root.to_json()}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from persistent.codec.fields import Position, Positions
+from persistent.codec.fields import Position
 from persistent.connect import options
 from persistent.connect.files.index import (
     Index,
@@ -20,7 +20,9 @@ from persistent.connect.files.index import (
     ListedFile,
     Piece,
     SpanReader,
+    View,
     is_read,
+    record_of,
     splits_of,
     without_gone,
 )
@@ -56,14 +58,6 @@ _PARTITION: Final = "files"
 _FILES_MAX: Final = 10_000
 """The most files of one plan, which names each of them."""
 _CHECKED_AT_ONCE: Final = 256
-
-
-@dataclass(frozen=True)
-class _View:
-    """What one plan works with: the files, and their index."""
-
-    place: FoundAt
-    index: Index
 
 
 class FileSource(Source):
@@ -152,9 +146,6 @@ class FileSource(Source):
         self._files_of(recorded)
         return self._given.recorded(recorded).schema
 
-    def acknowledge(self, positions: Positions) -> None:
-        """Files that were read may be deleted or kept."""
-
     def warnings(self) -> tuple[str, ...]:
         """Warnings about a listing: files that a symbolic link lists again."""
         return tuple(self._files.warnings)
@@ -190,18 +181,18 @@ class FileSource(Source):
         index = Index(place.files, place.root.rebased(state.index))
         if layout is None:
             self._given.check(state.recorded)
-        view = _View(place, index)
+        view = View(place, index)
         pieces, end, layout = self._take(view, layout, start, budget, follow)
         if layout is None or not pieces:
             cap = None if layout is None else self._cap(index, layout, start)
-            recorded = _record(layout, place) if layout is not None and "schema" in state.recorded else state.recorded
+            recorded = record_of(layout, place) if layout is not None and "schema" in state.recorded else state.recorded
             return SourcePlan((), {_PARTITION: start}, {_PARTITION: cap}, recorded)
         if _PARTITION in budget.ahead:
             # What was listed is kept: the clock waits for it.
             pieces, end = [], start
         splits = splits_of(_PARTITION, self._format(layout), pieces, budget)
         cap = self._cap(index, layout, end)
-        return SourcePlan(splits, {_PARTITION: end}, {_PARTITION: cap}, _record(layout, place), index.appended)
+        return SourcePlan(splits, {_PARTITION: end}, {_PARTITION: cap}, record_of(layout, place), index.appended)
 
     def corrected(self, state: SourceState, put: SourcePlan) -> SourcePlan | None:
         """The same pieces of files in the present columns. None while no step was committed: any option can differ."""
@@ -210,7 +201,7 @@ class FileSource(Source):
             return None
         place = self._followed(replace(state, recorded=put.recorded))
         cap = self._cap(Index(place.files, place.root.rebased(state.index)), layout, put.end[_PARTITION])
-        return replace(put, cap={_PARTITION: cap}, recorded=_record(layout, place))
+        return replace(put, cap={_PARTITION: cap}, recorded=record_of(layout, place))
 
     def reached(self, state: SourceState) -> Reached:
         """How many of the listed files, or bytes, have been read at these positions."""
@@ -237,7 +228,7 @@ class FileSource(Source):
         return followed(place, state.index)
 
     def _take(
-        self, view: _View, layout: Layout | None, end: Position, budget: Budget, follow: bool
+        self, view: View, layout: Layout | None, end: Position, budget: Budget, follow: bool
     ) -> tuple[list[Piece], Position, Layout | None]:
         """Pieces of files from a position on, until the budget or the limit of a plan is used up, and the position
         after them."""
@@ -271,7 +262,7 @@ class FileSource(Source):
             end = (entry.ordinal + 1, 0)
         return pieces, end, layout
 
-    def _entries(self, view: _View, ordinal: int) -> Iterator[ListedFile]:
+    def _entries(self, view: View, ordinal: int) -> Iterator[ListedFile]:
         """The entries from an ordinal on. Where files may be lost, missing ones are marked."""
         entries = view.index.entries(ordinal)
         if self._bad_file_raises:
@@ -299,7 +290,7 @@ class FileSource(Source):
             raise bad_listed(entry.file, str(error)) from error
         return taken.extents, taken.done
 
-    def _list(self, view: _View, layout: Layout | None, follow: bool) -> Layout | None:
+    def _list(self, view: View, layout: Layout | None, follow: bool) -> Layout | None:
         """List the files again and append the new ones to the index."""
         index, files = view.index, view.place.files
         listing = view.place.list()
@@ -328,7 +319,7 @@ class FileSource(Source):
 
     # -- the layout ------------------------------------------------------------------------------------------
 
-    def _first_layout(self, view: _View, listing: Sequence[Listed]) -> Layout | None:
+    def _first_layout(self, view: View, listing: Sequence[Listed]) -> Layout | None:
         """The layout of the first file that holds a record; None if no file does."""
         files, layout_options = view.place.files, self._given
         last_fault: SourceError | None = None
@@ -407,8 +398,3 @@ class FileSource(Source):
         wanted = {span.at["path"]: span.ordinal for split in splits for span in split.spans if is_read(span)}
         gone = {wanted[path] for path in self._files_of(recorded).gone(list(wanted))}
         return without_gone(splits, gone) if gone else None
-
-
-def _record(layout: Layout, place: FoundAt) -> dict[str, Any]:
-    """What a checkpoint records about the source."""
-    return {**layout.to_json(), **place.root.to_json()}

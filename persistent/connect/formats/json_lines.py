@@ -27,8 +27,7 @@ from persistent.connect.formats.text import mistyped
 from persistent.errors import SourceError
 
 _OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = b"{}[]"
-_MANY = 10_000
-"""From so many lines on, a search in all lines at once is faster."""
+_MANY = 10_000  # From so many lines on, a search in all lines at once is faster.
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 _LONG_INTEGER = re.compile(rb"[:,\[\s-][0-9]{16,}+(?![.eE])")
 _MISTYPED = re.compile(r"Failed to convert JSON|changed from|decimal|^column ")
@@ -43,8 +42,7 @@ _HUGE_SHAPES = (b"0e0", b"0e+0")
 _HUGE = rb'[:,\[\s"-][0-9]+(?:\.[0-9]+)?[eE]\+?[0-9]+(?=[,}\]\s"])'
 """A number with a positive exponent."""
 _WIDE_DIGITS = 76
-_TOO_DEEP = "and the line is nested too deep to tell"
-_UNEXPECTED = "unexpected field"
+_TOO_DEEP, _UNEXPECTED = "and the line is nested too deep to tell", "unexpected field"
 _NAMELESS = "(a field that cannot be named)"
 _BLANKS = b" \t\r\n"
 _LEAST = Decimal((0, (1,), MIN_ETINY))
