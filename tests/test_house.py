@@ -116,6 +116,7 @@ NOT_REACHED = {
 """What a room may not import on any way. A worker works on what its item names, wherever and however often it runs; it
 never looks up what the newest checkpoint is."""
 
+ASKING = {"getattr", "hasattr", "vars"}
 TIME_CALLS = {
     "time",
     "time_ns",
@@ -414,6 +415,14 @@ def test_variables_are_named_by_what_they_hold() -> None:
         if name in pronouns
     ]
     assert len(bound) <= 85, Counter(bound)
+
+
+def test_abilities_are_declared_and_not_looked_for() -> None:
+    """What a part can do was found by its attributes: a misspelt ``retract`` was a sink that cannot take back."""
+    asked = [
+        f"{module}:{line}" for module in FILES for before, name, line in calls(module) if not before and name in ASKING
+    ]
+    assert len(asked) <= 60, asked
 
 
 def test_nobody_draws_at_random() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from persistent.checkpoint.parts import SourcePart
 from persistent.codec.fields import CODECS, OFFSET, ORDINAL_OFFSET, codec_of
+from persistent.connect.memory import MemorySource
 from persistent.errors import InvalidPipeline
 from tests.checkpoint.samples import read_back
 
@@ -54,7 +54,7 @@ def test_a_position_is_told_to_people() -> None:
 
 def test_a_source_names_a_codec_that_is_there() -> None:
     """Its checkpoint could not be read again."""
-    source: Any = SimpleNamespace()
+    source: Any = MemorySource([{"ts": 1}])
     assert codec_of(source) is ORDINAL_OFFSET
     source.codec = "offset/1"
     assert codec_of(source) is OFFSET

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from persistent import FileSource
+from persistent import FileSource, MemorySource
 from persistent.errors import EngineError, InvalidPipeline, PersistentError, UserCodeError
 from persistent.storage import LocalStorage
 
@@ -208,7 +208,7 @@ def test_a_source_in_the_memory_of_the_driver_is_refused(engine: Any) -> None:
 def test_every_worker_is_asked_on_first_use(engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An executor that comes later, with another version or without a mount, would put other numbers into the sum, or
     end the run with an error that tells of something else."""
-    engine.check([], None)
+    engine.check([], MemorySource([{"ts": 1}]))
     needs = engine._needs
     try:
         other = tuple((name, "0.0.1" if name == "pyarrow" else version) for name, version in needs.versions)

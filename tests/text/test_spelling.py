@@ -70,7 +70,7 @@ class Halfway:
         (
             "source",
             Halfway(),
-            r"^source=Halfway\(\) is not a source: it has no schema, acknowledge; add them, or use File",
+            r"^source=Halfway\(\) is not a source: one of your own is a subclass of Source; or use File",
         ),
         ("source", "events", r"^source='events' is not a source: use FileSource\('events', timestamp="),
         ("source", FileSource, r"^source=FileSource is a class: give an instance, FileSource\(\.\.\.\)"),
