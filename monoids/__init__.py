@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from monoids.comparing.top import BottomK, TopK
     from monoids.containers.bags import Bag, ListConcat
     from monoids.containers.histogram import ExponentialHistogram, Histogram
+    from monoids.containers.intervals import Ranges
     from monoids.containers.mappings import mapping
-    from monoids.containers.ranges import Ranges
     from monoids.containers.sets import SetIntersection, SetUnion
     from monoids.fixed import FixedWidth
     from monoids.monoid import Group, Monoid
@@ -81,7 +81,7 @@ else:
             "monoids.containers.bags": "Bag ListConcat",
             "monoids.containers.histogram": "ExponentialHistogram Histogram",
             "monoids.containers.mappings": "mapping",
-            "monoids.containers.ranges": "Ranges",
+            "monoids.containers.intervals": "Ranges",
             "monoids.containers.sets": "SetIntersection SetUnion",
             "monoids.fixed": "FixedWidth",
             "monoids.monoid": "Group Monoid",

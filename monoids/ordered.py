@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monoids.column import ArrowColumn, Column
-from monoids.groupby.segments import canonical_floats
+from monoids.fixed import canonical_floats
 from monoids.scalars import is_missing
 from monoids.text import Words
 from monoids.values import ValueType

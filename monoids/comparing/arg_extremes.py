@@ -19,10 +19,9 @@ import pyarrow as pa
 
 from monoids import encoding
 from monoids.column import Column, Columns, is_constant, repeat, take
-from monoids.comparing.least_rows import RowKey, keys_of, least_of_cells, least_of_segments, present_first
-from monoids.comparing.ordered_pairs import OrderedPair
-from monoids.comparing.orders import order_of, spelled
-from monoids.groupby.segments import TRUE
+from monoids.comparing.extremes import RowKey, keys_of, least_of_cells, least_of_segments, present_first
+from monoids.comparing.orders import OrderedPair, order_of, spelled
+from monoids.fixed import TRUE
 from monoids.monoid import Monoid, check_schema, decode_lifted, is_column
 from monoids.ordered import Ordered
 from monoids.values import ALL_KINDS, value_type

@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from monoids import encoding
 from monoids.column import Column, Columns, Ragged, take
-from monoids.comparing.ordered_pairs import OrderedPair
-from monoids.comparing.orders import order_of, spelled
+from monoids.comparing.orders import OrderedPair, order_of, spelled
 from monoids.groupby.cells import Integers, cell_ranks, segment_starts
 from monoids.monoid import Monoid, check_schema, is_column
 from monoids.ordered import Ordered, words

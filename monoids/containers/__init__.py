@@ -1,10 +1,8 @@
 """Monoids that keep their inputs: sets, bags, lists, mappings and histograms.
 
 sets.py         SetUnion, SetIntersection
-bags.py         Bag
-lists.py        ListConcat
-ranges.py       Ranges
+bags.py         Bag, ListConcat
 histogram.py    Histogram, ExponentialHistogram
 mappings.py     mapping
-sessions.py     what the session windows of persistent are sums of
+intervals.py    Ranges, and Sessions: what the session windows of persistent are sums of
 """

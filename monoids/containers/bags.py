@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from monoids import encoding
 from monoids.column import Column, Columns, Ragged, repeat
-from monoids.groupby.segments import ONE
+from monoids.fixed import ONE
 from monoids.monoid import Group, Monoid, check_schema
 from monoids.numbers.integers import EntrySum, decoded_as
 from monoids.ordered import Keys, Ordered

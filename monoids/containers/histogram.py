@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from monoids.column import Column, Columns, repeat
 from monoids.containers.bags import CountTable, Tally
-from monoids.groupby.segments import ONE
+from monoids.fixed import ONE
 from monoids.ordered import IntegerKeys, Ordered
 from monoids.scalars import is_missing, shown
 from monoids.table import list_array

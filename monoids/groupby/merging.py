@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from monoids.column import concat, is_constant, take
 from monoids.groupby.cells import Integers
-from monoids.groupby.distinct import is_dense
 from monoids.groupby.grouping import group_rows, take_keys
-from monoids.groupby.summing import GroupSums, group_by, take_once
+from monoids.groupby.summing import GroupSums, group_by, is_dense, take_once
 from monoids.hashing import is_injective, null_safe_equal
 from monoids.monoid import Monoid
 

@@ -6,13 +6,12 @@ persistent laws FILE.py:NAME                            a table, law by law
 
 scalar.py                    the laws: functions that return the two sides of an equation
 lifting.py  columnar.py      the laws of lifting columns, and of columns of elements
-catalogue.py                 the table of laws
+catalogue.py                 the table of laws, and how to repair a broken one
 equality.py                  when two sides are the same
 strategies.py  examples.py   how inputs are drawn, and the examples built from them
 terms.py                     the values of a law's arguments: printed, rebuilt, shrunk
 sample.py                    which examples a law is tested on
 check.py  budget.py          testing and shrinking, in bounded time and memory
-remedies.py                  how to repair a broken law
 plugin.py                    every monoid of a package
 instances.py                 every monoid of this package
 """

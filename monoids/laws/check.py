@@ -13,10 +13,9 @@ from hypothesis.errors import Flaky
 
 from monoids.laws import columnar, lifting
 from monoids.laws.budget import BudgetSpent, TrialBudget
-from monoids.laws.catalogue import NO_MUTATION, TOTALITY, Law, laws_of
+from monoids.laws.catalogue import NO_MUTATION, TOTALITY, Law, laws_of, place, remedy
 from monoids.laws.equality import Equality, Scale, exact, magnitudes, statistical, within
 from monoids.laws.examples import Example, draws, explore
-from monoids.laws.remedies import place, remedy
 from monoids.laws.sample import Sample, Tried
 from monoids.laws.scalar import NOTHING
 from monoids.laws.terms import fresh, inputs_in, smaller, value_of

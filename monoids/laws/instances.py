@@ -60,7 +60,7 @@ from monoids import (
     record,
 )
 from monoids import Any as AnyTrue
-from monoids.containers.sessions import Sessions
+from monoids.containers.intervals import Sessions
 from monoids.monoid import Group, Monoid
 from monoids.numbers.integers import EntrySum
 

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument, ResolutionFailed
 
 from monoids.combinators import Dual
+from monoids.containers.intervals import Sessions
 from monoids.containers.mappings import MappingMonoid
-from monoids.containers.sessions import Sessions
 from monoids.fixed import FixedWidth
 from monoids.laws.instances import INSTANCES
 from monoids.monoid import Monoid

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column, Columns
-from monoids.groupby.segments import canonical_floats
+from monoids.fixed import canonical_floats
 from monoids.monoid import Monoid, check_schema
 from monoids.numbers.integers import decoded_as, decoded_float
 from monoids.pairs import holds_columns, pair, pair_columns

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from monoids import encoding
 from monoids.column import Column, Columns, is_constant
-from monoids.groupby.segments import add_int64, overflow, sum_int64
+from monoids.fixed import add_int64, overflow, sum_int64
 from monoids.monoid import Group, Monoid, check_schema
 from monoids.scalars import is_missing, shown
 from monoids.values import INT64_MAX, INT64_MIN, ValueType

@@ -13,11 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column, Columns
-from monoids.groupby.segments import canonical_floats
-from monoids.numbers.exact import UNIT, not_finite
+from monoids.fixed import canonical_floats
+from monoids.numbers.exact import UNIT, not_finite, ratio, root, signed_root
 from monoids.numbers.limbs import Limbs, Vectors, combination, leading, product
 from monoids.numbers.power_sums import Powers, PowerSums, without_common_zeros
-from monoids.numbers.rounding import ratio, root, signed_root
 from monoids.pairs import holds_columns, pair, pair_columns
 
 FIELDS = ("mean", "variance", "stddev", "skewness", "kurtosis")

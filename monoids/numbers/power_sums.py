@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column, Columns, Ragged, is_constant, repeat
+from monoids.fixed import ONE, add_int64, sum_int64
 from monoids.groupby.cells import cell_ranks
-from monoids.groupby.segments import ONE, add_int64, sum_int64
 from monoids.monoid import Group, check_schema
 from monoids.numbers.digits import (
     DIGITS_SCHEMA,
@@ -36,10 +36,18 @@ from monoids.numbers.digits import (
     table_of_ints,
     table_to_arrow,
 )
-from monoids.numbers.exact import UNIT, counts_not_finite, finite_rows, scaled
+from monoids.numbers.exact import (
+    UNIT,
+    Magnitudes,
+    counts_not_finite,
+    finite_rows,
+    magnitudes,
+    multiply,
+    scaled,
+    shifted,
+)
 from monoids.numbers.integers import int64
 from monoids.numbers.limbs import Vectors
-from monoids.numbers.rounding import Magnitudes, magnitudes, multiply, shifted
 from monoids.scalars import is_missing
 from monoids.values import INT64_MAX, INT64_MIN, ValueType
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column, Columns, repeat
-from monoids.groupby.segments import TRUE, canonical_floats, overflow
+from monoids.fixed import TRUE, canonical_floats, overflow
 from monoids.monoid import Monoid, check_schema
 from monoids.numbers.integers import decoded_as, decoded_float
 from monoids.numbers.wide import WideIntegers, is_wide, narrow, packed

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monoids.column import Column, Columns, concat, is_constant, repeat
-from monoids.groupby.segments import (
+from monoids.fixed import (
     ONE,
     add_float64,
     add_int64,
@@ -24,11 +24,10 @@ from monoids.groupby.segments import (
     sum_int64,
 )
 from monoids.monoid import Group, Monoid, check_schema
-from monoids.numbers.decimals import DecimalSum
 from monoids.numbers.integers import decoded_as, decoded_float, int64
 from monoids.numbers.products import FloatMonoid, float_column
 from monoids.numbers.unbounded import UnboundedSum
-from monoids.numbers.wide import WideIntegers, add_wide, is_wide, narrow
+from monoids.numbers.wide import DecimalSum, WideIntegers, add_wide, is_wide, narrow
 from monoids.scalars import is_missing, may_be_missing
 from monoids.values import INT64_MAX, ValueType, value_type
 

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column, Columns, Ragged
+from monoids.fixed import add_int64, sum_int64
 from monoids.groupby.cells import cell_ranks
-from monoids.groupby.segments import add_int64, sum_int64
 from monoids.monoid import Group, check_schema, python_values
 from monoids.numbers.digits import (
     DIGITS_SCHEMA,

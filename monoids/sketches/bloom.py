@@ -14,7 +14,7 @@ import pyarrow as pa
 from monoids.column import Column, Columns, Ragged
 from monoids.numbers.integers import BitOr
 from monoids.ordered import IntegerKeys
-from monoids.sketches.hashed_inputs import hash_column, key_hash
+from monoids.sketches.inputs import hash_column, key_hash
 from monoids.table import Table
 from monoids.text import Words
 

@@ -33,9 +33,9 @@ from monoids.numbers.integers import EntrySum, decoded_as
 from monoids.ordered import IntegerKeys, Ordered
 from monoids.pairs import Names, pair, pair_columns
 from monoids.scalars import is_missing, scalar
-from monoids.sketches import count_min_bytes
-from monoids.sketches.arguments import fraction, integer
-from monoids.sketches.murmur import murmur3, murmur3_bytes, murmur3_words
+from monoids.sketches import datasketches
+from monoids.sketches.datasketches import murmur3, murmur3_bytes, murmur3_words
+from monoids.sketches.inputs import fraction, integer
 from monoids.table import Table
 from monoids.text import Words
 from monoids.values import ALL_KINDS, INT64_MAX, INT64_MIN, ValueType, value_type
@@ -89,7 +89,7 @@ class CountMin(Table[Cells], Group[Cells]):
         self.seed = integer("CountMin", "seed", seed, 0, 2**64 - 1)
         self.values = Ordered(self.type)
         self.weights = ValueType("a weight of CountMin", "int", pa.int64(), frozenset({"int"}))
-        self.row_seeds = tuple(count_min_bytes.row_seeds(self.seed, self.depth))
+        self.row_seeds = tuple(datasketches.row_seeds(self.seed, self.depth))
         self._counts = EntrySum(self)
         super().__init__(IntegerKeys(np.dtype(np.uint32)), self._counts)
 
@@ -196,7 +196,7 @@ class CountMin(Table[Cells], Group[Cells]):
         The total weight, from which DataSketches computes its bounds, is written as the absolute value of N.
         DataSketches itself adds absolute weights, so with negative weights its own total is larger.
         """
-        return count_min_bytes.write(self, element)
+        return datasketches.write(self, element)
 
     def from_datasketches(self, data: bytes) -> Cells:
         """The element in the bytes of ``datasketches.count_min_sketch.serialize``.
@@ -204,7 +204,7 @@ class CountMin(Table[Cells], Group[Cells]):
         ValueError for bytes that are not a sketch, are truncated, or belong to a sketch of another width, depth or
         seed, and for weights that are not integers.
         """
-        return count_min_bytes.read(self, data)
+        return datasketches.read(self, data)
 
     # Columns.
 

@@ -24,8 +24,7 @@ from monoids.groupby.cells import segment_starts
 from monoids.monoid import Monoid, check, check_schema
 from monoids.numbers.integers import decoded_as
 from monoids.ordered import IntegerKeys
-from monoids.sketches.arguments import integer
-from monoids.sketches.hashed_inputs import hash_column, hash_value, key_hash
+from monoids.sketches.inputs import hash_column, hash_value, integer, key_hash
 from monoids.table import Table
 
 Hashes = frozenset[int]

@@ -40,8 +40,8 @@ from monoids.numbers.integers import decoded_as
 from monoids.ordered import Ordered
 from monoids.pairs import Names, pair, pair_columns
 from monoids.scalars import is_missing, scalar, shown
-from monoids.sketches.arguments import integer
 from monoids.sketches.count_min import Cells, CountMin
+from monoids.sketches.inputs import integer
 from monoids.table import Table, group_entries, list_array
 from monoids.text import Words
 from monoids.values import ValueType, spelled

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from monoids.column import Column, Columns, Ragged, is_constant
 from monoids.groupby.cells import Integers
+from monoids.groupby.sorting import CHUNK_ROWS, sorted_words, split_bits, split_words
 from monoids.ordered import IntegerKeys
-from monoids.sketches.hashed_inputs import hash_column, hash_value, key_hash
-from monoids.sketches.radix import CHUNK_ROWS, sorted_words, split_bits, split_words
+from monoids.sketches.inputs import hash_column, hash_value, key_hash
 from monoids.table import Table
 from monoids.values import INT64_MAX
 

@@ -41,13 +41,13 @@ import pyarrow as pa
 
 from monoids import encoding
 from monoids.column import Columns, Ragged
+from monoids.fixed import ONE
 from monoids.groupby.cells import Integers
-from monoids.groupby.segments import ONE
 from monoids.monoid import Group
 from monoids.numbers.integers import EntrySum, decoded_as
 from monoids.ordered import IntegerKeys
 from monoids.scalars import is_missing
-from monoids.sketches.arguments import fraction
+from monoids.sketches.inputs import fraction
 from monoids.table import Table
 from monoids.values import INT64_MAX, INT64_MIN, ValueType
 

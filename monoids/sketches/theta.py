@@ -27,8 +27,8 @@ import pyarrow as pa
 from monoids.column import Column, Columns, Ragged, is_constant
 from monoids.monoid import Monoid, check_schema
 from monoids.ordered import IntegerKeys
-from monoids.sketches.hashed_inputs import hash_column, hash_value
-from monoids.sketches.murmur import SEED, hash_values, murmur3
+from monoids.sketches.datasketches import SEED, hash_values, murmur3
+from monoids.sketches.inputs import hash_column, hash_value
 from monoids.table import Table, list_array, list_entries
 from monoids.text import Words
 from monoids.values import INT64_MAX

@@ -26,7 +26,7 @@ import pyarrow as pa
 from monoids import Count, SetUnion, Sum, record
 from monoids.arrays import columnar
 from monoids.column import Columns, Ragged, concat, take
-from monoids.containers.sessions import Fragment, Sessions
+from monoids.containers.intervals import Fragment, Sessions
 from monoids.groupby.cells import Integers, segment_starts
 from monoids.groupby.grouping import number_keys, take_keys
 from monoids.groupby.merging import find_rows, merge_groups

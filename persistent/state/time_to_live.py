@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from monoids import Monoid
-from monoids.containers.sessions import Sessions
+from monoids.containers.intervals import Sessions
 from monoids.groupby.cells import Integers
 from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums

@@ -4,7 +4,7 @@
     window_end      the time of its last message + gap; at most the next multiple of ``cut``
 
 The state keeps *cells*, the stretches between two multiples of the cut, as it keeps windows side by side: a row is one
-(key, cell), and its element holds the sessions (``monoids.containers.sessions``). So no fold, in whatever grouping,
+(key, cell), and its element holds the sessions (``monoids.containers.intervals``). So no fold, in whatever grouping,
 loses a time that may join two sessions. A final session never changes, and stays until a fold that sees all of it drops
 it:
 
@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Columns, Ragged, take
-from monoids.containers.sessions import Sessions
+from monoids.containers.intervals import Sessions
 from monoids.groupby.cells import Integers, segment_starts
 from monoids.groupby.grouping import number_keys, take_keys
 from monoids.groupby.sorting import Mask

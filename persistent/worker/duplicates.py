@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monoids.column import Column, Ragged, concat, take
-from monoids.containers.ranges import united
+from monoids.containers.intervals import united
 from monoids.encoded import encoded_column
 from monoids.groupby.cells import Integers, cell_counts, cell_ranks, fits_cells
 from monoids.groupby.sorting import Mask, stable_order

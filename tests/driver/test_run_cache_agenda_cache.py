@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monoids import Count, record
-from monoids.containers.sessions import Sessions
+from monoids.containers.intervals import Sessions
 from monoids.hashing import hash_keys
 from persistent.checkpoint.runs import write_new
 from persistent.codec.fields import KEY_GROUPS, Run

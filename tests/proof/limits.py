@@ -26,8 +26,8 @@ from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
 
 from monoids import CountMin, ExactSum, HeavyHitters, Mean, Min, Monoid, Product, Sum, mapping, option, record
-from monoids.containers.sessions import Sessions
-from monoids.groupby.segments import sum_int64
+from monoids.containers.intervals import Sessions
+from monoids.fixed import sum_int64
 from monoids.laws.instances import INSTANCES
 from monoids.numbers.products import IntegerProduct
 from monoids.numbers.sums import IntegerSum

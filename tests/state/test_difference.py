@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from monoids import Monoid, Sum
-from monoids.containers.sessions import Sessions
+from monoids.containers.intervals import Sessions
 from monoids.groupby.summing import GroupSums, group_by
 from persistent import MemorySink, MemorySource, PersistentTask, Pipeline, UserCodeError, WindowState, sliding
 from persistent.state.difference import Comparison, differences

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monoids import Count, record
-from monoids.containers.sessions import Sessions
+from monoids.containers.intervals import Sessions
 from persistent.codec.runs import encode_run
 from persistent.codec.sealed import decode_table
 from persistent.state.rows import agenda_of, agenda_of_table

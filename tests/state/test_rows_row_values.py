@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monoids import Monoid, Sum
-from monoids.containers.sessions import Sessions
+from monoids.containers.intervals import Sessions
 from monoids.groupby.summing import GroupSums, group_by
 from persistent.state.rows import (
     NUMBERS,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from monoids import Bag, HeavyHitters, Monoid, Reservoir, mapping, record
-from monoids.containers.sessions import Sessions
+from monoids.containers.intervals import Sessions
 from monoids.laws.examples import examples_of
 from monoids.laws.instances import INSTANCES
 from persistent import NonWindowState, PersistentTask

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monoids import Count, First, ListConcat, Sum, record
-from monoids.containers.sessions import Sessions
+from monoids.containers.intervals import Sessions
 from persistent import (
     Evolution,
     FileSink,

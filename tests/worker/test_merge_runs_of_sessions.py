@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monoids.containers.sessions import Sessions
+from monoids.containers.intervals import Sessions
 from persistent import session
 from persistent.checkpoint import compaction
 from persistent.checkpoint.compaction import Merge, replaced

@@ -28,7 +28,7 @@ from monoids import (
     record,
 )
 from monoids.arrays import python_list
-from monoids.containers.sessions import Sessions
+from monoids.containers.intervals import Sessions
 from monoids.laws import assert_monoid_laws, inputs_for, values_of
 from monoids.laws.examples import explore
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from monoids.column import ArrowColumn
-from monoids.comparing.least_rows import keys_of, least_of_cells, least_of_segments, present_first
+from monoids.comparing.extremes import keys_of, least_of_cells, least_of_segments, present_first
 
 PREFIX = b"https://example.com/"
 

@@ -13,8 +13,8 @@ import pytest
 
 from monoids.hashing import hash_keys, key_column
 from monoids.sketches.count_min import CountMin
-from monoids.sketches.hashed_inputs import hash_column, hash_value, key_hash
-from monoids.sketches.murmur import hash_values
+from monoids.sketches.datasketches import hash_values
+from monoids.sketches.inputs import hash_column, hash_value, key_hash
 
 MIXED = [
     1,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from monoids.sketches.arguments import fraction, integer
+from monoids.sketches.inputs import fraction, integer
 
 
 def test_numbers_are_what_was_written() -> None:

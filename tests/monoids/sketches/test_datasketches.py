@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from monoids.hashing import hash_keys, key_column
-from monoids.sketches.murmur import SEED, hash_values, murmur3, murmur3_bytes, murmur3_words
+from monoids.sketches.datasketches import SEED, hash_values, murmur3, murmur3_bytes, murmur3_words
 
 RANDOM = np.random.default_rng(5)
 TEXTS = [RANDOM.bytes(size) for size in [*range(70), 16, 0, 200, 15, 32, 1000]] * 2

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monoids.encoding import encode
-from monoids.groupby.distinct import dense_range, is_dense, number_distinct
+from monoids.groupby.summing import dense_range, is_dense, number_distinct
 from monoids.hashing import hash_keys, key_column
 
 KEY_LISTS = st.one_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monoids.sketches.radix import CHUNK_ROWS, sorted_words, split_bits, split_words
+from monoids.groupby.sorting import CHUNK_ROWS, sorted_words, split_bits, split_words
 
 
 @pytest.mark.parametrize("skew", ["even", "one segment", "one word", "rising"])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from monoids.numbers.digits import table_of_ints
-from monoids.numbers.rounding import Magnitudes, magnitudes, multiply, nearest_floats, ratio, root, shifted, signed_root
+from monoids.numbers.exact import Magnitudes, magnitudes, multiply, nearest_floats, ratio, root, shifted, signed_root
 
 
 def integers(numbers: Magnitudes) -> list[int]:

@@ -156,7 +156,7 @@ def test_the_call_that_raises_is_named() -> None:
         def present(self, element: Any) -> float:
             return float(element[1] / element[0])
 
-    with pytest.raises(LawViolation, match=r"in present\(\(0, 0\)\), test_remedies.py line \d+"):
+    with pytest.raises(LawViolation, match=r"in present\(\(0, 0\)\), test_catalogue_remedies.py line \d+"):
         assert_monoid_laws(Mean(), INTS)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from monoids import Count, First, Last, ListConcat, Mean, SetUnion, Sum, encoding
 from monoids.column import concat, take
-from monoids.containers.sessions import Sessions
+from monoids.containers.intervals import Sessions
 
 GAP = 4
 INPUTS = st.lists(st.tuples(st.integers(-5, 40), st.integers(-9, 9)), max_size=12)
