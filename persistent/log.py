@@ -1,8 +1,7 @@
 """An embedded segmented log: a broker for users without one, and a journal for sources that cannot replay."""
 
-from persistent.messaging.log.cursor import LogBatch, grouped
+from persistent.messaging.log.cursor import LogBatch, LogEnds, grouped
 from persistent.messaging.log.frames import BEGINNING, LogPosition
-from persistent.messaging.log.lookup import LogEnds
 from persistent.messaging.log.reader import LogReader
 from persistent.messaging.log.segmented import SegmentedLog
 from persistent.messaging.log.writer import LogWriter

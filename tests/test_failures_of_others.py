@@ -15,7 +15,7 @@ from persistent.checkpoint.log import Log
 from persistent.names import plan_name
 from persistent.storage import MemoryStorage
 from persistent.testing import ManualClock
-from persistent.testing.clock import START_MS
+from persistent.testing.running import START_MS
 from persistent.verify import verify
 from tests.faults import DEATHS, FaultyStorage, Killed, Operations
 

@@ -6,12 +6,18 @@ Parquet.
  diff       what changed between two checkpoints
  export     a state as Parquet files"""
 
-from persistent.reading.clocks import ClockReading, PartitionReading, clock_reading
+from persistent.reading.clocks import (
+    ClockReading,
+    FoundRecord,
+    Furthest,
+    PartitionReading,
+    clock_reading,
+    find_record,
+    furthest,
+)
 from persistent.reading.diff import Change, Diff, diff
-from persistent.reading.export import Exported, export
-from persistent.reading.furthest import FoundRecord, Furthest, find_record, furthest
 from persistent.reading.place import Place, kept_places, place
-from persistent.reading.state import check_key, check_window, state_table
+from persistent.reading.state import Exported, check_key, check_window, export, state_table
 
 __all__ = [
     "Change",

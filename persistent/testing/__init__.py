@@ -20,8 +20,8 @@ sink_suite.py  sink_driver.py                                                   
 from monoids.on_demand import TYPE_CHECKING, on_demand
 
 if TYPE_CHECKING:
-    from persistent.testing.clock import ManualClock
     from persistent.testing.faults import AskingStorage, FaultyStorage, Killed, Once, Operations
+    from persistent.testing.running import ManualClock
     from persistent.testing.scripted import CRASH, IDLE, PAUSE, ScriptedSource
     from persistent.testing.simulating import FAULTS, Simulated, SimulationFailed, simulate
     from persistent.testing.sink_suite import SinkSuite
@@ -31,7 +31,7 @@ else:
     __getattr__, __dir__ = on_demand(
         __name__,
         {
-            "persistent.testing.clock": "ManualClock",
+            "persistent.testing.running": "ManualClock",
             "persistent.testing.faults": "AskingStorage FaultyStorage Killed Once Operations",
             "persistent.testing.scripted": "CRASH IDLE PAUSE ScriptedSource",
             "persistent.testing.simulating": "FAULTS Simulated SimulationFailed simulate",

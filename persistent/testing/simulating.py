@@ -33,7 +33,6 @@ from persistent.pipeline import Pipeline
 from persistent.storage.memory import MemoryStorage
 from persistent.storage.protocol import Storage
 from persistent.task.task import named_states, task_name
-from persistent.testing.clock import ManualClock
 from persistent.testing.faults import (
     AskingStorage,
     Before,
@@ -47,7 +46,7 @@ from persistent.testing.faults import (
     run_both,
 )
 from persistent.testing.outcome import Difference, Outcome, all_outputs, all_states, first_difference, outcome_of
-from persistent.testing.running import Calling, maker, user_time
+from persistent.testing.running import Calling, ManualClock, maker, user_time
 from persistent.text.readable import readable_list
 from persistent.time.clock import wall_ms
 from persistent.worker.job import Node

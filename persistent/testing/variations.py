@@ -25,10 +25,10 @@ from persistent.state.rows import values_of
 from persistent.task.message import Batch
 from persistent.task.processing import key_columns
 from persistent.task.task import PersistentTask, named_states, node_name
-from persistent.testing.clock import START_MS
 from persistent.testing.faults import draw
 from persistent.testing.outcome import Outcome
 from persistent.testing.running import (
+    START_MS,
     Calling,
     InputRecords,
     MakeTask,

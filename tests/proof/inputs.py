@@ -20,7 +20,7 @@ from fsspec.spec import AbstractFileSystem
 from persistent.connect.files import listing as listing_module
 from persistent.connect.files import walk
 from persistent.storage.failures import Patience
-from persistent.testing.clock import ManualClock
+from persistent.testing.running import ManualClock
 
 EVER = 1 << 30
 DATA = frozenset({"range", "read"})

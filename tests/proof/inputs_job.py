@@ -21,7 +21,7 @@ from persistent.connect.files import listing
 from persistent.connect.formats import parquet, protocol
 from persistent.engines.embedded import Embedded
 from persistent.storage import MemoryStorage, Put, Storage
-from persistent.testing.clock import ManualClock
+from persistent.testing.running import ManualClock
 from tests.proof.inputs import Inputs, patience
 
 EDGE_BYTES = 64

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from persistent.messaging.log import segments, tails, takeover
+from persistent.messaging.log import segments, tails
+from persistent.messaging.log import tails as takeover
 from persistent.messaging.log.cursor import Cursor
 from persistent.messaging.log.folder import LogFolder
 from persistent.messaging.log.frames import frame_at

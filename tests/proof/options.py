@@ -29,9 +29,9 @@ from persistent.driver import commit, next_step, open_job
 from persistent.driver.changes import OnChange
 from persistent.errors import CorruptCheckpoint, PersistentError, SourceError, StagedMissing, UserCodeError
 from persistent.storage.process import Process
-from persistent.testing.clock import START_MS, ManualClock
 from persistent.testing.faults import DEATHS, Killed, Operations
 from persistent.testing.outcome import Outcome, first_difference
+from persistent.testing.running import START_MS, ManualClock
 from persistent.time.clock import duration_ms
 from tests.proof import options_twin
 from tests.proof.options_changes import CHANGES, Change

@@ -19,9 +19,9 @@ from persistent.checkpoint.log import Log
 from persistent.engines.embedded import Embedded
 from persistent.errors import NoCheckpoint, UnknownCheckpoint
 from persistent.storage import MemoryStorage
-from persistent.testing.clock import START_MS
 from persistent.testing.faults import FaultyStorage, Operations
 from persistent.testing.outcome import Outcome, outcome_of
+from persistent.testing.running import START_MS
 
 Setting = Mapping[str, Any]
 """Of every option that is given, "Pipeline.step_rows" and the like, the value."""

@@ -28,8 +28,8 @@ from persistent.driver.open_job import Driver
 from persistent.driver.options import Options
 from persistent.errors import EngineError, Fenced, PersistentError, Refused, StorageError, UnknownCheckpoint
 from persistent.storage import MemoryStorage
-from persistent.testing.clock import ManualClock
 from persistent.testing.faults import Killed
+from persistent.testing.running import ManualClock
 from persistent.time.clock import StopRequest
 from tests.proof.emission import Emission, drawn_emission
 from tests.proof.result import Result

@@ -12,7 +12,7 @@ from unittest import mock
 from persistent import names
 from persistent.checkpoint import compaction
 from persistent.driver import open_job
-from persistent.testing.clock import ManualClock
+from persistent.testing.running import ManualClock
 
 
 class _Names:

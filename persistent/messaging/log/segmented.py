@@ -14,12 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from persistent.errors import InvalidPipeline, PersistentError, RetentionGap
-from persistent.messaging.log.cursor import Cursor, LogBatch
+from persistent.messaging.log.cursor import Cursor, LogBatch, LogEnds, Lookup, settled
 from persistent.messaging.log.folder import Cut, LogFolder
 from persistent.messaging.log.frames import BEGINNING, CONTENT_BYTES_MAX, LogPosition
-from persistent.messaging.log.lookup import LogEnds, Lookup, settled
 from persistent.messaging.log.reader import LogReader
-from persistent.messaging.log.takeover import last_mark, take_over
+from persistent.messaging.log.tails import last_mark, take_over
 from persistent.messaging.log.writer import LogWriter, sync_policy
 from persistent.messaging.offsets import OffsetStore, checked_id, open_offsets
 from persistent.storage.opening import open_storage

@@ -5,8 +5,8 @@ nothing.
 ``graph``, ``account``, ``partly_late``, ``last_steps``, ``time_line``, ``state_page`` (its rows are read by
 ``state_reading``), and ``events`` as they come, in the words of ``wording``."""
 
-from persistent.tools.serve.guard import Guard
 from persistent.tools.serve.page import application
 from persistent.tools.serve.shown import Shown, named
+from persistent.tools.serve.web import Guard
 
 __all__ = ["Guard", "Shown", "application", "named"]

@@ -22,9 +22,9 @@ from persistent.reading import PartitionReading
 from persistent.text.figures import count_text
 from persistent.text.fingerprints import window_text
 from persistent.time.clock import wall_ms
-from persistent.tools.serve.last_steps import RATE_STEPS, LastSteps, last_steps
 from persistent.tools.serve.now import BAD, STILL, WARN, Verdict, verdicts
 from persistent.tools.serve.shown import Shown
+from persistent.tools.serve.time_line import RATE_STEPS, LastSteps, last_steps
 from persistent.tools.serve.wording import place_text, published_words, sink_words, time_to_live, when_words
 
 _PARTITIONS_MAX = 6

@@ -17,9 +17,9 @@ from persistent.reading import ClockReading
 from persistent.text.figures import count_text, span_text, utc_text
 from persistent.text.fingerprints import window_text
 from persistent.time.clock import wall_ms
-from persistent.tools.serve.last_steps import RATE_STEPS, follows, last_steps, rates
 from persistent.tools.serve.partly_late import NOTHING, Partly
 from persistent.tools.serve.shown import FATES, CheckpointFacts, Shown, has_windows
+from persistent.tools.serve.time_line import RATE_STEPS, follows, last_steps, rates
 from persistent.tools.serve.wording import place_text, published_words, said_of, sink_words, time_to_live, when_words
 
 _RECENT = 120

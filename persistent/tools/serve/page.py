@@ -34,14 +34,13 @@ from persistent.connect.formats.json_rows import beyond_digits, encode_json_line
 from persistent.errors import InvalidPipeline, PersistentError
 from persistent.text.readable import readable_list
 from persistent.tools.serve.account import account, aside
-from persistent.tools.serve.events import DEFECT, Verifying, all_lines, changes, event_stream, logger
 from persistent.tools.serve.graph import graph
-from persistent.tools.serve.guard import Guard, Guarded
 from persistent.tools.serve.now import now
 from persistent.tools.serve.shown import Shown
 from persistent.tools.serve.state_page import shape, sorted_page, state_page, why
 from persistent.tools.serve.state_reading import Wanted, key_of, one_key, reading
 from persistent.tools.serve.time_line import PAGE, difference, in_words, kept, time_line
+from persistent.tools.serve.web import DEFECT, Guard, Guarded, Verifying, all_lines, changes, event_stream, logger
 from persistent.tools.serve.wording import NotFound, cell, said_of
 
 _PAGE_MAX = 500

@@ -11,7 +11,7 @@ import pytest
 
 from persistent import MemorySource, Pipeline, Retention
 from persistent.storage import MemoryStorage
-from persistent.tools.serve import Shown, events
+from persistent.tools.serve import Shown, web
 from persistent.tools.serve import shown as shown_module
 from tests.tools.serve.jobs import Visits, rows, serving
 
@@ -68,7 +68,7 @@ def until(page: Any, done: Callable[[], Any]) -> None:
 def quick() -> Iterator[None]:
     """Changes are heard at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(events, "_POLL_S", 0.05)
+        patch.setattr(web, "_POLL_S", 0.05)
         patch.setattr(shown_module, "_LOOK_S", 0.02)
         yield
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from persistent.errors import InvalidPipeline
-from persistent.tools.serve.guard import COOKIE, Guard
+from persistent.tools.serve.web import COOKIE, Guard
 from tests.tools.serve.jobs import page, ran
 
 TOKEN = "a-token-of-24-characters"

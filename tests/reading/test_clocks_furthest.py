@@ -33,7 +33,7 @@ from tests.driver.shop import Visits
 from tests.topics import Topic, TopicSource
 
 AT = 500_000
-module: Any = import_module("persistent.reading.furthest")
+module: Any = import_module("persistent.reading.clocks")
 
 
 def rows(count: int, poisoned: int) -> list[dict[str, Any]]:

@@ -15,8 +15,7 @@ from persistent.errors import Fenced, Refused, StorageError
 from persistent.log import SegmentedLog
 from persistent.messaging.log.folder import LogFolder
 from persistent.messaging.log.segments import SoFar
-from persistent.messaging.log.tails import OpenTail, PutTail
-from persistent.messaging.log.takeover import last_mark, take_over
+from persistent.messaging.log.tails import OpenTail, PutTail, last_mark, take_over
 from persistent.storage import LocalStorage, MemoryStorage
 from persistent.testing.faults import DEATHS, AskingStorage, FaultyStorage, Killed, Once, Operations
 from tests.messaging.log.logs import KINDS, Hooked, place, values

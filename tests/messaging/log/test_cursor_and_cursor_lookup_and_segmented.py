@@ -13,7 +13,7 @@ import pytest
 
 from persistent.errors import CorruptLog, Fenced, InvalidPipeline, RetentionGap
 from persistent.log import BEGINNING, LogPosition, SegmentedLog
-from persistent.messaging.log import cursor, segmented, takeover
+from persistent.messaging.log import cursor, segmented, tails
 from persistent.messaging.log.cursor import Cursor, grouped
 from persistent.storage import LocalStorage
 from tests.messaging.log.logs import KINDS, place, positions, values
@@ -145,7 +145,7 @@ def test_readers_see_nothing_of_a_writer_that_is_fenced(tmp_path: Path, monkeypa
     log = SegmentedLog(tmp_path / "log", sync="never")
     adding = log.writer()
     adding.append(b"acknowledged")
-    cursor, found, real = log._cursor(BEGINNING, "fail"), [], takeover._whole_of
+    cursor, found, real = log._cursor(BEGINNING, "fail"), [], tails._whole_of
 
     def slow(*args: Any) -> Any:
         with pytest.raises(Fenced):
@@ -153,7 +153,7 @@ def test_readers_see_nothing_of_a_writer_that_is_fenced(tmp_path: Path, monkeypa
         found.extend(cursor.take())
         return real(*args)
 
-    monkeypatch.setattr(takeover, "_whole_of", slow)
+    monkeypatch.setattr(tails, "_whole_of", slow)
     with SegmentedLog(tmp_path / "log", sync="never").writer() as other:
         other.append(b"next")
     found.extend(cursor.take())

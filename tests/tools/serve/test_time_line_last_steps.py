@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from persistent.tools.serve.last_steps import RATE_STEPS, follows, last_steps, rates
+from persistent.tools.serve.time_line import RATE_STEPS, follows, last_steps, rates
 
 
 def facts(id: int, **more: Any) -> dict[str, Any]:

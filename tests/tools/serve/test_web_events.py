@@ -13,10 +13,10 @@ import pytest
 
 from persistent import FileSink
 from persistent.storage import MemoryStorage
-from persistent.tools.serve import events as module
 from persistent.tools.serve import shown as shown_module
-from persistent.tools.serve.events import Verifying, all_lines, changes
+from persistent.tools.serve import web as module
 from persistent.tools.serve.shown import Shown
+from persistent.tools.serve.web import Verifying, all_lines, changes
 from tests.tools.serve.jobs import pipeline, ran
 
 
