@@ -21,6 +21,7 @@ UNMIRRORED = {
     "persistent.connect.postgres.table": "a real server: tests/servers/test_postgres_table.py",
     "persistent.connect.sink": "a protocol",
     "persistent.connect.rabbitmq.queue_sink": "a real broker: tests/servers/test_rabbit_sink.py",
+    "persistent.connect.rabbitmq.queue_source": "a real broker: tests/servers/test_rabbit.py",
     "persistent.connect.formats.table": "a table; tests/connect/files/test_source.py reads each format",
     "persistent.connect.kafka.source": "a real broker: tests/servers/test_kafka.py",
     "persistent.connect.source": "a protocol, and values without behaviour",

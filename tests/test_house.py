@@ -115,7 +115,7 @@ NOT_REACHED = {
 """What a room may not import on any way. A worker works on what its item names, wherever and however often it runs; it
 never looks up what the newest checkpoint is."""
 
-ASKING = {"getattr", "hasattr", "vars"}
+ASKING = {"getattr", "hasattr"}
 TIME_CALLS = {
     "time",
     "time_ns",

@@ -123,9 +123,11 @@ class OffsetSource(Source):
         """The positions of a clock in the present place, which can be another one; fields and times stay."""
         if not self.finds_times:
             return None
-        at = self.at_time([*self.kept({}, {})], clock - self._skew_ms)
-        # The kept offsets come last: a record that is deleted in between is a gap, and is noticed.
-        kept, identity = self.kept({}, {}), self.identity({}, {})
+        partitions, identity = [*self.kept({}, {})], self.identity({}, {})
+        at = self.at_time(partitions, clock - self._skew_ms)
+        # The kept offsets come last: a record that is deleted in between is a gap, and a place that is replaced in
+        # between is SourceChanged.
+        kept = self.kept(identity, {})
         same = ("writers",) if identity.items() <= recorded.items() else ()
         carried = {name: recorded[name] for name in (*self.facts(), "schema", "reader", *same) if name in recorded}
         if "schema" in recorded:

@@ -172,9 +172,9 @@ class Sink:
     def declared(self) -> Mapping[str, tuple[bool, bool]]:
         """Of each ability, whether it is declared, and whether its method is written."""
         kind = type(self)
-        written = {"look": kind.look is not Sink.look, **self._written()}
+        written = {"look": kind.look not in (None, Sink.look), **self._written()}
         return {
-            "limits_keys": (self.limits_keys, kind.refused_keys is not Sink.refused_keys),
+            "limits_keys": (self.limits_keys, kind.refused_keys not in (None, Sink.refused_keys)),
             **{ability: (ability in self.abilities, is_written) for ability, is_written in written.items()},
         }
 
@@ -217,12 +217,12 @@ class StagingSink(Sink, ABC):
     def _written(self) -> Mapping[str, bool]:
         kind = type(self)
         return {
-            "holder": kind.holder is not StagingSink.holder,
-            "mark": kind.mark is not StagingSink.mark,
-            "newest": kind.newest is not StagingSink.newest,
-            "retract": kind.retract is not StagingSink.retract,
-            "staged": kind.staged is not StagingSink.staged,
-            "tidy": kind.tidy is not StagingSink.tidy,
+            "holder": kind.holder not in (None, StagingSink.holder),
+            "mark": kind.mark not in (None, StagingSink.mark),
+            "newest": kind.newest not in (None, StagingSink.newest),
+            "retract": kind.retract not in (None, StagingSink.retract),
+            "staged": kind.staged not in (None, StagingSink.staged),
+            "tidy": kind.tidy not in (None, StagingSink.tidy),
         }
 
     def holder(self) -> str | None:
@@ -277,10 +277,10 @@ class BatchSink(Sink, ABC):
     def _written(self) -> Mapping[str, bool]:
         kind = type(self)
         return {
-            "newest": kind.newest is not BatchSink.newest,
-            "resume": kind.resume is not BatchSink.resume,
-            "retract": kind.retract is not BatchSink.retract,
-            "undo": kind.undo is not BatchSink.undo,
+            "newest": kind.newest not in (None, BatchSink.newest),
+            "resume": kind.resume not in (None, BatchSink.resume),
+            "retract": kind.retract not in (None, BatchSink.retract),
+            "undo": kind.undo not in (None, BatchSink.undo),
         }
 
     def retract(self, retreat: Retreat) -> None:

@@ -266,9 +266,9 @@ class Source(ABC):
         """Of each ability, whether it is declared, and whether its method is written."""
         kind = type(self)
         return {
-            "lists": (self.lists, kind.listed is not Source.listed),
-            "finds_times": (self.finds_times, kind.position_at is not Source.position_at),
-            "forgets": (self.forgets, kind.has_forgotten is not Source.has_forgotten),
+            "lists": (self.lists, kind.listed not in (None, Source.listed)),
+            "finds_times": (self.finds_times, kind.position_at not in (None, Source.position_at)),
+            "forgets": (self.forgets, kind.has_forgotten not in (None, Source.has_forgotten)),
         }
 
     # -- what drivers ask of its options -------------------------------------------------------------------------

@@ -242,7 +242,7 @@ class TableSink(MarkedSink[D, TableMark]):
                 mark = copied
             self._move(database, prior, mark, made=is_there)
 
-        self._checked, self._claimed = None, columns
+        self._checked, self._claimed, self._made = None, columns, None
         self._transact("claim", act)
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:

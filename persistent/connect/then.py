@@ -315,10 +315,8 @@ class ThenSource(Source):
         parts = []
         for half, why in reasons if switched else reasons[:1]:
             half_accounts = [account for partition, account in accounts.items() if half.owns(partition)]
-            read, again = (
-                sum(counts)
-                for counts in zip(*((account.read, account.duplicate) for account in half_accounts), strict=True)
-            )
+            read = sum(account.read for account in half_accounts)
+            again = sum(account.duplicate for account in half_accounts)
             parts.append(f"{half.name}: {count_text(read, 'record')}, {count_text(again, 'duplicate')} ({why})")
         return "; ".join(parts if switched else [*parts, "the live source is read once the history is"])
 

@@ -11,7 +11,7 @@ What a job promises is the weakest promise of its sources, its checkpoint and it
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import product
 from typing import Any
 
@@ -129,6 +129,16 @@ def _check_part(name: str, part: Any, kind: type[Source | Sink], of_path: str, o
         is_plain = part is None or isinstance(part, str | bytes | os.PathLike | int | float)
         own = "" if is_plain else f"one of your own is a subclass of {kind.__name__}; or "
         raise InvalidPipeline(f"{name}={part!r} is not a {name}: {own}use {use}")
+    for half in parts_of(part) if isinstance(part, Source) else (part,):
+        _check_declared(name, half)
+
+
+def _check_declared(name: str, part: Source | Sink) -> None:
+    """InvalidPipeline unless what the part declares is what it has written."""
+    if isinstance(part, Sink) and not isinstance(part.abilities, Set):
+        raise InvalidPipeline(
+            f"{name}={part!r}: abilities={part.abilities!r} is no set: write abilities = frozenset({{...}})"
+        )
     for ability, (is_declared, is_written) in part.declared().items():
         if is_declared != is_written:
             fault = "is declared, but its method is not written" if is_declared else "is written, but not declared"

@@ -28,8 +28,8 @@ Fold = tuple[FoldRuns, Folded]
 
 @dataclass(frozen=True)
 class NodeResults:
-    """What a step has done for one node. ``discarded``: windows that close without a sink. ``changes``: whether all
-    that has changed is published."""
+    """The results of a step for one node. ``discarded``: how many windows closed without a sink. ``changes``: whether
+    the step publishes all that has changed."""
 
     mapped: tuple[MappedNode, ...] = ()
     closed: tuple[Closed, ...] = ()

@@ -231,7 +231,7 @@ NOT_OF_A_ROW = (PersistentError, OSError, MemoryError)
 
 
 class Halvable(Protocol):
-    """What can be halved."""
+    """A sequence with a length and slices: ``isolated`` halves it to find the row that fails."""
 
     def __len__(self) -> int: ...
 

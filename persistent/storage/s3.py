@@ -1,4 +1,4 @@
-"""A folder of an S3 bucket: one request per verb, and none for facts that its answer already gives."""
+"""A folder of an S3 bucket. Each verb is one request (a large write: one a part), and asks nothing a second time."""
 
 from __future__ import annotations
 

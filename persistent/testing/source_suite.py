@@ -35,6 +35,7 @@ from persistent.connect.source import (
     SourceState,
     Split,
 )
+from persistent.errors import RetentionGap
 from persistent.pipeline import Pipeline
 from persistent.state.state import NonWindowState, PersistentState
 from persistent.storage.memory import MemoryStorage
@@ -82,7 +83,7 @@ class SourceSuite:
         assert plan.splits, "the input has no records; give the suite at least ten"
         first = _records_of(source, plan)
         assert first == _records_of(source, plan), "the same splits gave other records when they were read again"
-        pickled = pickle.loads(cloudpickle.dumps(self.source()))
+        pickled = pickle.loads(cloudpickle.dumps(source))
         assert first == _records_of(pickled, plan), "the same splits gave other records to a pickled source"
         assert len(first) >= 10, f"the input has {len(first)} records; give the suite at least ten"
 
@@ -212,6 +213,24 @@ class SourceSuite:
                 rest = [record for record in read if record.partition == partition and (record.timestamp or 0) >= clock]
                 passed = [record for record in rest if codec.of(record.ordinal, record.offset) < at]
                 assert not passed, f"position_at({partition!r}, {clock}) is {at}, behind {passed[:3]}"
+
+    def test_it_continues_at_a_clock_before_its_records(self) -> None:
+        """A restart from a clock reads on from there."""
+        source, steps = self.source(), list(self._steps(_BUDGETS[0]))
+        codec, recorded = codec_of(source), steps[-1][1].recorded
+        read = [record for _, _, step_records in steps for record in step_records]
+        times = sorted({record.timestamp for record in read if record.timestamp is not None})
+        for clock in (0, *times, times[-1] + 1_000_000):
+            try:
+                begins = source.from_clock(recorded, clock)
+            except RetentionGap:
+                continue
+            if begins is None:
+                return
+            rest = [record for record in read if (record.timestamp or 0) >= clock]
+            at = {partition: begins.positions.get(partition, codec.first) for partition in {r.partition for r in rest}}
+            passed = [record for record in rest if codec.of(record.ordinal, record.offset) < at[record.partition]]
+            assert not passed, f"from_clock(..., {clock}) continues behind {passed[:3]}"
 
     def test_a_job_counts_every_record_once_whatever_kills_it(self) -> None:
         """Killed at storage operations throughout the run, and restarted each time."""

@@ -169,7 +169,8 @@ def _value_text(value: Any) -> str:
 
 
 class Described:
-    """A thing with a fingerprint. A notebook shows it in the words of the user's code."""
+    """What a checkpoint records, to notice a changed definition: a window, a state, a task. A notebook shows it in the
+    words of the user's code."""
 
     def fingerprint(self) -> dict[str, Any]:
         """Its description, as JSON values."""

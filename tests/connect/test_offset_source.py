@@ -18,7 +18,7 @@ from persistent.connect.offset_source import OffsetSource
 from persistent.connect.offsets import Kept
 from persistent.connect.options import SHARED
 from persistent.connect.source import Budget, Records, SourcePlan, SourceState, Split
-from persistent.errors import InvalidPipeline, RetentionGap, SourceError
+from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError
 from persistent.sources import KafkaSource, LogSource, RabbitQueueSource, RabbitStreamSource, TopicSource
 
 NUMBERS = [100, 110, 120, 130]
@@ -40,6 +40,8 @@ class Numbers(OffsetSource):
         return "Numbers()"
 
     def kept(self, recorded: Mapping[str, Any], read: Positions) -> Mapping[str, Kept]:
+        if recorded.get("name", self.name) != self.name:
+            raise SourceChanged(f"{recorded['name']} was replaced by {self.name}")
         return {"0": Kept(self.first, len(self.numbers))}
 
     def identity(self, recorded: Mapping[str, Any], end: Positions) -> dict[str, Any]:
@@ -166,3 +168,16 @@ def test_a_shared_option_is_checked_when_the_source_is_made(option: str, value: 
     """A job would run for days, and fail where the option is first needed."""
     with pytest.raises(InvalidPipeline, match=refusal):
         Numbers(**{option: value})
+
+
+def test_a_place_that_is_replaced_while_a_clock_is_looked_up_is_refused() -> None:
+    """Offsets of the old topic under the id of the new one: the first records of that would never be read."""
+
+    class Replaced(Numbers):
+        def at_time(self, partitions: Sequence[str], ms: int) -> Mapping[str, int]:
+            at = super().at_time(partitions, ms)
+            self.name = "b"
+            return at
+
+    with pytest.raises(SourceChanged, match="a was replaced by b"):
+        Replaced().from_clock({}, 120)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from persistent import SqliteSink
 from persistent.connect.postgres.table import PostgresTable
 from persistent.connect.sink import Claim, OutputBatch, Retreat
 from persistent.connect.sqlite.table import SqliteTable
+from persistent.errors import SinkMismatch
 from tests.connect.places import outputs_of, sqlite_rows
 from tests.connect.sqlite.test_sink_and_sql import batch
 
@@ -77,3 +80,16 @@ def test_a_batch_of_several_files_is_replaced_and_put_back_at_once(tmp_path: Pat
     assert {row["page"]: row["value"] for row in sqlite_rows(path, "visits")} == {"a": 2, "b": 2, "c": 1, "d": 2}
     sink.retract(Retreat("job", 3, 2, (), key, 3, "u"))
     assert {row["page"]: row["value"] for row in sqlite_rows(path, "visits")} == {"a": 1, "b": 1, "c": 1}
+
+
+def test_a_sink_that_is_claimed_again_looks_at_its_table_again(tmp_path: Path) -> None:
+    """The sink of one job would take the table of another for its own, and a rollback delete the rows of that."""
+    path = tmp_path / "results.db"
+    sink = SqliteSink(path, "visits")
+    sink.claim(Claim("job", key=("page",), schema=outputs_of({}).schema))
+    sink.deliver(batch(1, 0, outputs_of({"a": 1})))
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("DELETE FROM persistent_marks")
+    with pytest.raises(SinkMismatch, match="but no mark of the job that wrote them"):
+        sink.claim(Claim("other", key=("page",), schema=outputs_of({}).schema))
+        sink.deliver(replace(batch(1, 0, outputs_of({"b": 1})), job="other"))

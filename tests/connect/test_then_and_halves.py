@@ -876,3 +876,9 @@ def test_spark_reads_both_halves_as_the_embedded_engine_does(spark: Any, tmp_pat
     assert newest(here).accounts == newest(there).accounts
     assert accounts(there) == {"history/files": (400, 300, 0, 0, 100), "live/log": (350, 300, 0, 0, 50)}
     check_source(there)
+
+
+def test_a_half_without_an_account_counts_nothing() -> None:
+    """A run that is stopped before its first commit would end with an error of its report."""
+    source = then(MemorySource([row(700)]), MemorySource([row(1_500)]), at=AT)
+    assert source.account_text({}, {}).startswith("history: 0 records, 0 duplicates")

@@ -149,12 +149,30 @@ class Forgetful(MemorySource):
     forgets = True
 
 
+class Off(MemorySink):
+    retract = None  # type: ignore[assignment]
+
+
+class Tuple(MemorySink):
+    abilities = ("newest", "retract", "staged")  # type: ignore[assignment]
+
+
+class Lists(MemorySource):
+    def listed(self, index: Any, recorded: Any) -> Any: ...
+
+
 @pytest.mark.parametrize(
     ("part", "says"),
     [
         (Retracting(), "the ability 'retract' is written, but not declared"),
         (Tidy(), "the ability 'tidy' is declared, but its method is not written"),
         (Forgetful([{"ts": 1}]), "the ability 'forgets' is declared, but its method is not written"),
+        (Off(), "the ability 'retract' is declared, but its method is not written"),
+        (Tuple(), r"abilities=\('newest', 'retract', 'staged'\) is no set: write abilities = frozenset"),
+        (
+            then(Lists([{"ts": 1}]), MemorySource([{"ts": 9}]), at=5),
+            "the ability 'lists' is written, but not declared",
+        ),
     ],
 )
 def test_an_ability_is_declared_and_written_or_neither(part: Any, says: str) -> None:

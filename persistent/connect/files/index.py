@@ -338,7 +338,7 @@ def _require_quiet(file: InputFile) -> None:
 
 
 @dataclass(frozen=True)
-class View:
+class PlannedFiles:
     """What one plan works with: the files, and their index."""
 
     place: FoundAt

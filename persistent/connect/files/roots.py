@@ -75,8 +75,9 @@ class Root:
 
 @dataclass(frozen=True)
 class FoundAt:
-    """Where a source finds its files. ``given``: the files of the present path; ``files``: all files below the recorded
-    root; ``inside``: the folders from the recorded root down to the root of ``given``."""
+    """The files of a source whose path may have changed. ``files``: all files below the ``root`` that the checkpoint
+    recorded; ``given``: the files of the present path; ``inside``: the folders that lead from the first to the second.
+    """
 
     root: Root
     given: Files

@@ -19,8 +19,8 @@ from persistent.connect.files.index import (
     IndexMeasure,
     ListedFile,
     Piece,
+    PlannedFiles,
     SpanReader,
-    View,
     is_read,
     record_of,
     splits_of,
@@ -181,7 +181,7 @@ class FileSource(Source):
         index = Index(place.files, place.root.rebased(state.index))
         if layout is None:
             self._given.check(state.recorded)
-        view = View(place, index)
+        view = PlannedFiles(place, index)
         pieces, end, layout = self._take(view, layout, start, budget, follow)
         if layout is None or not pieces:
             cap = None if layout is None else self._cap(index, layout, start)
@@ -228,7 +228,7 @@ class FileSource(Source):
         return followed(place, state.index)
 
     def _take(
-        self, view: View, layout: Layout | None, end: Position, budget: Budget, follow: bool
+        self, view: PlannedFiles, layout: Layout | None, end: Position, budget: Budget, follow: bool
     ) -> tuple[list[Piece], Position, Layout | None]:
         """Pieces of files from a position on, until the budget or the limit of a plan is used up, and the position
         after them."""
@@ -262,7 +262,7 @@ class FileSource(Source):
             end = (entry.ordinal + 1, 0)
         return pieces, end, layout
 
-    def _entries(self, view: View, ordinal: int) -> Iterator[ListedFile]:
+    def _entries(self, view: PlannedFiles, ordinal: int) -> Iterator[ListedFile]:
         """The entries from an ordinal on. Where files may be lost, missing ones are marked."""
         entries = view.index.entries(ordinal)
         if self._bad_file_raises:
@@ -290,7 +290,7 @@ class FileSource(Source):
             raise bad_listed(entry.file, str(error)) from error
         return taken.extents, taken.done
 
-    def _list(self, view: View, layout: Layout | None, follow: bool) -> Layout | None:
+    def _list(self, view: PlannedFiles, layout: Layout | None, follow: bool) -> Layout | None:
         """List the files again and append the new ones to the index."""
         index, files = view.index, view.place.files
         listing = view.place.list()
@@ -319,7 +319,7 @@ class FileSource(Source):
 
     # -- the layout ------------------------------------------------------------------------------------------
 
-    def _first_layout(self, view: View, listing: Sequence[Listed]) -> Layout | None:
+    def _first_layout(self, view: PlannedFiles, listing: Sequence[Listed]) -> Layout | None:
         """The layout of the first file that holds a record; None if no file does."""
         files, layout_options = view.place.files, self._given
         last_fault: SourceError | None = None
