@@ -20,7 +20,7 @@ from tests.figures import (
 )
 
 MEASURED = Path(__file__).parents[1] / "docs" / "evidence" / "measured.md"
-MODULES_MAX = {"monoids": 95, "persistent": 316}
+MODULES_MAX = {"monoids": 77, "persistent": 303}
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 58
 
@@ -58,6 +58,7 @@ MANY_IMPORTS = {
     "persistent.driver.next_step": 19,
     "persistent.explain.of_job": 22,  # What each part of a job will do, in words.
     "persistent.tools.serve.state_reading": 19,  # A state is read as readers do, and page by page.
+    "persistent.reading.state": 19,  # A state is read as one table, or exported in files.
     "persistent.operations.merging": 19,  # Two jobs are checked against each other in every part that they have.
     "persistent.operations.restarting": 24,  # State, sources and seen records are cut at one clock.
     "persistent.driver.step_effects": 25,  # Each effect of a step is performed there.
