@@ -24,7 +24,10 @@ import numpy as np
 import pyarrow as pa
 from monoids import Sum, encoding
 from monoids.encoding import decode
-from persistent.codec import DOCUMENT_BYTES_MAX, Run, decode_document, decode_run, decode_table
+from persistent.codec.documents import DOCUMENT_BYTES_MAX, decode_document
+from persistent.codec.fields import Run
+from persistent.codec.runs import decode_run
+from persistent.codec.sealed import decode_table
 from persistent.codec.documents import DOCUMENT_MARKS_MAX
 from tests.codec.files import finished, index_of, sealed_batch, sealed_of, sha256
 
