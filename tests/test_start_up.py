@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[1]
 HEAVY = ("pyspark", "hypothesis", "duckdb", "polars", "pandas", "fsspec", "s3fs", "pytest", "prometheus_client")
 HEAVY += ("opentelemetry", "starlette", "uvicorn", "confluent_kafka", "psycopg", "pika", "rstream", "fastavro")
 HEAVY += ("rich.console", "rich.table", "tenacity")
-HEAVY_FOR_A_LIST = ("numpy", "pyarrow", "monoids.monoid", "persistent.pipeline", "persistent.storage", "persistent.sources")
+HEAVY_FOR_A_LIST = ("numpy", "pyarrow", "monoids.monoid")
+HEAVY_FOR_A_LIST += ("persistent.pipeline", "persistent.storage", "persistent.sources")
 """What no list of commands needs, and every run does."""
 SECONDS_MAX = 3.0
 """Of the processor: six times what a quiet machine needs, so that a busy one passes."""

@@ -89,7 +89,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "resting, key=lambda name: (parts[name].largest.get(str(resting[name].rests), -1), name), default=None",
         "1 to 2",
     ): "every timestamp is above both",
-    ("persistent.codec.documents", "elif value is None or isinstance(value, bool):", "or to and"): (
+    ("persistent.codec.documents", "elif inner is None or isinstance(inner, bool):", "or to and"): (
         "None fits no other branch, and a bool passes as the integer that it is"
     ),
     ("persistent.driver.publish", "return False", "return None"): (

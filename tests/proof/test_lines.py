@@ -43,7 +43,7 @@ def test_an_exception_that_is_swallowed_is_found(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(step_effects, "publish", careless)
     cases = Cases(System(), VISITS)
     with drawn_names(0):
-        struck = [strike for strike in cases.strikes() if strike.place[0].endswith("sinks/file.py")]
+        struck = [strike for strike in cases.strikes() if strike.place[0].endswith("connect/files/sink.py")]
         for strike in struck:
             if strike.error is Struck and not cases.failures:
                 cases.case(strike)

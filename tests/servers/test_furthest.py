@@ -17,7 +17,7 @@ from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.reading import find_record, furthest
 from persistent.storage import MemoryStorage
-from tests.reading.test_furthest import run_with_pin
+from tests.reading.test_clocks_furthest import run_with_pin
 from tests.servers.kafka import KafkaServer
 from tests.servers.rabbit import RabbitServer
 from tests.servers.streams import LOGIN, Streams

@@ -5,8 +5,8 @@
     content:  times 8n | offsets 4(n+1) | records | mark | zeros
 
 ``number`` counts the records of the log before it. ``durable``: how many bytes of the file were on the disk and
-acknowledged when the frame was written. A fault before byte ``durable`` is damage. The CRC begins with the id of the log
-and the number of the segment, so a frame is valid only in its own place.
+acknowledged when the frame was written. A fault before byte ``durable`` is damage. The CRC begins with the id of the
+log and the number of the segment, so a frame is valid only in its own place.
 
 A log position is the place of a record: its segment, the entry in the segment, and the slot in the entry.
 
