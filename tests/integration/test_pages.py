@@ -85,7 +85,10 @@ def test_of_postgres(postgres: PostgresServer, tmp_path: Path, monkeypatch: pyte
     assert counted(rows) == EXPECTED
 
 
-@pytest.mark.parametrize("page", [*sorted({*PAGES.glob("*.md")} - {PAGES / "writing.md"}), PAGES.parent / "log.md"], ids=lambda page: page.name)
+CONNECTORS = [*sorted({*PAGES.glob("*.md")} - {PAGES / "writing.md"}), PAGES.parent / "log.md"]
+
+
+@pytest.mark.parametrize("page", CONNECTORS, ids=lambda page: page.name)
 def test_every_page_says_what_a_reader_asks(page: Path) -> None:
     """What is promised, what can be set, what is not promised, and what the other side needs."""
     text = page.read_text(encoding="utf-8")
